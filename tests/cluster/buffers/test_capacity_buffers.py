@@ -83,13 +83,13 @@ def capacity(name: str, **spec: Any) -> Json:
     }
 
 
-def told(cluster: Cluster, namespace: str, name: str = "web") -> Json:
+def read_status(cluster: Cluster, namespace: str, name: str = "web") -> Json:
     status: Json = cluster.api.get(capacity_path(namespace, name)).get("status", {})
     return status
 
 
-def said(cluster: Cluster, namespace: str, type_: str, name: str = "web") -> tuple[str, str, str] | None:
-    conditions = told(cluster, namespace, name).get("conditions", [])
+def find_condition(cluster: Cluster, namespace: str, type_: str, name: str = "web") -> tuple[str, str, str] | None:
+    conditions = read_status(cluster, namespace, name).get("conditions", [])
     return next(
         (
             (condition["status"], condition["reason"], condition["message"])
@@ -121,12 +121,12 @@ def test_a_capacity_buffer_is_served_in_upstreams_words(cluster: Cluster, namesp
     cluster.ready_pods(namespace, "web", 2)
     made = api.create(capacity("web", **OF_WEB, percentage=100), namespace)
     started = controller(namespace, "--serve-capacity-buffers")
-    until("its status", lambda: told(cluster, namespace).get("replicas") == 2)
-    assert said(cluster, namespace, "ReadyForProvisioning") == ("True", "AttributesSetSuccessfully", "ready")
-    assert said(cluster, namespace, "LimitedByQuotas") == ("False", "ResourceQuotasAllocated", "")
+    until("its status", lambda: read_status(cluster, namespace).get("replicas") == 2)
+    assert find_condition(cluster, namespace, "ReadyForProvisioning") == ("True", "AttributesSetSuccessfully", "ready")
+    assert find_condition(cluster, namespace, "LimitedByQuotas") == ("False", "ResourceQuotasAllocated", "")
     managed = template_path(namespace, "capacitybuffer-web-pod-template")
     template = api.get(managed)
-    assert told(cluster, namespace)["podTemplateGeneration"] == template["metadata"]["generation"] == 1
+    assert read_status(cluster, namespace)["podTemplateGeneration"] == template["metadata"]["generation"] == 1
     [owner] = template["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("CapacityBuffer", made["metadata"]["uid"])
     spec = template["template"]["spec"]
@@ -137,13 +137,15 @@ def test_a_capacity_buffer_is_served_in_upstreams_words(cluster: Cluster, namesp
 
     # A count, a new shape and an edit are followed.
     api.patch(f"/apis/apps/v1/namespaces/{namespace}/deployments/web", {"spec": {"replicas": 3}})
-    until("the new count", lambda: told(cluster, namespace).get("replicas") == 3)
+    until("the new count", lambda: read_status(cluster, namespace).get("replicas") == 3)
     limited = {"spec": {"hard": {"requests.cpu": "3"}}}
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "compute"}, **limited}
     api.create(quota, namespace)
     api.patch(capacity_path(namespace), {"spec": {"percentage": 1000}})
-    until("the quota to limit it", lambda: (said(cluster, namespace, "LimitedByQuotas") or ("",))[0] == "True")
-    assert 0 < told(cluster, namespace)["replicas"] < 30
+    until(
+        "the quota to limit it", lambda: (find_condition(cluster, namespace, "LimitedByQuotas") or ("",))[0] == "True"
+    )
+    assert 0 < read_status(cluster, namespace)["replicas"] < 30
 
     # What it owned goes with it.
     api.delete(capacity_path(namespace))
@@ -157,18 +159,18 @@ def test_a_template_by_reference_and_a_node_autoscalers_condition(
     own = {"type": "Provisioning", "status": "True", "reason": "FakePodsInjected", "message": ""}
     api.create(capacity("web", podTemplateRef={"name": "chunk"}, limits={"cpu": "9"}), namespace)
     controller(namespace, "--serve-capacity-buffers")
-    cause = until("why it is not ready", lambda: said(cluster, namespace, "ReadyForProvisioning"))
+    cause = until("why it is not ready", lambda: find_condition(cluster, namespace, "ReadyForProvisioning"))
     status, reason, message = cause
     assert (status, reason) == ("False", "error")
     assert message.startswith("Buffer not ready for provisioning: ")
-    conditions = [*told(cluster, namespace)["conditions"], {**own, "lastTransitionTime": "2026-11-18T12:00:00Z"}]
+    conditions = [*read_status(cluster, namespace)["conditions"], {**own, "lastTransitionTime": "2026-11-18T12:00:00Z"}]
     api.patch(f"{capacity_path(namespace)}/status", {"status": {"conditions": conditions}})
     template = {"metadata": {"labels": {"app": "chunk"}}, "spec": {"containers": [container(cpu="2", memory="1Gi")]}}
     api.create(
         {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "chunk"}, "template": template}, namespace
     )
-    until("four chunks", lambda: told(cluster, namespace).get("replicas") == 4)
-    assert said(cluster, namespace, "Provisioning") == ("True", "FakePodsInjected", "")
+    until("four chunks", lambda: read_status(cluster, namespace).get("replicas") == 4)
+    assert find_condition(cluster, namespace, "Provisioning") == ("True", "FakePodsInjected", "")
     assert not api.items(f"/api/v1/namespaces/{namespace}/pods"), "a chunk is no pod"
 
 
@@ -181,7 +183,7 @@ def test_a_buffer_is_mirrored_as_a_capacity_buffer_and_the_mirror_deleted(
     made = api.create(buffer("web"), namespace)
     started = controller(namespace, "--translate")
     until("its CapacityBuffer", lambda: find_buffer_condition(cluster, namespace, "web", "KeptAsCapacityBuffer"))
-    until("all of it", lambda: kept(cluster, namespace) == ("True", "KeptElsewhere"))
+    until("all of it", lambda: find_mirror_condition(cluster, namespace) == ("True", "KeptElsewhere"))
     own = template_path(namespace, "capacitybuffer-of-web-pod-template")
     for path in (capacity_path(namespace), own):
         [owner] = api.get(path)["metadata"]["ownerReferences"]
@@ -195,13 +197,13 @@ def test_a_buffer_is_mirrored_as_a_capacity_buffer_and_the_mirror_deleted(
     until("the new count", lambda: api.get(capacity_path(namespace))["spec"]["replicas"] == 5)
     assert find_buffer_condition(cluster, namespace, "web") == ("True", "BufferReady")
     api.patch(buffer_path(namespace, "web"), {"spec": {"recreationStrategy": "KeepMinimum"}})
-    until("a minimum", lambda: kept(cluster, namespace) == ("True", "MinimumKeptElsewhere"))
+    until("a minimum", lambda: find_mirror_condition(cluster, namespace) == ("True", "MinimumKeptElsewhere"))
 
     # Without the flag nobody keeps it any more.
     started.process.stop()
     controller(namespace)
     until("it to be given up", lambda: api.find(capacity_path(namespace)) is None and api.find(own) is None)
-    until("nothing to be told of it", lambda: kept(cluster, namespace) is None)
+    until("nothing to be told of it", lambda: find_mirror_condition(cluster, namespace) is None)
     assert get_buffer_status(cluster, namespace, "web")["podBasedBufferSpec"]["replicaNum"] == 5
 
 
@@ -232,12 +234,12 @@ def test_a_pod_of_the_template_passes_a_dry_run_under_the_restricted_standard(
     spec = {"containers": [container(resources={"requests": requests})], "initContainers": [container("init")]}
     api.create(buffer("web", kind="", capacity={"pods": {"replicaNum": 3, "podSpec": spec}}), namespace)
     controller(namespace, "--translate")
-    until("all of it", lambda: kept(cluster, namespace) == ("True", "KeptElsewhere"))
+    until("all of it", lambda: find_mirror_condition(cluster, namespace) == ("True", "KeptElsewhere"))
     template = api.get(template_path(namespace, "capacitybuffer-of-web-pod-template"))["template"]
     tried = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tried"}, "spec": template["spec"]}
     made = api.apply(tried, namespace, dry_run=True)
     assert made["spec"]["containers"][0]["resources"]["requests"] == requests
 
 
-def kept(cluster: Cluster, namespace: str) -> tuple[str, str] | None:
+def find_mirror_condition(cluster: Cluster, namespace: str) -> tuple[str, str] | None:
     return find_buffer_condition(cluster, namespace, "web", "KeptAsCapacityBuffer")

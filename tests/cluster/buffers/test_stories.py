@@ -125,7 +125,7 @@ def mended(cluster: Cluster, directory: Path, story: str) -> dict[str, Any]:
     return result
 
 
-def nodes_of(node_groups: NodeGroups, name: str) -> set[str]:
+def ready_nodes_of(node_groups: NodeGroups, name: str) -> set[str]:
     """The ready nodes of a group."""
     marks = {"serving": {"tier": "web"}, "ci": CLASS}[name]
     nodes = node_groups.nodes()
@@ -145,24 +145,24 @@ def test_both_stories_run_by_their_own_manifests(
     web = {"tolerations": node_groups.tolerations, "nodeSelector": {"tier": "web"}}
     node_groups.deploy("my-deployment", 10, cpu="900m", placement=web)
     until("the Deployment to run", lambda: len(node_groups.running()) == 10)
-    assert len(nodes_of(node_groups, "serving")) == 5
+    assert len(ready_nodes_of(node_groups, "serving")) == 5
     cluster.api.create(mended(cluster, tmp_path, STORY_1), NAMESPACE)
     until("room for a tenth", lambda: count_chunks(cluster, NAMESPACE, ONE) == 1 and node_groups.is_provisioned(ONE))
-    before = nodes_of(node_groups, "serving")
+    before = ready_nodes_of(node_groups, "serving")
     assert len(before) == 6
     # What an HPA does. The pod does not wait for a node, and the buffer is made anew behind it: 10 % of 11 are 2.
     node_groups.scale("my-deployment", 11)
     until("the pod to run", lambda: len(node_groups.running()) == 11)
     assert {pod["spec"]["nodeName"] for pod in node_groups.pods()} == before
     until("a tenth of eleven", lambda: count_chunks(cluster, NAMESPACE, ONE) == 2)
-    until("room for it", lambda: len(nodes_of(node_groups, "serving")) == 7 and node_groups.is_provisioned(ONE))
+    until("room for it", lambda: len(ready_nodes_of(node_groups, "serving")) == 7 and node_groups.is_provisioned(ONE))
 
     # Story 2: the class has no node yet; once it has, chunks are as large as its nodes take.
     cluster.api.create(mended(cluster, tmp_path, STORY_2), NAMESPACE)
     until("chunks that fit the nodes", lambda: count_chunks(cluster, NAMESPACE, TWO) == 6)
     assert get_requests(cluster, NAMESPACE, TWO)["cpu"] == "6666m"
-    until("room for them", lambda: len(nodes_of(node_groups, "ci")) == 6 and node_groups.is_provisioned(TWO))
-    before = nodes_of(node_groups, "ci")
+    until("room for them", lambda: len(ready_nodes_of(node_groups, "ci")) == 6 and node_groups.is_provisioned(TWO))
+    before = ready_nodes_of(node_groups, "ci")
     # One-off tasks of the CI start on nodes that are there, and what they take is made anew.
     for number in range(3):
         task = job(f"task-{number}", container(cpu="6", memory="64Mi"))
@@ -171,4 +171,4 @@ def test_both_stories_run_by_their_own_manifests(
     until("the tasks to run", lambda: len(node_groups.running()) == 14)
     tasks = [pod for pod in node_groups.pods() if pod["metadata"]["name"].startswith("task-")]
     assert {task["spec"]["nodeName"] for task in tasks} <= before
-    until("the capacity again", lambda: len(nodes_of(node_groups, "ci")) == 9 and node_groups.is_provisioned(TWO))
+    until("the capacity again", lambda: len(ready_nodes_of(node_groups, "ci")) == 9 and node_groups.is_provisioned(TWO))

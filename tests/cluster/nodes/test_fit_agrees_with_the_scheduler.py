@@ -52,7 +52,7 @@ def test_the_scheduler_places_the_pods_that_fit_and_no_others(cluster: Cluster, 
     names = [f"{namespace}-{at}" for at in range(NODES)]
     try:
         add_nodes(cluster, rng, namespace, names)
-        table = NodeTable(convert_object(node, Node) for node in own_nodes(cluster, names))
+        table = NodeTable(convert_object(node, Node) for node in read_nodes(cluster, names))
         world = World(cluster, namespace, table, Occupancy(table))
         decisions = [check_a_pod(world, rng, f"p{at}") for at in range(PODS)]
     finally:
@@ -96,11 +96,11 @@ def add_nodes(cluster: Cluster, rng: Random, namespace: str, names: list[str]) -
     for name, node in drawn.items():
         if node["spec"]["unschedulable"]:
             cluster.api.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
-    until("the taints of cordoned nodes", lambda: all(map(is_tainted_if_cordoned, own_nodes(cluster, names))))
-    until_known(cluster, namespace)
+    until("the taints of cordoned nodes", lambda: all(map(is_tainted_if_cordoned, read_nodes(cluster, names))))
+    wait_for_scheduler(cluster, namespace)
 
 
-def until_known(cluster: Cluster, namespace: str) -> None:
+def wait_for_scheduler(cluster: Cluster, namespace: str) -> None:
     """Return when the scheduler knows of all nodes as they are: it hears of them in order, and of this one last."""
     last = f"{namespace}-last"
     try:
@@ -134,5 +134,5 @@ def is_tainted_if_cordoned(node: Json) -> bool:
     return not node["spec"].get("unschedulable") or "node.kubernetes.io/unschedulable" in taints
 
 
-def own_nodes(cluster: Cluster, names: list[str]) -> Iterator[Json]:
+def read_nodes(cluster: Cluster, names: list[str]) -> Iterator[Json]:
     return (cluster.api.get(f"/api/v1/nodes/{name}") for name in names)

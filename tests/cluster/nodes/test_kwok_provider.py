@@ -37,7 +37,7 @@ class Groups:
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster, self.namespace = cluster, namespace
         self.name = namespace[:40].strip("-")
-        self.provider = KwokProvider(self.look, f"{namespace}/groups")
+        self.provider = KwokProvider(self.read_objects, f"{namespace}/groups")
         mine = group(
             self.name,
             minSize=0,
@@ -50,7 +50,7 @@ class Groups:
         config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "groups"}, "data": data}
         cluster.api.create(config, namespace)
 
-    def look(self) -> KwokObjects:
+    def read_objects(self) -> KwokObjects:
         config = self.cluster.api.get(f"/api/v1/namespaces/{self.namespace}/configmaps/groups")
         nodes = self.cluster.api.items("/api/v1/nodes")
         return KwokObjects(convert_object(config, ConfigMap), [convert_object(node, Node) for node in nodes])
@@ -64,7 +64,7 @@ class Groups:
         return state
 
     def write(self, steps: Steps) -> list[WriteOutcome]:
-        return asyncio.run(carried_out(self.cluster.kubeconfig, steps))
+        return asyncio.run(execute(self.cluster.kubeconfig, steps))
 
     def tend(self) -> None:
         for outcome in self.write(asyncio.run(self.provider.tend(time.time())).steps):
@@ -85,7 +85,7 @@ async def writing(kubeconfig: Path) -> AsyncIterator[Writer]:
         await client.close()
 
 
-async def carried_out(kubeconfig: Path, steps: Steps) -> list[WriteOutcome]:
+async def execute(kubeconfig: Path, steps: Steps) -> list[WriteOutcome]:
     async with writing(kubeconfig) as writer:
         return [outcome for step in steps for outcome in await writer.write_all(step)]
 

@@ -280,12 +280,12 @@ def test_a_pod_without_a_fitting_group_gets_an_event_with_the_reason(
     huge = pod("huge", container(cpu="40", memory="64Mi"), **node_groups.placement)
     cluster.api.create(huge, namespace)
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         # Autoscalers of other tests tell the pod of their own groups.
         result = [event["message"] for event in events(cluster, namespace, "NotTriggerScaleUp")]
         return any("cpu" in each and node_groups.group in each for each in result)
 
-    until("the pod to be told", is_told)
+    until("the pod to be told", is_reported)
 
 
 def workload(cluster: Cluster, namespace: str, name: str) -> Json:

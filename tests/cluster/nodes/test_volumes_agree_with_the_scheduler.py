@@ -104,7 +104,7 @@ def verdict_on(world: World, name: str, in_use: Collection[tuple[str, str]] = ()
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}, namespace
     )
     read = convert_object(created, Pod)
-    terms = find_volume_terms(read.spec, read.metadata, known(world), in_use)
+    terms = find_volume_terms(read.spec, read.metadata, read_storage(world), in_use)
     expected = table.names(find_fitting_nodes(table, Demand.of(read.spec, metadata=read.metadata, volumes=terms)))
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     pod = until(
@@ -115,7 +115,7 @@ def verdict_on(world: World, name: str, in_use: Collection[tuple[str, str]] = ()
     return [name[-1] for name in expected]
 
 
-def known(world: World) -> Storage:
+def read_storage(world: World) -> Storage:
     api, name = world.cluster.api, world.namespace
     claim = api.get(f"/api/v1/namespaces/{name}/persistentvolumeclaims/data")
     volume = api.get(f"/api/v1/persistentvolumes/{name}")

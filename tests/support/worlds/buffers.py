@@ -63,7 +63,7 @@ def a_template(spec: Document | None = None) -> PodTemplateSpec:
     return convert_object(document, PodTemplateSpec)
 
 
-def found(replicas: int | None = 10, spec: Document | None = None, **fields: Any) -> TranslationFacts:
+def target_facts(replicas: int | None = 10, spec: Document | None = None, **fields: Any) -> TranslationFacts:
     """A target with a live pod of that spec."""
     return TranslationFacts(TargetFacts(**{"replicas": replicas, "pod": a_pod(spec), **fields}))
 

@@ -12,7 +12,7 @@ from trellis.testing.isolation import forbid_io
 FEW, MANY = 4, 24
 
 
-def world_of(apps: int) -> World:
+def build_world(apps: int) -> World:
     """So many workloads with a Buffer each, all in one namespace."""
     world = World()
     for number in range(apps):
@@ -22,7 +22,7 @@ def world_of(apps: int) -> World:
     return world
 
 
-def looked_at(controller: BufferController, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def record_reconciles(controller: BufferController, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Whom the controller looks at from now on."""
     result: list[str] = []
     reconcile = controller._reconciler.reconcile
@@ -37,10 +37,10 @@ def looked_at(controller: BufferController, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("apps", [FEW, MANY])
 def test_a_change_enqueues_the_objects_it_concerns(apps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = world_of(apps)
+    world = build_world(apps)
 
     async def play(controller: BufferController) -> None:
-        result = looked_at(controller, monkeypatch)
+        result = record_reconciles(controller, monkeypatch)
         world.add_pod("app-1", {"containers": [app(cpu="2")]})
         await world.wait(1.0)
         world.scale(3, "app-2")
@@ -55,14 +55,14 @@ def test_a_change_enqueues_the_objects_it_concerns(apps: int, monkeypatch: pytes
 
 
 def test_a_pass_skips_buffers_without_new_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = world_of(FEW)
+    world = build_world(FEW)
     about = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "rose"}
     world.put(path("rollouts", "rose"), {"spec": {}, "status": {"replicas": 1, "selector": "app=rose"}})
     world.add_pod("rose")
     world.add_buffer("rose", targetRef=about, capacity={"replicas": {"exactly": 1}})
 
     async def play(controller: BufferController) -> None:
-        result = looked_at(controller, monkeypatch)
+        result = record_reconciles(controller, monkeypatch)
         await world.wait(300.0)
         # Nobody tells of a scale.
         assert set(result) == {"rose"}
@@ -75,7 +75,7 @@ def test_a_pass_skips_buffers_without_new_input(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.req("BF-42")
 def test_a_reconcile_sends_requests_to_the_api_server_only() -> None:
-    world = world_of(FEW)
+    world = build_world(FEW)
 
     async def play(_: BufferController) -> None:
         with forbid_io() as observed:

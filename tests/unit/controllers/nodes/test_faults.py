@@ -100,7 +100,7 @@ class Boasting(KwokProvider):
 
 def test_a_lost_order_counts_once() -> None:
     world = World(up={"max_node_provision_time": seconds(120)})
-    world.provider = lambda watching: Boasting(watching.kwok_objects)
+    world.provider = lambda informers: Boasting(informers.kwok_objects)
 
     async def play(_: NodeController) -> None:
         await world.wait(100)
@@ -148,12 +148,12 @@ def test_a_process_killed_while_nodes_boot_orders_none_twice() -> None:
         await world.wait(2)
         assert len(world.nodes()) == 2
 
-    async def goes_on(_: NodeController) -> None:
+    async def continue_after(_: NodeController) -> None:
         await world.wait(BOOT + 10)
         assert len(world.nodes()) == 2
         assert not world.pending()
 
-    in_processes(world, orders, goes_on)
+    in_processes(world, orders, continue_after)
 
 
 def test_an_interrupted_order_is_completed_and_not_repeated() -> None:
@@ -192,12 +192,12 @@ def test_the_leaving_taint_of_a_killed_process_is_removed_and_the_node_later() -
         while MARK not in world.taints("small-1"):
             await world.wait(1)
 
-    async def takes_over(_: NodeController) -> None:
+    async def take_over_after(_: NodeController) -> None:
         assert MARK not in world.taints("small-1")
         await world.wait(120)
         assert not world.nodes()
 
-    in_processes(world, marks, takes_over)
+    in_processes(world, marks, take_over_after)
 
 
 def test_a_node_that_is_needed_again_during_its_removal_is_kept() -> None:
@@ -340,8 +340,8 @@ def test_a_buffer_deleted_during_a_status_write_causes_no_failure() -> None:
 class Silent(KwokProvider):
     """It says nothing of its groups for a while, or what is worse."""
 
-    def __init__(self, watching: NodeInformers, hangs: bool) -> None:
-        super().__init__(watching.kwok_objects)
+    def __init__(self, informers: NodeInformers, hangs: bool) -> None:
+        super().__init__(informers.kwok_objects)
         self._hangs = hangs
         self._asked = 0
 
@@ -357,7 +357,7 @@ class Silent(KwokProvider):
 @pytest.mark.parametrize(("hangs", "reason"), [(True, "ProviderSilent"), (False, "ProviderFailed")])
 def test_a_provider_that_fails_to_report_its_groups_is_called_again(hangs: bool, reason: str) -> None:
     world = World()
-    world.provider = lambda watching: Silent(watching, hangs)
+    world.provider = lambda informers: Silent(informers, hangs)
 
     async def play(_: NodeController) -> None:
         world.add_pod()
@@ -399,11 +399,11 @@ def test_a_plan_that_could_not_be_executed_is_planned_again(monkeypatch: pytest.
     execute = NodeExecutor.execute
     failures: list[str] = []
 
-    async def failing_once(carrying: NodeExecutor, plans: PassPlans, now: float) -> NodePlanResult:
+    async def failing_once(executor: NodeExecutor, plans: PassPlans, now: float) -> NodePlanResult:
         if not failures and plans.down.actions:
             failures.append("broken")
             raise ValueError("a bug")
-        return await execute(carrying, plans, now)
+        return await execute(executor, plans, now)
 
     async def play(_: NodeController) -> None:
         world.add_pod()

@@ -24,34 +24,34 @@ SILENT = ("False", "ProviderSilent")
 class Hanging(KwokProvider):
     """It notes what it is asked, and does not answer one kind of question."""
 
-    def __init__(self, watching: NodeInformers, silent: str) -> None:
-        super().__init__(watching.kwok_objects)
+    def __init__(self, informers: NodeInformers, silent: str) -> None:
+        super().__init__(informers.kwok_objects)
         self.silent = silent
         self.asked: list[str] = []
         self._open = asyncio.Event()
 
     async def groups(self, now: float, /) -> Groups:
-        await self._answer("groups")
+        await self._respond("groups")
         return await super().groups(now)
 
     async def tend(self, now: float, /) -> Tended:
-        await self._answer("tend")
+        await self._respond("tend")
         return await super().tend(now)
 
     async def order(self, group: str, target: int, now: float, /) -> Ordered:
-        await self._answer("order")
+        await self._respond("order")
         return await super().order(group, target, now)
 
     async def release(self, group: str, instances: Sequence[str], now: float, /) -> Released:
-        await self._answer("release")
+        await self._respond("release")
         return await super().release(group, instances, now)
 
-    async def _answer(self, call: str) -> None:
+    async def _respond(self, call: str) -> None:
         self.asked.append(call)
         if call == self.silent:
             await self._open.wait()
 
-    def answer(self) -> None:
+    def respond(self) -> None:
         """Answer all questions from now on, also those that were asked."""
         self.silent = ""
         self._open.set()
@@ -60,8 +60,8 @@ class Hanging(KwokProvider):
 def hanging(world: World, silent: str = "") -> list[Hanging]:
     made: list[Hanging] = []
 
-    def provider(watching: NodeInformers) -> Hanging:
-        made.append(Hanging(watching, silent))
+    def provider(informers: NodeInformers) -> Hanging:
+        made.append(Hanging(informers, silent))
         return made[-1]
 
     world.provider = provider
@@ -207,7 +207,7 @@ def test_nothing_is_ordered_after_losing_the_lease_or_the_watches_during_a_call_
             world.fault = lambda _request: Unreachable("nobody listens")
             world.server.break_watches()
         await world.wait(60)
-        made[0].answer()
+        made[0].respond()
         await world.wait(30)
         assert "order" not in made[0].asked
         world.leads = True

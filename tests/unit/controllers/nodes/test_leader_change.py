@@ -23,7 +23,7 @@ from trellis.testing.scripted_transport import ScriptedResponse
 MARK = "trellis.x-k8s.io/leaving"
 
 
-async def lead_again(world: World, controller: NodeController) -> None:
+async def lose_and_regain_lease(world: World, controller: NodeController) -> None:
     """Somebody else leads for a while."""
     world.leads = False
     await world.wait(30)
@@ -39,7 +39,7 @@ def test_a_new_leader_retries_a_group_that_failed_in_its_earlier_term() -> None:
         world.add_pod("web")
         await world.wait(60)
         assert world.metric("trellis_nodes_failed_orders_total", group="small") == 1
-        await lead_again(world, controller)
+        await lose_and_regain_lease(world, controller)
         assert world.metric("trellis_nodes_failed_orders_total", group="small") == 2
 
     world.run(play)
@@ -62,7 +62,7 @@ def test_a_new_leader_records_events_of_pods_buffers_and_nodes_again() -> None:
         world.events.clear()
         await world.wait(60)
         assert not world.events
-        await lead_again(world, controller)
+        await lose_and_regain_lease(world, controller)
         assert world.event_codes("Pod", "huge") == ["NotTriggerScaleUp"]
         assert world.event_codes("Pod", "ill") == ["PodDemandUnreadable"]
         assert world.event_codes("Buffer") == ["NoGroupFits"]
@@ -124,7 +124,7 @@ def test_a_decision_is_not_written_to_a_new_buffer_of_the_same_name() -> None:
 def test_the_condition_has_the_generation_that_was_translated() -> None:
     world = World(group(minSize=1))
 
-    def said() -> tuple[str, int]:
+    def read_condition() -> tuple[str, int]:
         status = world.server.objects[f"{BUFFERS}/spare"]["status"]
         (reported,) = (condition for condition in status["conditions"] if condition["type"] == "Provisioned")
         return reported["status"], reported["observedGeneration"]
@@ -132,12 +132,12 @@ def test_the_condition_has_the_generation_that_was_translated() -> None:
     async def play(_: NodeController) -> None:
         world.add_buffer(chunks=1)
         await world.wait(BOOT + 20)
-        assert said() == ("True", 1)
+        assert read_condition() == ("True", 1)
         stored = world.server.objects[f"{BUFFERS}/spare"]
         # The spec changes twice, and whoever translates has come to the first of them.
         changed = {**stored["metadata"], "generation": 3}
         world.edit_buffer(metadata=changed, status={**stored["status"], "observedGeneration": 2})
         await world.wait(20)
-        assert said() == ("True", 2)
+        assert read_condition() == ("True", 2)
 
     world.run(play)

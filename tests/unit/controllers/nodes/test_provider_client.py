@@ -37,8 +37,8 @@ class Closable(KwokProvider):
 class Lying(KwokProvider):
     """Of the group `small` it says what cannot be."""
 
-    def __init__(self, watching: NodeInformers, **figures: Any) -> None:
-        super().__init__(watching.kwok_objects)
+    def __init__(self, informers: NodeInformers, **figures: Any) -> None:
+        super().__init__(informers.kwok_objects)
         self._figures = figures
 
     async def groups(self, now: float, /) -> Groups:
@@ -56,8 +56,8 @@ class Lying(KwokProvider):
 def closing(world: World) -> list[Closable]:
     made: list[Closable] = []
 
-    def provider(watching: NodeInformers) -> Closable:
-        made.append(Closable(watching.kwok_objects))
+    def provider(informers: NodeInformers) -> Closable:
+        made.append(Closable(informers.kwok_objects))
         return made[-1]
 
     world.provider = provider
@@ -127,7 +127,7 @@ def test_the_status_of_a_buffer_stays_current_while_the_provider_is_silent() -> 
 )
 def test_an_invalid_group_of_the_provider_affects_no_other(figures: dict[str, Any]) -> None:
     world = World(group(), group("sound", priority=-1))
-    world.provider = lambda watching: Lying(watching, **figures)
+    world.provider = lambda informers: Lying(informers, **figures)
 
     async def play(_: NodeController) -> None:
         world.add_pod()
@@ -164,7 +164,7 @@ def test_a_pod_with_a_refused_order_is_not_counted_as_awaiting_a_node() -> None:
     world.run(play)
 
 
-def conditions_of(world: World) -> list[str]:
+def list_written_reasons(world: World) -> list[str]:
     """Every reason of `Provisioned` that was ever written, in order."""
     bodies = [
         request.body or b"" for request in world.server.requests if request.path.endswith("/buffers/spare/status")
@@ -190,7 +190,7 @@ def test_a_refused_order_is_never_in_the_status_of_a_buffer() -> None:
         await world.wait(57)
 
     world.run(play)
-    assert set(conditions_of(world)) == {"GroupsExhausted"}
+    assert set(list_written_reasons(world)) == {"GroupsExhausted"}
     assert world.event_codes("Buffer", "spare") == ["GroupsExhausted"]
     assert world.metric("trellis_nodes_buffers", reason="BufferNodesOrdered") == 0
 
@@ -204,7 +204,12 @@ def test_the_status_of_a_buffer_has_the_next_order_after_a_refused_one() -> None
 
     world.run(play)
     # Where nothing else has changed, the next look is at the next interval.
-    assert conditions_of(world) == ["GroupsExhausted", "BufferNodesOrdered", "BufferAwaitsNodes", "BufferProvisioned"]
+    assert list_written_reasons(world) == [
+        "GroupsExhausted",
+        "BufferNodesOrdered",
+        "BufferAwaitsNodes",
+        "BufferProvisioned",
+    ]
 
 
 def test_the_status_has_the_order_while_the_provider_is_silent_and_its_result_later() -> None:
@@ -238,20 +243,20 @@ def test_a_read_only_process_reports_planned_orders_without_a_failure() -> None:
 class Mute(KwokProvider):
     """Of one kind of question it answers with something that is no answer."""
 
-    def __init__(self, watching: NodeInformers, silent: str) -> None:
-        super().__init__(watching.kwok_objects)
+    def __init__(self, informers: NodeInformers, silent: str) -> None:
+        super().__init__(informers.kwok_objects)
         self._silent = silent
 
     async def order(self, group: str, target: int, now: float, /) -> Ordered:
-        return await self._said("order", super().order(group, target, now))
+        return await self._respond("order", super().order(group, target, now))
 
     async def tend(self, now: float, /) -> Tended:
-        return await self._said("tend", super().tend(now))
+        return await self._respond("tend", super().tend(now))
 
     async def groups(self, now: float, /) -> Groups:
-        return await self._said("groups", super().groups(now))
+        return await self._respond("groups", super().groups(now))
 
-    async def _said(self, call: str, answer: Awaitable[T]) -> T:
+    async def _respond(self, call: str, answer: Awaitable[T]) -> T:
         result = await answer
         return result if call != self._silent else None  # type: ignore[return-value]
 
@@ -259,7 +264,7 @@ class Mute(KwokProvider):
 @pytest.mark.parametrize("call", ["order", "tend", "groups"])
 def test_an_invalid_response_is_a_failure_and_buffer_statuses_are_published(call: str) -> None:
     world = World()
-    world.provider = lambda watching: Mute(watching, call)
+    world.provider = lambda informers: Mute(informers, call)
 
     async def play(_: NodeController) -> None:
         world.add_buffer(chunks=2)
@@ -270,11 +275,11 @@ def test_an_invalid_response_is_a_failure_and_buffer_statuses_are_published(call
     assert world.metric("trellis_nodes_provider_failures_total", call=call, reason="ProviderFailed") > 0
 
 
-class Counting(KwokProvider):
+class RecordingProvider(KwokProvider):
     """It notes what it is asked to take back."""
 
-    def __init__(self, watching: NodeInformers) -> None:
-        super().__init__(watching.kwok_objects)
+    def __init__(self, informers: NodeInformers) -> None:
+        super().__init__(informers.kwok_objects)
         self.asked: list[Sequence[str]] = []
 
     async def release(self, group: str, instances: Sequence[str], now: float, /) -> Released:
@@ -284,10 +289,10 @@ class Counting(KwokProvider):
 
 def test_failed_nodes_of_a_group_are_released_together() -> None:
     world = World(failing("FailToStart"))
-    made: list[Counting] = []
+    made: list[RecordingProvider] = []
 
-    def provider(watching: NodeInformers) -> Counting:
-        made.append(Counting(watching))
+    def provider(informers: NodeInformers) -> RecordingProvider:
+        made.append(RecordingProvider(informers))
         return made[-1]
 
     world.provider = provider
@@ -301,7 +306,7 @@ def test_failed_nodes_of_a_group_are_released_together() -> None:
     assert world.metric("trellis_nodes_released_total", group="small", reason="InstanceFailed") == 3
 
 
-class Keeping(KwokProvider):
+class RefusingProvider(KwokProvider):
     """It takes nothing back."""
 
     async def release(self, group: str, instances: Sequence[str], _now: float, /) -> Released:
@@ -311,7 +316,7 @@ class Keeping(KwokProvider):
 def test_a_node_the_provider_does_not_delete_is_used_again_at_once() -> None:
     quick = {"scale_down_unneeded_time": seconds(60), "scale_down_delay_after_add": seconds(0)}
     world = World(down={**quick, "unremovable_node_recheck_timeout": seconds(10)})
-    world.provider = lambda watching: Keeping(watching.kwok_objects)
+    world.provider = lambda informers: RefusingProvider(informers.kwok_objects)
 
     async def play(_: NodeController) -> None:
         world.add_pod()

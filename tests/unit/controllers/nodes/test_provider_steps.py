@@ -104,7 +104,7 @@ class Marking(KwokProvider):
 @pytest.mark.parametrize(("code", "failures"), [(500, 0), (422, 1)], ids=["for the moment", "for good"])
 def test_an_order_whose_last_step_fails_counts_as_partly_made(code: int, failures: int) -> None:
     world = World(group())
-    world.provider = lambda watching: Marking(watching.kwok_objects)
+    world.provider = lambda informers: Marking(informers.kwok_objects)
     refused: list[str] = []
 
     def refuse(request: Request) -> ScriptedResponse | None:

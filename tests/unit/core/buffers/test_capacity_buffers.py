@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.builders.manifests import buffer, replica_buffer
-from support.worlds.buffers import NOON, SETTINGS, Document, a_quota, a_spec, a_template, app, found, translated
+from support.worlds.buffers import NOON, SETTINGS, Document, a_quota, a_spec, a_template, app, target_facts, translated
 from trellis.api.kube.capacity_buffers import CapacityBuffer
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.pods import PodTemplate
@@ -37,7 +37,7 @@ def upstream(status: Document | None = None, **spec: Any) -> CapacityBuffer:
 
 
 def served(facts: TranslationFacts | None = None, **spec: Any) -> Translation:
-    return translate_capacity_buffer(upstream(**spec), facts or found(), SETTINGS)
+    return translate_capacity_buffer(upstream(**spec), facts or target_facts(), SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -57,17 +57,17 @@ def served(facts: TranslationFacts | None = None, **spec: Any) -> Translation:
     ],
 )
 def test_the_larger_of_replicas_and_percentage_counts_within_limits(spec: Document, replicas: int, chunks: int) -> None:
-    assert served(found(replicas), **SCALABLE, **spec).chunks == chunks
+    assert served(target_facts(replicas), **SCALABLE, **spec).chunks == chunks
 
 
 @pytest.mark.parametrize(
     ("spec", "facts", "reason"),
     [
-        ({"replicas": 1}, found(), NO_REFERENCE),
-        (SCALABLE, found(), SIZE_NOT_STATED),
-        ({**SCALABLE, "percentage": 10}, found(replicas=None), SIZE_NOT_STATED),
-        ({**TEMPLATE, "percentage": 10}, found(), SIZE_NOT_STATED),
-        ({**SCALABLE, "limits": {"example.com/gpu": "1"}}, found(), LIMITS_NOT_REQUESTED),
+        ({"replicas": 1}, target_facts(), NO_REFERENCE),
+        (SCALABLE, target_facts(), SIZE_NOT_STATED),
+        ({**SCALABLE, "percentage": 10}, target_facts(replicas=None), SIZE_NOT_STATED),
+        ({**TEMPLATE, "percentage": 10}, target_facts(), SIZE_NOT_STATED),
+        ({**SCALABLE, "limits": {"example.com/gpu": "1"}}, target_facts(), LIMITS_NOT_REQUESTED),
         ({**SCALABLE, "replicas": 1}, TranslationFacts(), TARGET_NOT_SEEN),
         (
             {**SCALABLE, "replicas": 1},
@@ -126,7 +126,7 @@ def test_a_status_in_upstreams_words() -> None:
 def test_times_of_transitions_stay_while_the_status_stays() -> None:
     before = {"type": "ReadyForProvisioning", "status": "True", "lastTransitionTime": "2026-11-01T00:00:00Z"}
     buffer = upstream({"conditions": [before]}, **SCALABLE, replicas=5)
-    made = translate_capacity_buffer(buffer, found(), SETTINGS)
+    made = translate_capacity_buffer(buffer, target_facts(), SETTINGS)
     [quotas, ready] = build_capacity_status(buffer, made, None, NOON)["conditions"]
     assert ready["lastTransitionTime"] == "2026-11-01T00:00:00Z"
     assert quotas["lastTransitionTime"] == "2026-11-18T12:00:00Z"
@@ -137,7 +137,7 @@ def test_times_of_transitions_stay_while_the_status_stays() -> None:
 
 
 def test_the_limit_of_chunks_applies_to_capacity_buffers() -> None:
-    made = translate_capacity_buffer(upstream(**SCALABLE, replicas=50), found(), BufferSettings(most_chunks=10))
+    made = translate_capacity_buffer(upstream(**SCALABLE, replicas=50), target_facts(), BufferSettings(most_chunks=10))
     assert (made.requested, made.chunks) == (50, 10)
     [_, ready] = build_capacity_status(upstream(), made, None, NOON)["conditions"]
     assert ready["message"] == "cut from 50 to 10 replicas, the most that one buffer may have"
@@ -159,7 +159,7 @@ def test_names_of_managed_templates_never_collide() -> None:
 
 def test_a_buffer_is_exported_as_a_capacity_buffer_with_a_template() -> None:
     spec = a_spec(app(cpu="1"), initContainers=[app("init", cpu="1")], priority=7, priorityClassName="high")
-    facts = export_buffer("web", translated(replica_buffer(exactly=3), found(spec=spec)))
+    facts = export_buffer("web", translated(replica_buffer(exactly=3), target_facts(spec=spec)))
     assert facts is not None
     name = facts.template["metadata"]["name"]
     assert facts.spec == {
@@ -192,7 +192,7 @@ def test_a_pod_of_the_template_meets_the_restricted_pod_security_standard() -> N
     requests = {"cpu": "1", "example.com/gpu": "2"}
     first = {"name": "app", "resources": {"requests": requests}}
     spec = a_spec(first, app("helper"), resources={"requests": {"memory": "1Gi"}})
-    reason = export_buffer("web", translated(replica_buffer(exactly=1), found(spec=spec)))
+    reason = export_buffer("web", translated(replica_buffer(exactly=1), target_facts(spec=spec)))
     assert reason is not None
     written = reason.template["template"]["spec"]
     first, second = written["containers"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.builders.manifests import TARGET, buffer, class_buffer, replica_buffer
-from support.worlds.buffers import NOON, SETTINGS, a_pod, a_spec, app, found, meaning, requests_of, translated
+from support.worlds.buffers import NOON, SETTINGS, a_pod, a_spec, app, meaning, requests_of, target_facts, translated
 from trellis.core.buffers import BufferSettings, TranslationFacts, find_skip_reason, sum_filling_pods
 from trellis.core.buffers.chunks import (
     CAPACITY_UNREADABLE,
@@ -44,7 +44,7 @@ def at(text: str) -> float:
 
 @pytest.mark.req("BF-07", "BF-10")
 def test_fixed_replicas_are_that_many_pods_of_the_target() -> None:
-    made = translated(replica_buffer(exactly=3), found(replicas=0))
+    made = translated(replica_buffer(exactly=3), target_facts(replicas=0))
     assert (made.requested, made.chunks, made.is_ready, made.on_top) == (3, 3, True, True)
     assert requests_of(made) == {"cpu": "500m", "memory": "1Gi"}
 
@@ -65,7 +65,7 @@ def test_fixed_replicas_are_that_many_pods_of_the_target() -> None:
 def test_a_percentage_is_of_the_scales_replicas_and_rounds_up(
     percent: dict[str, int], replicas: int, chunks: int
 ) -> None:
-    assert translated(share(**percent), found(replicas)).chunks == chunks
+    assert translated(share(**percent), target_facts(replicas)).chunks == chunks
 
 
 @pytest.mark.req("BF-46")
@@ -76,11 +76,11 @@ def test_story_1_keeps_a_tenth_of_the_deployment() -> None:
         recreationStrategy="keep-empty",
         replicaBasedBufferSpec={"replicasCountPercentage": 10, "minCount": 1},
     )
-    assert [translated(story, found(replicas)).chunks for replicas in (0, 10, 40, 60)] == [1, 1, 4, 6]
+    assert [translated(story, target_facts(replicas)).chunks for replicas in (0, 10, 40, 60)] == [1, 1, 4, 6]
 
 
 def test_a_percentage_of_an_unknown_number_is_not_ready() -> None:
-    made = translated(share(percent=10, minCount=1), found(replicas=None))
+    made = translated(share(percent=10, minCount=1), target_facts(replicas=None))
     assert (made.is_ready, made.ready.reason, made.chunks) == (False, TARGET_WITHOUT_COUNT, 0)
 
 
@@ -136,11 +136,11 @@ def test_other_types_and_kinds_set_aside_are_not_translated() -> None:
 
 
 def test_the_chunks_of_a_buffer_are_limited_with_a_reason() -> None:
-    made = translated(replica_buffer(exactly=2_000_000_000), found(), most_chunks=100)
+    made = translated(replica_buffer(exactly=2_000_000_000), target_facts(), most_chunks=100)
     assert (made.requested, made.chunks, made.is_ready) == (2_000_000_000, 100, True)
     assert made.ready.reason is CHUNKS_CUT
     assert str(made.ready) == "cut from 2000000000 to 100 chunks, the most that one Buffer may have"
-    assert translated(replica_buffer(exactly=100), found(), most_chunks=100).ready.reason is not CHUNKS_CUT
+    assert translated(replica_buffer(exactly=100), target_facts(), most_chunks=100).ready.reason is not CHUNKS_CUT
 
 
 @pytest.mark.req("BF-50")
@@ -157,7 +157,7 @@ def test_the_chunks_of_a_buffer_are_limited_with_a_reason() -> None:
 def test_outside_its_windows_a_buffer_has_no_chunks(now: str, chunks: int, change: str) -> None:
     document = replica_buffer(exactly=3)
     document["spec"]["schedule"] = OFFICE_HOURS
-    made = translated(document, found(), at(now))
+    made = translated(document, target_facts(), at(now))
     assert (made.chunks, made.is_ready, made.next_change) == (chunks, chunks > 0, at(change))
     assert (made.ready.reason is OUTSIDE_SCHEDULE) is (chunks == 0)
     assert made.requested == 3
@@ -171,8 +171,8 @@ def test_a_window_in_a_skipped_or_doubled_hour_opens_once() -> None:
     # On 28 March 2027 the clock goes from 2 to 3; on 31 October it shows 2:30 at 0:30 and at 1:30 UTC.
     opens = ("2027-03-28T01:00:00", "2027-10-31T00:30:00")
     closed = ("2027-03-28T01:15:00", "2027-10-31T00:45:00", "2027-10-31T01:30:00")
-    assert [translated(document, found(), at(now)).chunks for now in opens] == [3, 3]
-    assert [translated(document, found(), at(now)).chunks for now in closed] == [0, 0, 0]
+    assert [translated(document, target_facts(), at(now)).chunks for now in opens] == [3, 3]
+    assert [translated(document, target_facts(), at(now)).chunks for now in closed] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_window_in_a_skipped_or_doubled_hour_opens_once() -> None:
 def test_an_unreadable_schedule_keeps_the_chunks_and_is_noted(zone: str, start: str, named: str) -> None:
     document = replica_buffer(exactly=3)
     document["spec"]["schedule"] = {"timeZone": zone, "windows": [{"start": start, "duration": "1h"}]}
-    made = translated(document, found())
+    made = translated(document, target_facts())
     assert (made.chunks, made.is_ready) == (3, True)
     (note,) = made.notes
     assert note.reason is SCHEDULE_UNREADABLE
@@ -242,6 +242,6 @@ def test_keep_minimum_and_keep_empty_translations_differ() -> None:
 @pytest.mark.req("BF-10")
 def test_equal_facts_have_equal_translations() -> None:
     document = share(percent=20)
-    assert found(10) == found(10)
-    assert found(10) != found(11)
-    assert translated(document, found(10), NOON) == translated(document, found(10), NOON + 60)
+    assert target_facts(10) == target_facts(10)
+    assert target_facts(10) != target_facts(11)
+    assert translated(document, target_facts(10), NOON) == translated(document, target_facts(10), NOON + 60)

@@ -34,7 +34,7 @@ SMALLEST = NodeClassFacts(3, {"cpu": 7_900, "memory": 2**35}, {"cpu": 15_900, "m
 SPOT = {"key": "spot", "value": "yes", "effect": "NoSchedule"}
 
 
-def of(nodes: Sequence[Node], labels: dict[str, str], **fields: Any) -> NodeClassFacts:
+def class_facts(nodes: Sequence[Node], labels: dict[str, str], **fields: Any) -> NodeClassFacts:
     return observe_node_class(NodeTable(nodes), {node.metadata.name: node for node in nodes}, labels, **fields)
 
 
@@ -133,7 +133,7 @@ def test_a_node_selector_narrows_the_class_or_replaces_it() -> None:
     totals = {"totalCpu": 1, "totalMem": 1, "nodeSelector": {"zone": "a"}}
     assert find_class_labels(meaning(buffer(capacity={"nodeClass": totals})), settings) == {"zone": "a"}
     nodes = [pool("n1", "8", zone="a"), pool("n2", "2", zone="b"), a_node("n3", "1", zone="a")]
-    assert of(nodes, {POOL: "spot", "zone": "a"}).least["cpu"] == 8_000
+    assert class_facts(nodes, {POOL: "spot", "zone": "a"}).least["cpu"] == 8_000
     made = translated(class_buffer(nodeSelector={"zone": "a"}))
     assert made.pod_spec is not None
     assert made.pod_spec["nodeSelector"] == {POOL: "spot", "zone": "a"}
@@ -175,12 +175,12 @@ def test_an_unknown_kind_is_not_ready() -> None:
 
 def test_the_smallest_node_has_the_least_of_every_resource_without_daemon_set_pods() -> None:
     nodes = [pool("n1", "8", "16Gi"), pool("n2", "4", "64Gi"), a_node("n3", "1", "1Gi")]
-    result = of(nodes, {POOL: "spot"})
+    result = class_facts(nodes, {POOL: "spot"})
     assert (result.count, result.least) == (2, {"cpu": 4_000, "memory": 16 * 2**30})
     assert result.most == {"cpu": 8_000, "memory": 64 * 2**30}
     reserved = {"cpu": np.full(NodeTable(nodes).numbers_end, 100, dtype=np.int64)}
-    assert of(nodes, {POOL: "spot"}, reserved=reserved).least["cpu"] == 3_900
-    assert of(nodes, {POOL: "other"}) == NodeClassFacts()
+    assert class_facts(nodes, {POOL: "spot"}, reserved=reserved).least["cpu"] == 3_900
+    assert class_facts(nodes, {POOL: "other"}) == NodeClassFacts()
 
 
 def test_a_node_without_allocatable_does_not_decide_the_chunk_size() -> None:
@@ -188,10 +188,10 @@ def test_a_node_without_allocatable_does_not_decide_the_chunk_size() -> None:
     full = NodeTable(nodes)
     reserved = {"cpu": np.zeros(full.numbers_end, dtype=np.int64)}
     reserved["cpu"][full.find("full")] = 4_000
-    result = of(nodes, {POOL: "spot"}, reserved=reserved)
+    result = class_facts(nodes, {POOL: "spot"}, reserved=reserved)
     assert (result.count, result.least) == (3, {"cpu": 8_000, "memory": 16 * 2**30})
     assert translated(class_buffer(), TranslationFacts(nodes=result)).chunks == 5
-    nothing = of(nodes[1:2], {POOL: "spot"})
+    nothing = class_facts(nodes[1:2], {POOL: "spot"})
     assert translated(class_buffer(), TranslationFacts(nodes=nothing)).ready.reason is NODE_CLASS_WITHOUT_ROOM
 
 
@@ -200,10 +200,10 @@ def test_chunks_tolerate_the_permanent_taints_of_all_nodes_of_the_class() -> Non
     soft = {"key": "soft", "effect": "PreferNoSchedule"}
     other = {"key": "team", "value": "a", "effect": "NoExecute"}
     tainted = [pool("n1", "8", taints=[SPOT, passing, soft]), pool("n2", "8", taints=[other, SPOT, passing])]
-    made = translated(class_buffer(), TranslationFacts(nodes=of(tainted, {POOL: "spot"})))
+    made = translated(class_buffer(), TranslationFacts(nodes=class_facts(tainted, {POOL: "spot"})))
     assert made.pod_spec is not None
     assert made.pod_spec["tolerations"] == [{**SPOT, "operator": "Equal"}]
-    assert of([*tainted, pool("n3", "8")], {POOL: "spot"}).taints == ()
+    assert class_facts([*tainted, pool("n3", "8")], {POOL: "spot"}).taints == ()
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_chunks_tolerate_the_permanent_taints_of_all_nodes_of_the_class() -> Non
 )
 def test_a_transient_taint_is_no_taint_of_the_class(key: str) -> None:
     nodes = [pool("n1", "8", taints=[SPOT, {"key": key, "effect": "NoSchedule"}])]
-    assert [taint.key for taint in of(nodes, {POOL: "spot"}).taints] == ["spot"]
+    assert [taint.key for taint in class_facts(nodes, {POOL: "spot"}).taints] == ["spot"]
 
 
 @pytest.mark.parametrize("chunk", [{}, {"perChunkResources": {"cpu": "1", "memory": "128Mi"}}])
@@ -228,7 +228,7 @@ def test_chunks_of_a_class_without_nodes_tolerate_all_taints(
     assert made.pod_spec is not None
     assert made.pod_spec["tolerations"] == [{"operator": "Exists"}]
     assert made.pod_spec["nodeSelector"] == {POOL: "spot"}
-    made = translated(class_buffer(**chunk), TranslationFacts(nodes=of([pool("n1", "8")], {POOL: "spot"})))
+    made = translated(class_buffer(**chunk), TranslationFacts(nodes=class_facts([pool("n1", "8")], {POOL: "spot"})))
     assert made.pod_spec is not None
     assert not made.pod_spec.get("tolerations"), "the class has a node, and that has no taint"
 
@@ -244,6 +244,7 @@ def test_chunks_of_a_selector_that_matches_no_node_tolerate_no_taints() -> None:
 def test_the_number_of_nodes_does_not_change_chunks() -> None:
     nodes = [pool(f"n{number}", "8") for number in range(10)]
     few, several = (
-        translated(class_buffer(), TranslationFacts(nodes=of(some, {POOL: "spot"}))) for some in (nodes[:1], nodes)
+        translated(class_buffer(), TranslationFacts(nodes=class_facts(some, {POOL: "spot"})))
+        for some in (nodes[:1], nodes)
     )
     assert few == several

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.builders.manifests import buffer, class_buffer, replica_buffer
 from support.builders.nodes_and_pods import a_pod_spec, seeded
-from support.worlds.buffers import Document, a_quota, a_spec, app, found, meaning, requests_of, translated
+from support.worlds.buffers import Document, a_quota, a_spec, app, meaning, requests_of, target_facts, translated
 from trellis.api.kube.pods import PodSpec
 from trellis.api.resolve import NodeClassTotals
 from trellis.base.quantities import Quantity
@@ -83,7 +83,7 @@ def test_a_larger_target_never_has_a_smaller_buffer(
 ) -> None:
     bounds = {"minCount": low, "maxCount": None if more is None else more + (low or 0)}
     share = {"percent": percent, **{name: bound for name, bound in bounds.items() if bound is not None}}
-    small, large = (translated(replica_buffer(percent=share), found(count)).chunks for count in replicas)
+    small, large = (translated(replica_buffer(percent=share), target_facts(count)).chunks for count in replicas)
     assert small <= large
     assert small >= (low or 0)
 

@@ -22,7 +22,7 @@ def pods(count: int, spec: Document = ONE_CORE, **fields: Any) -> Translation:
     return translated(buffer(capacity={"pods": {"replicaNum": count, "podSpec": spec}}, **fields))
 
 
-def left(count: int, *quotas: ResourceQuota, spec: Document = ONE_CORE, **fields: Any) -> Translation:
+def within_quotas(count: int, *quotas: ResourceQuota, spec: Document = ONE_CORE, **fields: Any) -> Translation:
     return apply_quotas({KEY: (0.0, pods(count, spec, **fields))}, quotas)[KEY]
 
 
@@ -33,8 +33,8 @@ def claim(name: str, created: float, chunks: int) -> QuotaClaim:
 
 
 def test_without_quotas_all_chunks_are_kept() -> None:
-    assert left(10) == pods(10)
-    assert left(10, a_quota("secrets", {"secrets": "0"})) == pods(10)
+    assert within_quotas(10) == pods(10)
+    assert within_quotas(10, a_quota("secrets", {"secrets": "0"})) == pods(10)
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_without_quotas_all_chunks_are_kept() -> None:
     ],
 )
 def test_a_quota_limits_chunks_to_its_remainder(hard: Document, used: Document, chunks: int) -> None:
-    result = left(10, a_quota("compute", hard, used))
+    result = within_quotas(10, a_quota("compute", hard, used))
     assert (result.requested, result.chunks) == (10, chunks)
     assert (result.limited is not None) is (chunks < 10)
 
 
 def test_the_limiting_quota_is_named_and_the_buffer_stays_ready() -> None:
     quotas = (a_quota("b", {"cpu": "3"}), a_quota("a", {"pods": "3"}), a_quota("c", {"cpu": "5"}))
-    result = left(10, *quotas)
+    result = within_quotas(10, *quotas)
     assert result.is_ready
     assert result.limited is not None
     assert result.limited.reason is LIMITED_BY_QUOTAS
@@ -69,21 +69,21 @@ def test_the_limiting_quota_is_named_and_the_buffer_stays_ready() -> None:
 def test_limits_count_where_the_pod_has_some() -> None:
     limited = a_spec(app(cpu="1", limits={"cpu": "2"}))
     quota = a_quota("limits", {"limits.cpu": "6", "limits.memory": "1"})
-    assert left(10, quota, spec=limited).chunks == 3
-    assert left(10, quota).chunks == 10
+    assert within_quotas(10, quota, spec=limited).chunks == 3
+    assert within_quotas(10, quota).chunks == 10
 
 
 def test_overhead_and_init_containers_count() -> None:
     spec = a_spec(app(cpu="1"), initContainers=[app("init", cpu="2")], overhead={"cpu": "500m"})
-    assert left(10, a_quota("compute", {"cpu": "10"}), spec=spec).chunks == 4
-    assert left(10, a_quota("limits", {"limits.cpu": "1"}), spec=spec).chunks == 10
+    assert within_quotas(10, a_quota("compute", {"cpu": "10"}), spec=spec).chunks == 4
+    assert within_quotas(10, a_quota("limits", {"limits.cpu": "1"}), spec=spec).chunks == 10
     limited = {**spec, "containers": [app(cpu="1", limits={"cpu": "2"})]}
-    assert left(10, a_quota("limits", {"limits.cpu": "5"}), spec=limited).chunks == 2
+    assert within_quotas(10, a_quota("limits", {"limits.cpu": "5"}), spec=limited).chunks == 2
 
 
 def test_a_new_quota_without_status_counts_by_its_spec() -> None:
     quota = a_quota("new", {"cpu": "2"})
-    assert left(10, ResourceQuota(quota.metadata, quota.spec)).chunks == 2
+    assert within_quotas(10, ResourceQuota(quota.metadata, quota.spec)).chunks == 2
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_new_quota_without_status_counts_by_its_spec() -> None:
     ],
 )
 def test_a_quota_counts_pods_in_its_scope_alone(scope: Document, spec: Document, counts: bool) -> None:
-    assert (left(10, a_quota("scoped", {"pods": "1"}, **scope), spec=spec).chunks == 1) is counts
+    assert (within_quotas(10, a_quota("scoped", {"pods": "1"}, **scope), spec=spec).chunks == 1) is counts
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,14 @@ def test_a_quota_counts_pods_in_its_scope_alone(scope: Document, spec: Document,
 def test_priority_classes_are_selected_by_operator(operator: str, values: list[str], name: str, counts: bool) -> None:
     expression = {"scopeName": "PriorityClass", "operator": operator, "values": values}
     quota = a_quota("scoped", {"pods": "1"}, scopeSelector={"matchExpressions": [expression]})
-    assert (left(10, quota, spec={**ONE_CORE, "priorityClassName": name}).chunks == 1) is counts
+    assert (within_quotas(10, quota, spec={**ONE_CORE, "priorityClassName": name}).chunks == 1) is counts
 
 
 def test_affinity_across_namespaces_is_a_scope_of_its_own() -> None:
     term = {"topologyKey": "zone", "namespaceSelector": {}, "labelSelector": {}}
     affinity = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"podAffinityTerm": term}]}}
     quota = a_quota("crossing", {"pods": "1"}, scopes=["CrossNamespacePodAffinity"])
-    assert left(10, quota, spec={**ONE_CORE, "affinity": affinity}).chunks == 1
+    assert within_quotas(10, quota, spec={**ONE_CORE, "affinity": affinity}).chunks == 1
 
 
 def test_the_oldest_buffer_is_served_first() -> None:
@@ -149,9 +149,9 @@ def test_of_equally_old_buffers_the_first_by_name_is_served_first() -> None:
 
 def test_a_keep_minimum_buffer_may_have_the_whole_quota_in_spite_of_its_usage() -> None:
     quota = a_quota("compute", {"cpu": "10"}, {"cpu": "8"})
-    assert left(6, quota, recreationStrategy="KeepMinimum").chunks == 6
-    assert left(12, quota, recreationStrategy="KeepMinimum").chunks == 10
-    assert left(6, quota).chunks == 2
+    assert within_quotas(6, quota, recreationStrategy="KeepMinimum").chunks == 6
+    assert within_quotas(12, quota, recreationStrategy="KeepMinimum").chunks == 10
+    assert within_quotas(6, quota).chunks == 2
 
 
 def test_a_buffer_that_is_not_ready_takes_nothing_from_the_others() -> None:

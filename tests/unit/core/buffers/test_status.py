@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from support.builders.manifests import buffer, class_buffer, replica_buffer
-from support.worlds.buffers import NOON, Document, a_quota, a_spec, found, translated
+from support.worlds.buffers import NOON, Document, a_quota, a_spec, target_facts, translated
 from trellis.api.kinds.buffer import BufferStatus
 from trellis.api.registry import BUFFER
 from trellis.api.validation import validate
@@ -32,13 +32,13 @@ def conditions(status: Document) -> dict[str, tuple[str, str]]:
 
 
 def limited(chunks: int) -> Translation:
-    made = translated(replica_buffer(exactly=10), found())
+    made = translated(replica_buffer(exactly=10), target_facts())
     return apply_quotas({("ns", "web"): (0.0, made)}, [a_quota("compute", {"pods": str(chunks)})])["ns", "web"]
 
 
 @pytest.mark.req("BF-07", "BF-37")
 def test_the_status_has_exactly_the_chunks_to_provision() -> None:
-    status = build_status(translated(replica_buffer(exactly=3), found()), None, 2, NOON)
+    status = build_status(translated(replica_buffer(exactly=3), target_facts()), None, 2, NOON)
     assert status == {
         "podBasedBufferSpec": {
             "replicaNum": 3,
@@ -99,7 +99,11 @@ def test_notes_are_in_the_message_of_the_condition() -> None:
 
 
 def test_a_current_status_is_not_written_again() -> None:
-    for made in (translated(replica_buffer(exactly=3), found()), limited(4), translated(replica_buffer(exactly=3))):
+    for made in (
+        translated(replica_buffer(exactly=3), target_facts()),
+        limited(4),
+        translated(replica_buffer(exactly=3)),
+    ):
         before = stored(build_status(made, None, 2, NOON))
         assert is_status_current(build_status(made, before, 2, LATER), before)
         assert not is_status_current(build_status(made, before, 3, LATER), before)
@@ -110,8 +114,8 @@ def test_every_change_is_written() -> None:
     before = stored(build_status(limited(4), None, 1, NOON))
     others = (
         limited(5),
-        translated(replica_buffer(exactly=10), found()),
-        translated(replica_buffer(exactly=4), found(spec=a_spec(nodeSelector={"a": "b"}))),
+        translated(replica_buffer(exactly=10), target_facts()),
+        translated(replica_buffer(exactly=4), target_facts(spec=a_spec(nodeSelector={"a": "b"}))),
         translated(replica_buffer(exactly=4)),
     )
     for made in others:

@@ -24,7 +24,7 @@ def demand(*containers: Json, instead: Any = None, **spec: Any) -> Demand:
     return Demand.of(msgspec.convert({"containers": list(containers)} | spec, PodSpec), instead or {})
 
 
-def asked(*containers: Json, **spec: Any) -> dict[str, int]:
+def requests_of(*containers: Json, **spec: Any) -> dict[str, int]:
     result = dict(demand(*containers, **spec).requests)
     assert result.pop("pods") == 1
     return result
@@ -33,21 +33,21 @@ def asked(*containers: Json, **spec: Any) -> dict[str, int]:
 def test_requests_are_the_sum_of_containers_or_the_largest_init_container() -> None:
     running = (container("a", "2", "1Gi"), container("b", "1", "1Gi"))
     starting = [container("c", "2", "1Gi"), container("d", "2", "3Gi")]
-    assert asked(*running, initContainers=starting) == {"cpu": 3000, "memory": 3 * 2**30}
+    assert requests_of(*running, initContainers=starting) == {"cpu": 3000, "memory": 3 * 2**30}
 
 
 def test_a_sidecar_runs_beside_the_containers_and_beside_the_init_containers_after_it() -> None:
     sidecar = container("mesh", "500m", restartPolicy="Always")
     app, setup = container("app", "1"), container("setup", "1200m")
-    assert asked(app, initContainers=[sidecar]) == {"cpu": 1500}
-    assert asked(app, initContainers=[setup, sidecar]) == {"cpu": 1500}
-    assert asked(app, initContainers=[sidecar, setup]) == {"cpu": 1700}
+    assert requests_of(app, initContainers=[sidecar]) == {"cpu": 1500}
+    assert requests_of(app, initContainers=[setup, sidecar]) == {"cpu": 1500}
+    assert requests_of(app, initContainers=[sidecar, setup]) == {"cpu": 1700}
 
 
 def test_pod_level_requests_replace_those_of_containers() -> None:
     app = container("app", "1", "1Gi")
     pod_level = {"requests": {"cpu": "3", "example.com/gpu": "9"}}
-    assert asked(app, resources=pod_level, overhead={"cpu": "250m", "memory": "1Mi"}) == {
+    assert requests_of(app, resources=pod_level, overhead={"cpu": "250m", "memory": "1Mi"}) == {
         "cpu": 3250,
         "memory": 2**30 + 2**20,
     }
@@ -55,7 +55,7 @@ def test_pod_level_requests_replace_those_of_containers() -> None:
 
 def test_a_pod_level_limit_is_the_request_where_no_container_requests() -> None:
     pod_level = {"limits": {"cpu": "3", "memory": "2Gi", "hugepages-2Mi": "4Mi"}}
-    assert asked(container("app", memory="1Gi"), resources=pod_level) == {
+    assert requests_of(container("app", memory="1Gi"), resources=pod_level) == {
         "cpu": 3000,
         "memory": 2**30,
         "hugepages-2Mi": 2**22,
@@ -64,16 +64,16 @@ def test_a_pod_level_limit_is_the_request_where_no_container_requests() -> None:
 
 def test_a_limit_without_a_request_is_the_request() -> None:
     resources = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}
-    assert asked({"name": "app", "resources": resources}) == {"cpu": 1000, "memory": 2**30}
+    assert requests_of({"name": "app", "resources": resources}) == {"cpu": 1000, "memory": 2**30}
 
 
 def test_fractions_are_rounded_up_after_adding() -> None:
     third = container("a", "0.0004", "0.4")
-    assert asked(third, third | {"name": "b"}) == {"cpu": 1, "memory": 1}
+    assert requests_of(third, third | {"name": "b"}) == {"cpu": 1, "memory": 1}
 
 
 def test_a_pod_without_requests_needs_only_a_pod_slot() -> None:
-    assert asked(container("app", "0")) == {}
+    assert requests_of(container("app", "0")) == {}
 
 
 def test_overrides_replace_the_requests_of_the_spec() -> None:
@@ -97,15 +97,19 @@ def test_an_unreadable_amount_is_refused_with_its_path() -> None:
 
 
 def test_pods_of_one_template_have_equal_demands_whatever_the_order_of_their_maps() -> None:
-    def one(turned: bool) -> Demand:
+    def build(is_reversed: bool) -> Demand:
         pairs = [("zone", "a"), ("disk", "fast")]
         requests = [("cpu", "1"), ("memory", "1Gi")]
-        app = {"name": "app", "resources": {"requests": dict(requests[::-1] if turned else requests)}}
-        waits = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "tolerationSeconds": 60 * (1 + turned)}
-        return demand(app, nodeSelector=dict(pairs[::-1] if turned else pairs), tolerations=[waits])
+        app = {"name": "app", "resources": {"requests": dict(requests[::-1] if is_reversed else requests)}}
+        waits = {
+            "key": "node.kubernetes.io/not-ready",
+            "effect": "NoExecute",
+            "tolerationSeconds": 60 * (1 + is_reversed),
+        }
+        return demand(app, nodeSelector=dict(pairs[::-1] if is_reversed else pairs), tolerations=[waits])
 
-    assert one(turned=True) == one(turned=False)
-    assert len({one(turned=True), one(turned=False)}) == 1
+    assert build(is_reversed=True) == build(is_reversed=False)
+    assert len({build(is_reversed=True), build(is_reversed=False)}) == 1
 
 
 def test_host_ports_are_those_of_containers_that_keep_running() -> None:

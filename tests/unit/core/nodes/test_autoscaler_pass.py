@@ -18,32 +18,32 @@ def a_planning(cluster: Cluster) -> tuple[NodePlanner, AutoscalerMemory]:
     news = ClusterSnapshotChanges(
         nodes={"old": a_node("old")}, pods=dict(pods), buffers={KEY: a_buffer("spare", 2, a_spec("1"))}
     )
-    plans = planning.plan(news, asked(cluster, AutoscalerMemory()))
+    plans = planning.plan(news, pass_input(cluster, AutoscalerMemory()))
     return planning, AutoscalerMemory(plans.up.memory, plans.down.memory)
 
 
-def asked(cluster: Cluster, memory: AutoscalerMemory) -> PassInput:
+def pass_input(cluster: Cluster, memory: AutoscalerMemory) -> PassInput:
     return PassInput([cluster.state("small")], (), memory, cluster.now)
 
 
-def later(looks: int) -> PassPlans:
+def plan_after(observations: int) -> PassPlans:
     cluster = Cluster(a_group("small"))
     planning, memory = a_planning(cluster)
-    for _ in range(looks):
+    for _ in range(observations):
         planning.observe_buffers(ClusterSnapshotChanges(), memory.up, cluster.now)
     # A pod has come to where a chunk was, and three nodes that are alike have come up.
     pods = {("default", "new"): a_pod("new", nodeName="old", status={"phase": "Running"})}
-    if looks:
+    if observations:
         planning.observe_buffers(ClusterSnapshotChanges(pods=dict(pods)), memory.up, cluster.now)
     cluster.wait(120)
     nodes = {instance.id: cluster.snapshot.nodes[instance.id] for instance in cluster.instances["small"]}
-    return planning.plan(ClusterSnapshotChanges(nodes=dict(nodes), pods=dict(pods)), asked(cluster, memory))
+    return planning.plan(ClusterSnapshotChanges(nodes=dict(nodes), pods=dict(pods)), pass_input(cluster, memory))
 
 
 def test_observing_buffers_does_not_change_the_next_plan() -> None:
-    plans = later(0)
+    plans = plan_after(0)
     assert plans.up.buffers[0].hits == 1
-    assert later(1) == later(2) == plans
+    assert plan_after(1) == plan_after(2) == plans
 
 
 def test_an_observation_orders_nothing_and_reports_the_present_state() -> None:

@@ -23,7 +23,7 @@ def translating(**fields: object) -> CapacityWorld:
     return world
 
 
-def spec_of(world: CapacityWorld) -> Document:
+def read_spec(world: CapacityWorld) -> Document:
     result = world.capacity()
     assert result is not None
     spec: Document = result["spec"]
@@ -40,7 +40,7 @@ def test_a_buffer_is_kept_as_a_capacity_buffer_with_its_template() -> None:
     world = translating()
 
     async def play(_: BufferController) -> None:
-        assert spec_of(world) == {
+        assert read_spec(world) == {
             "provisioningStrategy": "buffer.x-k8s.io/active-capacity",
             "podTemplateRef": {"name": OF_BUFFER},
             "replicas": 2,
@@ -64,13 +64,13 @@ def test_a_scale_a_recommendation_and_a_schedule_are_followed() -> None:
         world.edit("buffers", "web", capacity={"replicas": {"percent": {"percent": 10}}})
         world.scale(40)
         await world.wait(1.0)
-        assert spec_of(world)["replicas"] == 4
+        assert read_spec(world)["replicas"] == 4
         world.add_vpa("2")
         await world.wait(1.0)
         assert world.template_requests(OF_BUFFER)["cpu"] == "2"
         world.edit("buffers", "web", schedule=closed)
         await world.wait(1.0)
-        assert spec_of(world)["replicas"] == 0
+        assert read_spec(world)["replicas"] == 0
         assert world.capacity_buffer_condition() == KEPT
 
     world.run(play)
@@ -87,28 +87,28 @@ def test_the_capacity_buffer_of_a_minimum_keeps_its_unused_chunks() -> None:
 
     async def play(_: BufferController) -> None:
         await world.wait(8.0)
-        assert spec_of(world)["replicas"] == 3, "no node: nodes are added for all of it"
+        assert read_spec(world)["replicas"] == 3, "no node: nodes are added for all of it"
         assert world.capacity_buffer_condition() == ("True", "MinimumKeptElsewhere")
         assert world.condition("Provisioned") == ("False", "BufferNotProvisioned")
         world.add_node("a", "4")
         await world.wait(3.0)
         assert world.condition("Provisioned") == ("True", "BufferProvisioned")
-        assert spec_of(world)["replicas"] == 3
+        assert read_spec(world)["replicas"] == 3
         ordinary = {"nodeName": "a", "containers": [app(cpu="1", memory="1Gi")]}
         pods = [world.add_pod("other", ordinary) for _ in range(2)]
         await world.wait(3.0)
-        assert spec_of(world)["replicas"] == 1, "pods use two of the three"
+        assert read_spec(world)["replicas"] == 1, "pods use two of the three"
         pods += [world.add_pod("other", ordinary) for _ in range(2)]
         await world.wait(3.0)
-        assert spec_of(world)["replicas"] == 0, "pods may fill all of it, and no node is added"
+        assert read_spec(world)["replicas"] == 0, "pods may fill all of it, and no node is added"
         assert world.condition("Provisioned") == ("True", "BufferProvisioned")
         for pod in pods[:2]:
             world.server.delete(pod_path(pod))
         await world.wait(12.0)
-        assert spec_of(world)["replicas"] == 1
+        assert read_spec(world)["replicas"] == 1
         world.edit("buffers", "web", recreationStrategy="KeepEmpty")
         await world.wait(3.0)
-        assert (spec_of(world)["replicas"], world.capacity_buffer_condition()) == (3, KEPT)
+        assert (read_spec(world)["replicas"], world.capacity_buffer_condition()) == (3, KEPT)
 
     world.run(play)
 
@@ -171,11 +171,11 @@ def test_a_buffer_without_chunks_has_an_empty_capacity_buffer_or_none() -> None:
         assert world.capacity_buffer_condition("lost") == ("False", "NothingKeptElsewhere")
         world.server.delete(path("deployments", "web"))
         await world.wait(1.0)
-        assert spec_of(world)["replicas"] == 0
+        assert read_spec(world)["replicas"] == 0
         assert world.capacity_buffer_condition() == ("False", "NothingKeptElsewhere")
         world.add_workload(replicas=10, pods=0)
         await world.wait(1.0)
-        assert spec_of(world)["replicas"] == 2
+        assert read_spec(world)["replicas"] == 2
         assert world.capacity_buffer_condition() == KEPT
 
     world.run(play)
@@ -186,13 +186,13 @@ def test_a_capacity_buffer_of_another_owner_is_left_unchanged() -> None:
     world.add_capacity(**OF_WEB, replicas=7)
 
     async def play(_: BufferController) -> None:
-        assert spec_of(world) == {**OF_WEB, "replicas": 7}
+        assert read_spec(world) == {**OF_WEB, "replicas": 7}
         assert world.template(OF_BUFFER) is None
         assert world.capacity_buffer_condition() == ("False", "OwnedNameTaken")
         assert world.count_events("OwnedNameTaken") == 1
         world.server.delete(world.capacity_path())
         await world.wait(1.0)
-        assert spec_of(world)["replicas"] == 2
+        assert read_spec(world)["replicas"] == 2
         assert world.capacity_buffer_condition() == KEPT
 
     world.run(play)
@@ -204,11 +204,11 @@ def test_an_edit_of_the_mirror_is_reverted() -> None:
     async def play(_: BufferController) -> None:
         world.edit_capacity(podTemplateRef={"name": OF_BUFFER}, replicas=50)
         await world.wait(1.0)
-        assert spec_of(world)["replicas"] == 2
+        assert read_spec(world)["replicas"] == 2
         world.server.delete(world.capacity_path())
         world.server.delete(world.template_path(OF_BUFFER))
         await world.wait(1.0)
-        assert spec_of(world)["replicas"] == 2
+        assert read_spec(world)["replicas"] == 2
         assert world.template(OF_BUFFER) is not None
 
     world.run(play)
@@ -232,16 +232,16 @@ def test_translated_objects_are_deleted_even_if_the_type_changed_while_the_contr
     async def first(_: BufferController) -> None:
         assert world.capacity() is not None
 
-    async def then(_: BufferController) -> None:
+    async def play_after(_: BufferController) -> None:
         assert (world.capacity(), world.template(OF_BUFFER), world.capacity_buffer_condition()) == (None, None, None)
         assert world.chunks() == 2, "the rest of its status is for whoever serves the type"
         world.edit("buffers", "web", type="buffer.x-k8s.io/active-capacity")
         await world.wait(1.0)
-        assert (spec_of(world)["replicas"], world.capacity_buffer_condition()) == (2, KEPT)
+        assert (read_spec(world)["replicas"], world.capacity_buffer_condition()) == (2, KEPT)
 
     world.run(first)
     world.edit("buffers", "web", type="buffer.example.com/other")
-    world.run(then)
+    world.run(play_after)
 
 
 def test_the_mirror_is_deleted_when_the_kind_of_target_is_set_aside() -> None:
@@ -250,13 +250,13 @@ def test_the_mirror_is_deleted_when_the_kind_of_target_is_set_aside() -> None:
     async def first(_: BufferController) -> None:
         assert world.capacity() is not None
 
-    async def then(_: BufferController) -> None:
+    async def play_after(_: BufferController) -> None:
         assert (world.capacity(), world.template(OF_BUFFER), world.capacity_buffer_condition()) == (None, None, None)
 
     world.run(first)
     apart = TranslationSettings(set_aside_target_kinds=("Deployment",))
     world.settings = BufferControllerSettings(translation=apart, elsewhere=world.settings.elsewhere)
-    world.run(then)
+    world.run(play_after)
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
@@ -266,7 +266,7 @@ def test_the_mirror_is_deleted_when_translation_is_switched_off(version: str) ->
     async def first(_: BufferController) -> None:
         assert world.capacity() is not None
 
-    async def then(_: BufferController) -> None:
+    async def play_after(_: BufferController) -> None:
         assert (world.capacity(), world.template(OF_BUFFER), world.capacity_buffer_condition()) == (None, None, None)
         assert world.condition() == ("True", "BufferReady")
         world.changes.clear()
@@ -275,7 +275,7 @@ def test_the_mirror_is_deleted_when_translation_is_switched_off(version: str) ->
 
     world.run(first)
     world.settings = BufferControllerSettings()
-    world.run(then)
+    world.run(play_after)
 
 
 def test_an_object_of_another_owner_under_the_name_stays_when_translation_ends() -> None:
@@ -285,15 +285,15 @@ def test_an_object_of_another_owner_under_the_name_stays_when_translation_ends()
         world.server.delete(world.capacity_path())
         await world.wait(1.0)
 
-    async def then(_: BufferController) -> None:
-        assert spec_of(world) == {**OF_WEB, "replicas": 7}
+    async def play_after(_: BufferController) -> None:
+        assert read_spec(world) == {**OF_WEB, "replicas": 7}
         assert world.capacity_buffer_condition() is None
 
     world.run(first)
     world.server.delete(world.capacity_path())
     world.add_capacity(**OF_WEB, replicas=7)
     world.settings = BufferControllerSettings()
-    world.run(then)
+    world.run(play_after)
 
 
 def test_a_missing_capacity_buffer_kind_is_reported_until_it_is_served() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.builders.manifests import replica_buffer
-from support.worlds.buffers import Document, a_spec, app, found, translated
+from support.worlds.buffers import Document, a_spec, app, target_facts, translated
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.pods import PodTemplate
 from trellis.controllers.buffers.capacity_buffers.owned_objects import template_matches
@@ -24,8 +24,10 @@ SPEC = a_spec(
 )
 
 
-def wanted(spec: Document = SPEC) -> Document:
-    template: Document = build_pod_template("t", translated(replica_buffer(exactly=1), found(spec=spec)))["template"]
+def expected_template(spec: Document = SPEC) -> Document:
+    template: Document = build_pod_template("t", translated(replica_buffer(exactly=1), target_facts(spec=spec)))[
+        "template"
+    ]
     return template
 
 
@@ -48,8 +50,8 @@ def held(template: Document, by: Document) -> bool:
 
 
 def test_defaults_of_the_api_server_are_no_difference() -> None:
-    assert stored(wanted()) != wanted()
-    assert held(wanted(), by=stored(wanted()))
+    assert stored(expected_template()) != expected_template()
+    assert held(expected_template(), by=stored(expected_template()))
 
 
 @pytest.mark.parametrize(
@@ -67,12 +69,12 @@ def test_defaults_of_the_api_server_are_no_difference() -> None:
     ],
 )
 def test_a_difference_in_scheduling_fields_counts(change: dict[str, Any]) -> None:
-    found_there = stored(wanted())
+    found_there = stored(expected_template())
     found_there["spec"] |= change
-    assert not held(wanted(), by=found_there)
+    assert not held(expected_template(), by=found_there)
 
 
 def test_a_difference_in_labels_counts() -> None:
-    found_there = stored(wanted())
+    found_there = stored(expected_template())
     found_there["metadata"]["labels"] = {"app": "other"}
-    assert not held(wanted(), by=found_there)
+    assert not held(expected_template(), by=found_there)

@@ -27,7 +27,7 @@ def on(node: str, pod: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, node_name=node), status=status)
 
 
-def news_of(
+def changes_with(
     nodes: Sequence[Node] = (), pods: Sequence[Pod] = (), buffers: Sequence[Buffer] = ()
 ) -> ClusterSnapshotChanges:
     return ClusterSnapshotChanges(
@@ -38,10 +38,10 @@ def news_of(
 
 
 def observed(nodes: Sequence[Node], pods: Sequence[Pod], *buffers: Buffer) -> ObservedHeadroom:
-    return HeadroomObserver(ScaleUpSettings(prices=EXAMPLE_PRICES)).observe(news_of(nodes, pods, buffers), START)
+    return HeadroomObserver(ScaleUpSettings(prices=EXAMPLE_PRICES)).observe(changes_with(nodes, pods, buffers), START)
 
 
-def kept_on_top(nodes: Sequence[Node], pods: Sequence[Pod], count: int) -> int:
+def count_on_top(nodes: Sequence[Node], pods: Sequence[Pod], count: int) -> int:
     return observed(nodes, pods, a_buffer("base", count, **MINIMUM)).on_top["uid-base"]
 
 
@@ -78,10 +78,10 @@ def test_chunks_are_priced_by_cores_and_memory_where_no_group_has_a_price() -> N
 def test_pods_placed_where_chunks_were_are_hits_and_pending_pods_are_misses() -> None:
     observer = HeadroomObserver(ScaleUpSettings())
     nodes = [a_node("a", "2")]
-    observer.observe(news_of(nodes, buffers=[a_buffer("spare", 2)]), START)
-    [hit] = observer.observe(news_of(pods=[on("a", a_pod("p"))]), START + 1).buffers
+    observer.observe(changes_with(nodes, buffers=[a_buffer("spare", 2)]), START)
+    [hit] = observer.observe(changes_with(pods=[on("a", a_pod("p"))]), START + 1).buffers
     assert (hit.hits, hit.misses, hit.on_ready) == (1, 0, 1)
-    [missed] = observer.observe(news_of(pods=[on("a", a_pod("q")), a_pod("r")]), START + 2).buffers
+    [missed] = observer.observe(changes_with(pods=[on("a", a_pod("q")), a_pod("r")]), START + 2).buffers
     assert (missed.hits, missed.misses, missed.on_ready) == (1, 1, 0)
     assert missed.provisioned_at == START
 
@@ -89,16 +89,16 @@ def test_pods_placed_where_chunks_were_are_hits_and_pending_pods_are_misses() ->
 @pytest.mark.req("BF-35")
 def test_only_unused_chunks_of_a_keep_minimum_buffer_are_kept_on_top() -> None:
     nodes = [a_node("a")]
-    assert kept_on_top(nodes, [], 3) == 3
-    assert kept_on_top(nodes, [on("a", a_pod("p", "2"))], 3) == 1
+    assert count_on_top(nodes, [], 3) == 3
+    assert count_on_top(nodes, [on("a", a_pod("p", "2"))], 3) == 1
     # Pods may fill all of it, and nothing is added for the Buffer.
-    assert kept_on_top(nodes, [on("a", a_pod("p", "4"))], 3) == 0
+    assert count_on_top(nodes, [on("a", a_pod("p", "4"))], 3) == 0
 
 
 def test_all_missing_chunks_of_a_keep_minimum_buffer_are_kept() -> None:
-    assert kept_on_top([], [], 3) == 3
+    assert count_on_top([], [], 3) == 3
     # 4 of 6 would fit, pods use 2: the 2 that fit are kept, and 2 more, for which a node is added.
-    assert kept_on_top([a_node("a")], [on("a", a_pod("p", "2"))], 6) == 4
+    assert count_on_top([a_node("a")], [on("a", a_pod("p", "2"))], 6) == 4
 
 
 def test_spread_out_pods_do_not_release_nodes_that_the_minimum_needs() -> None:
@@ -106,7 +106,7 @@ def test_spread_out_pods_do_not_release_nodes_that_the_minimum_needs() -> None:
     pods = [on(name, a_pod(f"p-{name}", "100m", "1Mi")) for name in "abc"]
     # Each blocks a chunk, 3 in all; moved together they would block one. With 6 kept on top, one node could go, and 8
     # of the 9 would be left.
-    assert kept_on_top(nodes, pods, 9) == 9
+    assert count_on_top(nodes, pods, 9) == 9
 
 
 def test_a_pod_counts_for_one_keep_minimum_buffer_only() -> None:

@@ -31,9 +31,9 @@ def with_claim(name: str, **fields: Any) -> Pod:
     return a_pod(name, volumes=CLAIM, owner=("StatefulSet", "db"), **fields)
 
 
-def told(cluster: Cluster) -> PendingPodsDecision:
-    [verdict] = cluster.plan().pods
-    return verdict
+def decide(cluster: Cluster) -> PendingPodsDecision:
+    [decided] = cluster.plan().pods
+    return decided
 
 
 def in_zones() -> Cluster:
@@ -57,9 +57,9 @@ def test_no_node_is_ordered_for_a_pod_whose_exclusive_claim_is_in_use() -> None:
     cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
     cluster.place(with_claim("db-0", cpu="4"), "there").create(with_claim("db-1"))
     assert cluster.ordered() == {}
-    verdict = told(cluster)
-    assert verdict.reason.reason.code == "NoGroupFits"
-    assert [str(each) for each in verdict.refused] == ["VolumeNotReady: small"]
+    decided = decide(cluster)
+    assert decided.reason.reason.code == "NoGroupFits"
+    assert [str(each) for each in decided.refused] == ["VolumeNotReady: small"]
 
 
 def test_a_node_is_ordered_once_the_exclusive_claim_is_free() -> None:
@@ -128,7 +128,7 @@ def sharing(*pods: Pod, mode: str = "ReadWriteOncePod") -> Cluster:
     return cluster.create(*pods)
 
 
-def unhelped(cluster: Cluster) -> list[str]:
+def find_pods_without_volume(cluster: Cluster) -> list[str]:
     """The pods for which a node would not help, because of their volumes."""
     reported = [
         pod for pod in cluster.plan().pods if any(reason.reason.code == "VolumeNotReady" for reason in pod.refused)
@@ -140,30 +140,30 @@ def test_only_one_of_two_pending_pods_with_an_exclusive_claim_gets_a_node() -> N
     pods = with_claim("db-0", cpu="4"), with_claim("db-1", cpu="4")
     cluster = sharing(*pods)
     assert cluster.ordered() == {"small": 1}
-    assert unhelped(cluster) == ["db-1"]
+    assert find_pods_without_volume(cluster) == ["db-1"]
     assert sharing(*pods, mode="ReadWriteMany").ordered() == {"small": 2}
 
 
 def test_the_pending_pod_of_the_highest_priority_gets_an_exclusive_claim() -> None:
     cluster = sharing(with_claim("db-0"), with_claim("db-1"))
     cluster.create(with_claim("db-2", priority=5))
-    assert unhelped(cluster) == ["db-0", "db-1"]
+    assert find_pods_without_volume(cluster) == ["db-0", "db-1"]
 
 
 def test_the_next_pending_pod_gets_the_claim_when_the_first_is_deleted() -> None:
     cluster = sharing(with_claim("db-0", cpu="4"), with_claim("db-1", cpu="4"), with_claim("db-2", cpu="4"))
     cluster.delete("db-0")
-    assert unhelped(cluster) == ["db-2"]
+    assert find_pods_without_volume(cluster) == ["db-2"]
     cluster.delete("db-1")
-    assert unhelped(cluster) == []
+    assert find_pods_without_volume(cluster) == []
 
 
 def test_once_the_first_pending_pod_has_a_node_no_other_gets_one() -> None:
     cluster = sharing(with_claim("db-0"), with_claim("db-1"), with_claim("db-2")).nodes(a_node("there"))
     cluster.place(with_claim("db-0"), "there")
-    assert unhelped(cluster) == ["db-1", "db-2"]
+    assert find_pods_without_volume(cluster) == ["db-1", "db-2"]
     cluster.delete("db-0")
-    assert unhelped(cluster) == ["db-2"]
+    assert find_pods_without_volume(cluster) == ["db-2"]
 
 
 def test_an_unreadable_pod_keeps_a_claim_from_no_pod() -> None:
@@ -173,7 +173,7 @@ def test_an_unreadable_pod_keeps_a_claim_from_no_pod() -> None:
 def test_a_pod_that_fits_no_node_keeps_a_claim_from_no_pod() -> None:
     cluster = sharing(with_claim("db-0", cpu="64"), with_claim("db-1"))
     assert cluster.ordered() == {"small": 1}
-    assert unhelped(cluster) == []
+    assert find_pods_without_volume(cluster) == []
 
 
 def test_unschedulable_pods_with_one_claim_are_reported_together() -> None:
@@ -183,8 +183,8 @@ def test_unschedulable_pods_with_one_claim_are_reported_together() -> None:
 
 def test_an_exclusive_claim_counts_although_its_pods_came_before_it() -> None:
     cluster = Cluster(a_group("small")).create(with_claim("db-0"), with_claim("db-1"))
-    assert unhelped(cluster) == ["db-0", "db-1"]
+    assert find_pods_without_volume(cluster) == ["db-0", "db-1"]
     cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
-    assert unhelped(cluster) == ["db-1"]
+    assert find_pods_without_volume(cluster) == ["db-1"]
     cluster.snapshot.put_storage(stored("z"))
-    assert unhelped(cluster) == []
+    assert find_pods_without_volume(cluster) == []

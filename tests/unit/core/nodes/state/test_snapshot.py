@@ -112,7 +112,7 @@ NOT_READY_YET = [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 WITHOUT_NETWORK = [{"key": "node.kubernetes.io/network-unavailable", "effect": "NoSchedule"}]
 
 
-def stands(cluster: Cluster, name: str) -> list[str]:
+def find_readiness(cluster: Cluster, name: str) -> list[str]:
     result = classify_nodes(cluster.snapshot, cluster.now, 900.0)
     number = cluster.snapshot.table.find(name)
     return [field for field in result.__struct_fields__ if getattr(result, field)[number]]
@@ -146,4 +146,4 @@ def test_every_node_has_exactly_one_readiness(
         state, ago = instance
         listed = Instance("n", state, START - ago, "n")
         cluster.snapshot.put_groups([GroupState(cluster.groups["small"], 1, (listed,))])
-    assert stands(cluster, "n") == [expected]
+    assert find_readiness(cluster, "n") == [expected]
