@@ -199,8 +199,8 @@ def test_an_unreadable_checkpoint_is_set_aside_and_only_own_orphans_are_deleted(
     beyond = histogram(datetime.now(UTC), {"999": 10_000})
     broken = [checkpoint("web", "app", cpuHistogram=beyond), checkpoint("web", "proxy", version="v9")]
     # What is nobody's business of ours may well be of a kind that we cannot read.
-    theirs = checkpoint("theirs", "app", version="v9")
-    for document in (*broken, theirs, checkpoint("kept", "app"), checkpoint("gone", "app")):
+    other = checkpoint("theirs", "app", version="v9")
+    for document in (*broken, other, checkpoint("kept", "app"), checkpoint("gone", "app")):
         cluster.api.create(document, namespace)
     others = [vpa_path(namespace, "theirs"), checkpoint_path(namespace, "theirs-app")]
     untouched = [cluster.api.get(path) for path in others]
@@ -221,8 +221,8 @@ def test_an_unreadable_checkpoint_is_set_aside_and_only_own_orphans_are_deleted(
     until_value(first, UNREADABLE, 0)
     for document in broken:
         name = document["metadata"]["name"]
-        kept = get_checkpoint_status(cluster, namespace, f"{name}-unreadable")
-        assert kept == {**document["status"], "version": "unreadable"}
+        preserved = get_checkpoint_status(cluster, namespace, f"{name}-unreadable")
+        assert preserved == {**document["status"], "version": "unreadable"}
         assert get_checkpoint_status(cluster, namespace, name)["version"] == "v3"
         assert count_samples(cluster, namespace, name) < 60
 

@@ -131,7 +131,7 @@ def test_an_hvpa_gets_the_totals_of_all_replicas(cluster: Cluster, namespace: st
     until("checkpoints", lambda: all(map(saved, ("made", "own"))))
     assert not saved("plain")
     first.process.kill()
-    kept, written = saved("made"), last_written()
+    preserved, written = saved("made"), last_written()
     api.patch(f"/apis/apps/v1/namespaces/{namespace}/deployments/made", {"spec": {"replicas": 1}})
     cluster.ready_pods(namespace, "made", 1)
     api.patch(f"{vpa_path(namespace, 'made')}/status", {"status": None})
@@ -140,4 +140,4 @@ def test_an_hvpa_gets_the_totals_of_all_replicas(cluster: Cluster, namespace: st
     until("the total to be known again", lambda: total()[0] > 0)
     assert 600 * LEAST < total()[0] < 600 * MOST
     until("a checkpoint of the second", lambda: last_written() > written)
-    assert kept <= saved("made")
+    assert preserved <= saved("made")

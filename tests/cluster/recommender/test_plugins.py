@@ -265,8 +265,8 @@ def test_a_bad_parameter_of_one_of_three_vpas_affects_no_other(
     assert 'spec.recommenders[0].parameters[horizon]: Invalid value: "never"' in result
     for name in ("by-default", "by-wheel"):
         assert "ConfigUnsupported" not in true_conditions(cluster, namespace, name)
-    kept = target("by-season")
-    assert kept[0] == pytest.approx(2000, rel=0.05)
+    preserved = target("by-season")
+    assert preserved[0] == pytest.approx(2000, rel=0.05)
     give(cluster, namespace, "by-wheel", mood="told", millicores="350")
     until("the wheel to go on", lambda: target("by-wheel") == (350, 1_000_000_000))
 
@@ -282,7 +282,7 @@ def test_a_bad_parameter_of_one_of_three_vpas_affects_no_other(
     )
     [app] = found["containers"]
     assert (app["reason"], app["found"]) == ("RecommendationKept", {})
-    assert amounts(app["published"]["target"]) == kept
+    assert amounts(app["published"]["target"]) == preserved
     give(cluster, namespace, "by-season")
     until("the mended one", lambda: target("by-season")[0] == pytest.approx(1.15 * 2000, rel=0.05))
 
@@ -307,11 +307,11 @@ def test_recommendations_are_explained_over_http(
     assert (unruly["explanation"], unruly["failure"]) == ({"mood": "fine"}, "")
     [app] = why(controller, namespace, "by-wheel")[1]["containers"]
     assert (app["recommender"], app["explanation"]) == ("unruly", {"mood": "told"})
-    status, found = why(controller, namespace, "nobody")
-    assert (status, found["serves"]) == (404, ["default", "seasonal", "unruly"])
-    status, found = why(controller)
-    assert [item["name"] for item in found["items"]] == ["by-default", "by-season", "by-wheel"]
-    assert why(controller, namespace)[1]["items"] == found["items"]
+    status, result = why(controller, namespace, "nobody")
+    assert (status, result["serves"]) == (404, ["default", "seasonal", "unruly"])
+    status, result = why(controller)
+    assert [item["name"] for item in result["items"]] == ["by-default", "by-season", "by-wheel"]
+    assert why(controller, namespace)[1]["items"] == result["items"]
 
 
 @pytest.mark.req("CR-18", "CR-29")
@@ -336,7 +336,7 @@ def test_an_installed_recommender_that_crashes_and_hangs_recovers_without_affect
     for name in ("by-default", "by-season"):
         assert true_conditions(cluster, namespace, name) <= {"RecommendationProvided", "LowConfidence"}
     pauses = [
-        float(each) for each in re.findall(r'a recommender failed.* pause="?([\d.]+) s', controller.logs()[so_far:])
+        float(item) for item in re.findall(r'a recommender failed.* pause="?([\d.]+) s', controller.logs()[so_far:])
     ]
 
     # Nobody edits the VPA, and nobody starts the process again.

@@ -125,8 +125,8 @@ def printed(cluster: Cluster, path: str) -> dict[str, object]:
 
 def healthy(controller: Controller) -> bool:
     try:
-        with urllib.request.urlopen(f"{controller.url}/health-check", timeout=30) as answer:  # noqa: S310 - our own server
-            return bool(answer.status == http.client.OK and answer.read() == b"OK")
+        with urllib.request.urlopen(f"{controller.url}/health-check", timeout=30) as response:  # noqa: S310 - our own server
+            return bool(response.status == http.client.OK and response.read() == b"OK")
     except OSError:
         return False
 
@@ -181,11 +181,12 @@ def check_metrics(controller: Controller) -> None:
     types = dict(line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE"))
     for name, (kind, labels) in UPSTREAMS.items():
         assert types[name] == kind
-        found = series(controller, f"{name}_count" if kind == "histogram" else name)
-        assert {frozenset(one) for one, _ in found} == {frozenset(labels)}, name
+        result = series(controller, f"{name}_count" if kind == "histogram" else name)
+        assert {frozenset(one) for one, _ in result} == {frozenset(labels)}, name
     assert {name: types[name] for name in SILENT} == SILENT
     steps = {
-        found["step"]: number for found, number in series(controller, "vpa_recommender_execution_latency_seconds_count")
+        result["step"]: number
+        for result, number in series(controller, "vpa_recommender_execution_latency_seconds_count")
     }
     assert steps.keys() == STEPS
     # One of them is perhaps under way.
@@ -223,9 +224,9 @@ def test_policies_bound_the_recommendation_and_targets_are_not_changed(
         until_advised(cluster, namespace, name)
     until("the capped one", lambda: (get_target(cluster, namespace, "capped") or (0, 0))[0] == 30)
     recommended = {name: get_container_recommendations(cluster, namespace, name) for name in specs}
-    assert {name for name, found in recommended.items() if found.keys() == {"app"}} == specs.keys()
+    assert {name for name, result in recommended.items() if result.keys() == {"app"}} == specs.keys()
     capped = recommended.pop("capped")["app"]
-    assert {amounts(found["app"]["target"]) for found in recommended.values()} == {ADVICE}
+    assert {amounts(result["app"]["target"]) for result in recommended.values()} == {ADVICE}
     assert capped["target"] == {"cpu": "30m", "memory": "1Gi"}
     assert amounts(capped["uncappedTarget"]) == ADVICE
     assert Quantity.parse(capped["upperBound"]["cpu"]) <= Quantity.parse("30m")
@@ -257,7 +258,7 @@ def test_a_native_sidecar_gets_a_recommendation_and_an_init_container_does_not(
     until("a target of the sidecar", lambda: get_target(cluster, namespace, "web", "mesh"))
     wait_for_further_passes(started)
     recommended = get_container_recommendations(cluster, namespace, "web")
-    assert {name: amounts(found["target"]) for name, found in recommended.items()} == {"app": ADVICE, "mesh": ADVICE}
+    assert {name: amounts(result["target"]) for name, result in recommended.items()} == {"app": ADVICE, "mesh": ADVICE}
     assert metric_value(started, "trellis_recommender_samples_total", result="UnknownContainer") > 0
     assert metric_value(started, "vpa_recommender_aggregate_container_states_count") == 2
     assert metric_value(started, "vpa_recommender_prometheus_client_api_requests_count", code="200") > 0
@@ -318,8 +319,8 @@ def account_without_metrics(cluster: Cluster, namespace: str) -> Path:
     documents = yaml.safe_load_all((ROOT / "deploy" / "recommender.yaml").read_text())
     rules = next(document["rules"] for document in documents if document and document["kind"] == "ClusterRole")
     version = {"apiVersion": f"{RBAC}/v1"}
-    for name, wanted in (("metrics", True), ("others", False)):
-        own = [rule for rule in rules if ("metrics.k8s.io" in rule["apiGroups"]) == wanted]
+    for name, expected in (("metrics", True), ("others", False)):
+        own = [rule for rule in rules if ("metrics.k8s.io" in rule["apiGroups"]) == expected]
         cluster.api.create({**version, "kind": "Role", "metadata": {"name": name}, "rules": own}, namespace)
     cluster.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "recommender"}}, namespace)
     cluster.api.create(binding(namespace, "others"), namespace)

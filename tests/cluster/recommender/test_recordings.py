@@ -38,7 +38,7 @@ def replayed(path: Path) -> ReplayReport:
 
 
 def lines(path: Path, kind: str) -> list[bytes]:
-    return [bytes(data) for each, data in read_lines(read_recording(path)) if each == kind]
+    return [bytes(data) for item, data in read_lines(read_recording(path)) if item == kind]
 
 
 def test_a_replay_of_a_kill_an_edit_and_a_restart_has_the_same_decisions(

@@ -117,14 +117,14 @@ def test_each_recommender_serves_its_vpas_and_changes_no_other(
 
     # None stands in for another.
     second.process.stop()
-    left = everything_of(cluster, namespace, by_frugal)
+    remaining = everything_of(cluster, namespace, by_frugal)
     wait_for_passes(first)
-    assert everything_of(cluster, namespace, by_frugal) == left
+    assert everything_of(cluster, namespace, by_frugal) == remaining
     second = recommender(namespace, EVERY_SECOND, *FRUGAL)
     first.process.stop()
-    left = everything_of(cluster, namespace, [*by_default, "younger"])
+    remaining = everything_of(cluster, namespace, [*by_default, "younger"])
     wait_for_passes(second)
-    assert everything_of(cluster, namespace, [*by_default, "younger"]) == left
+    assert everything_of(cluster, namespace, [*by_default, "younger"]) == remaining
     assert everything_of(cluster, namespace, ["nobody"]) == unserved
 
 

@@ -211,11 +211,11 @@ def test_an_unusable_target_is_reported_in_a_condition(
     head = api.create(flower(group, "head"), namespace)
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
     unsaid = {**flower(group, "unsaid"), "status": {"replicas": 1}}
-    gone = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "gone"}}
+    deleted = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "gone"}}
     uprooted = flower(group, "uprooted")
     stranger = {"apiVersion": f"{group}/v1", "kind": "Weed", "metadata": {"name": "stranger"}}
     cases = {
-        "missing": (gone, f"Cannot read targetRef. Reason: Deployment {namespace}/gone does not exist"),
+        "missing": (deleted, f"Cannot read targetRef. Reason: Deployment {namespace}/gone does not exist"),
         "missing-scale": (uprooted, f"Cannot read targetRef. Reason: Flower {namespace}/uprooted does not exist"),
         "below": (
             replica_set,
@@ -329,8 +329,8 @@ def test_of_two_vpas_on_one_pod_the_older_governs_and_edits_are_applied(
     edited = api.patch(vpa_path(namespace, "z-older"), {"spec": {"resourcePolicy": {"containerPolicies": [cap]}}})
 
     def capped() -> Json | None:
-        found = get_container_recommendations(cluster, namespace, "z-older")["app"]
-        return found if found["target"]["memory"] == "100Mi" else None
+        result = get_container_recommendations(cluster, namespace, "z-older")["app"]
+        return result if result["target"]["memory"] == "100Mi" else None
 
     recommended = until("the edit to be followed", capped)
     assert recommended["uncappedTarget"]["memory"] == str(TARGET)

@@ -33,13 +33,13 @@ def values(*items: object) -> Response:
 
 
 def fetch(
-    answers: dict[str, ScriptedResponse], queries: Sequence[ExternalQuery] = (WEB,), **metrics: str
+    responses: dict[str, ScriptedResponse], queries: Sequence[ExternalQuery] = (WEB,), **metrics: str
 ) -> tuple[ExternalBatch, list[Request]]:
     """The last part of a path is what decides on the answer: the metric, or namespace and metric."""
 
     def handler(request: Request) -> ScriptedResponse:
         namespace, metric = request.path.split("/")[-2:]
-        return answers.get(f"{namespace}/{metric}") or answers[metric]
+        return responses.get(f"{namespace}/{metric}") or responses[metric]
 
     transport = ScriptedTransport(handler=handler)
     names = {"cpu_metric": "cpu", "memory_metric": "memory"} | metrics
@@ -90,14 +90,14 @@ def test_pods_are_requested_one_by_one_as_upstream_where_no_value_names_a_pod() 
     assert asked == {"app=web,tier in (a,b)" + more for more in ("", ",pod=web-1", ",pod=web-2")}
 
 
-def asked_one_by_one(answers: dict[str, ScriptedResponse]) -> tuple[ExternalBatch, list[str]]:
+def asked_one_by_one(responses: dict[str, ScriptedResponse]) -> tuple[ExternalBatch, list[str]]:
     """What comes of three pods, each answered for by its name and the whole by none; and the pods in turn."""
     asked = []
 
     def answered(request: Request) -> ScriptedResponse:
         pod = dict(request.query)["labelSelector"].rpartition("pod=")[2] if "pod=" in str(request.query) else ""
         asked.append(pod)
-        return answers[pod]
+        return responses[pod]
 
     source = ExternalMetrics(
         Client(ScriptedTransport(handler=answered)), cpu_metric="cpu", memory_metric="", container_label="name"
@@ -175,8 +175,8 @@ def test_values_of_different_times_are_separate_samples_oldest_first() -> None:
     late = values(value("web-1", "2", time="2026-08-01T12:00:30Z"))
     batch, _ = fetch({"cpu": late, "memory": values(value("web-1", "1Ki"))})
     assert batch.samples.times.tolist() == [NOON, NOON + 30]
-    assert [math.isnan(each) for each in batch.samples.cpu] == [True, False]
-    assert [math.isnan(each) for each in batch.samples.memory] == [False, True]
+    assert [math.isnan(item) for item in batch.samples.cpu] == [True, False]
+    assert [math.isnan(item) for item in batch.samples.memory] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -192,8 +192,8 @@ def test_values_of_different_times_are_separate_samples_oldest_first() -> None:
 )
 def test_a_failure_of_one_vpa_affects_no_other(trouble: ScriptedResponse, message: str) -> None:
     good = values(value("db-0", "1", "postgres"))
-    answers = {"shop/cpu": trouble, "data/cpu": good, "memory": values()}
-    batch, _ = fetch(answers, [WEB, DB])
+    responses = {"shop/cpu": trouble, "data/cpu": good, "memory": values()}
+    batch, _ = fetch(responses, [WEB, DB])
     assert batch.samples.pods == ["db-0"]
     [problem] = batch.problems
     assert problem == ExternalProblem("shop", "web", "cpu", problem.message)

@@ -33,12 +33,12 @@ REAL = b"""{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metad
 
 
 def item(name: str = "web", *containers: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    found = {
+    result = {
         "metadata": {"name": name, "namespace": "shop"},
         "timestamp": "2026-08-01T12:00:00Z",
         "containers": list(containers) or [{"name": "app", "usage": {"cpu": "100m", "memory": "1Mi"}}],
     }
-    return found | fields
+    return result | fields
 
 
 def usage(name: str = "app", **amounts: Any) -> dict[str, Any]:
@@ -49,8 +49,8 @@ def read(*items: object) -> PodMetricsBatch:
     return read_pod_metrics(msgspec.json.encode({"kind": "PodMetricsList", "items": items}))
 
 
-def fetch(*answers: ScriptedResponse, namespace: str = "") -> tuple[PodMetricsBatch, ScriptedTransport]:
-    transport = ScriptedTransport(*answers)
+def fetch(*responses: ScriptedResponse, namespace: str = "") -> tuple[PodMetricsBatch, ScriptedTransport]:
+    transport = ScriptedTransport(*responses)
 
     async def main() -> PodMetricsBatch:
         return await MetricsApi(Client(transport), namespace).fetch()
@@ -185,7 +185,7 @@ def test_one_namespace_is_requested_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"),
+    ("response", "error"),
     [
         (
             error_response(503, "ServiceUnavailable", "the server is currently unable to handle the request"),
@@ -196,9 +196,9 @@ def test_one_namespace_is_requested_alone() -> None:
         (Response(200, body=b"<html>"), ServerFault),
     ],
 )
-def test_a_failure_is_an_error_of_the_api_server(answer: ScriptedResponse, error: type[Exception]) -> None:
+def test_a_failure_is_an_error_of_the_api_server(response: ScriptedResponse, error: type[Exception]) -> None:
     with pytest.raises(error):
-        fetch(answer)
+        fetch(response)
 
 
 def test_a_long_answer_is_read_beside_the_event_loop() -> None:

@@ -39,15 +39,15 @@ def told(server: Any, *flags: str, **spec: Any) -> dict[str, Any] | None:
     world.fault = server
     world.add_workload("web", 1)
     world.add_vpa("web", **spec)
-    found: list[dict[str, Any] | None] = []
+    result: list[dict[str, Any] | None] = []
 
     async def play() -> None:
         await world.passes(2)
         assert world.target("web")
-        found.append(world.condition("web", UNAVAILABLE))
+        result.append(world.condition("web", UNAVAILABLE))
 
     world.run(play)
-    return found[0]
+    return result[0]
 
 
 @pytest.mark.req("SB-46")
@@ -83,14 +83,14 @@ def with_resize_policies(policies: dict[str, str], *flags: str, **spec: Any) -> 
         ]
     world.server.put(f"/api/v1/namespaces/{NAMESPACE}/pods/web-0", pod)
     world.add_vpa("web", **spec)
-    found: list[dict[str, Any] | None] = []
+    result: list[dict[str, Any] | None] = []
 
     async def play() -> None:
         await world.passes(2)
-        found.append(world.condition("web", UNAVAILABLE))
+        result.append(world.condition("web", UNAVAILABLE))
 
     world.run(play)
-    return found[0]
+    return result[0]
 
 
 def test_containers_that_a_resize_restarts_are_reported_as_not_boosted() -> None:

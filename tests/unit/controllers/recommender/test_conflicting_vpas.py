@@ -22,8 +22,8 @@ def add_rivals(world: World, older: str, younger: str) -> None:
 
 def conflict(world: World, name: str) -> str:
     """Why a VPA has no say; empty if it has."""
-    found: dict[str, Any] = world.condition(name, "ConflictingVPA") or {}
-    return str(found.get("reason", ""))
+    result: dict[str, Any] = world.condition(name, "ConflictingVPA") or {}
+    return str(result.get("reason", ""))
 
 
 def test_a_vpa_in_mode_off_takes_no_recommendation_from_a_younger_acting_one() -> None:

@@ -83,10 +83,10 @@ def test_a_cycle_of_memory_is_recognised_from_history_alone() -> None:
     model.keep_history([("shop", "web")])
     rows = Rows(model.view(), np.ones(1))
     for days, needed in ((0.0, 1e9), (24.7, 4e9)):
-        found = request_estimates(SeasonalRecommender(DefaultRecommender()), rows, now=NOW + days * 24 * HOUR)
-        assert found.explanation["memory"] == ["cycle"]
-        assert found.explanation["memory-cycle-days"] == pytest.approx([30.0])
-        assert needed <= found.target[MEMORY, 0] < 1.5 * needed
+        result = request_estimates(SeasonalRecommender(DefaultRecommender()), rows, now=NOW + days * 24 * HOUR)
+        assert result.explanation["memory"] == ["cycle"]
+        assert result.explanation["memory-cycle-days"] == pytest.approx([30.0])
+        assert needed <= result.target[MEMORY, 0] < 1.5 * needed
 
 
 def test_while_history_is_read_the_published_status_stays_with_a_condition() -> None:

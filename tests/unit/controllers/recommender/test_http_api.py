@@ -21,9 +21,9 @@ async def get(answering: RecommendationApi, *path: str, **query: str) -> tuple[i
     """What is answered at /recommendations and below it."""
     names = ("namespace", "vpa")[: len(path)]
     route = "/".join(["/recommendations", *(f"{{{name}}}" for name in names)])
-    answer = await answering.pages[route](PageRequest(dict(zip(names, path, strict=True)), query))
-    assert answer.kind == "application/json"
-    return answer.status, json.loads(answer.text)
+    response = await answering.pages[route](PageRequest(dict(zip(names, path, strict=True)), query))
+    assert response.kind == "application/json"
+    return response.status, json.loads(response.text)
 
 
 class Elsewhere(Leadership):
@@ -53,22 +53,22 @@ def test_the_api_reports_the_decisions_of_the_last_pass() -> None:
             status, nothing = await get(recommender.http_api, NAMESPACE, "web")
             assert (status, nothing["error"]) == (503, "no pass has ended yet; ask again in a minute")
             await world.passes(1)
-            status, found = await get(recommender.http_api, NAMESPACE, "web")
+            status, result = await get(recommender.http_api, NAMESPACE, "web")
             assert status == 200
-            [app] = found["containers"]
+            [app] = result["containers"]
             assert app["published"]["target"] == world.target("web") == app["recommended"]["target"]
             assert app["recommender"] == "default"
             assert app["shadows"].keys() == {"window"}
             assert app["shadows"]["window"]["found"].keys() == {"lowerBound", "target", "upperBound"}
             assert app["shadows"]["window"]["failure"] == ""
-            assert found["shadowsNotRunning"] == ["nobody"]
-            assert found["conditions"] == world.vpa("web")["status"]["conditions"]
-            before = found["time"]
+            assert result["shadowsNotRunning"] == ["nobody"]
+            assert result["conditions"] == world.vpa("web")["status"]["conditions"]
+            before = result["time"]
             world.usage["web-0"] = world.usage["web-1"] = {"app": {"cpu": "2", "memory": "300Mi"}}
             await world.passes(10)
-            _, found = await get(recommender.http_api, NAMESPACE, "web")
-            assert found["time"] > before
-            [app] = found["containers"]
+            _, result = await get(recommender.http_api, NAMESPACE, "web")
+            assert result["time"] > before
+            [app] = result["containers"]
             assert app["samples"] > 2
             assert app["published"]["target"] == world.target("web")
 
@@ -114,22 +114,22 @@ def test_a_vpa_that_is_not_served_is_distinguished_from_a_missing_one() -> None:
         async with world.recommending() as recommender:
             await world.passes(1)
             answering = recommender.http_api
-            status, found = await get(answering, NAMESPACE, "wbe")
-            assert (status, found["error"]) == (
+            status, result = await get(answering, NAMESPACE, "wbe")
+            assert (status, result["error"]) == (
                 404,
                 "there is no VerticalPodAutoscaler wbe in namespace shop, "
                 "or it is outside of what this process looks at",
             )
-            status, found = await get(answering, NAMESPACE, "theirs")
-            assert (status, found["error"]) == (
+            status, result = await get(answering, NAMESPACE, "theirs")
+            assert (status, result["error"]) == (
                 404,
                 "VerticalPodAutoscaler theirs in namespace shop names the recommender somebody; "
                 "this process serves default",
             )
             world.add_vpa("new")
             await asyncio.sleep(1.0)  # of virtual time, for the watch to bring it
-            status, found = await get(answering, NAMESPACE, "new")
-            assert (status, found["error"]) == (
+            status, result = await get(answering, NAMESPACE, "new")
+            assert (status, result["error"]) == (
                 404,
                 "VerticalPodAutoscaler new in namespace shop was not there in the last pass; "
                 "ask again after the next one",
@@ -152,13 +152,13 @@ def test_a_process_that_does_not_lead_names_the_leader() -> None:
 
     async def main() -> None:
         for path in ((), (NAMESPACE,), (NAMESPACE, "web")):
-            status, found = await get(waiting, *path)
+            status, result = await get(waiting, *path)
             assert status == 503
-            assert found["error"] == (
+            assert result["error"] == (
                 "this process is waiting to lead, and decides nothing "
                 "(default is led by host-2_x, seasonal is led by nobody)"
             )
-            assert (found["serves"], found["elsewhere"]) == ([], {"default": "host-2_x", "seasonal": ""})
+            assert (result["serves"], result["elsewhere"]) == ([], {"default": "host-2_x", "seasonal": ""})
 
     virtual_time.run(main(), start=START)
 
@@ -172,9 +172,9 @@ def test_names_with_another_leader_are_listed_with_it() -> None:
             await world.passes(1)
             leadership = Elsewhere("default", holders={"seasonal": "host-2_x"})
             other = RecommendationApi(leadership, lambda *_: "seasonal", recommender.http_api.last_pass)
-            status, found = await get(other, NAMESPACE, "batch")
+            status, result = await get(other, NAMESPACE, "batch")
             assert status == 404
-            assert found["error"].endswith(
+            assert result["error"].endswith(
                 "names the recommender seasonal; this process serves default (seasonal is led by host-2_x)"
             )
 
@@ -191,6 +191,6 @@ def test_status_writes_are_logged_with_their_reason_below_info(caplog: pytest.Lo
 
     world.run(play)
     told = [getattr(record, "trellis_fields", {}) for record in caplog.records if record.message == "wrote a status"]
-    assert {(each["namespace"], each["vpa"]) for each in told} == {(NAMESPACE, "web")}
+    assert {(item["namespace"], item["vpa"]) for item in told} == {(NAMESPACE, "web")}
     assert "ValuesCameOrWent" in told[0]["why"]
     assert told[1]["why"] == "BoundsMoved"

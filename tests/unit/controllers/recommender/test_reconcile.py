@@ -84,7 +84,7 @@ def test_while_vpas_cannot_be_listed_passes_are_skipped(
         errors = [record for record in caplog.records if record.levelname == "ERROR"]
         assert {error.getMessage() for error in errors} == {"this pass changes nothing"}
         assert all("verticalpodautoscalers" in str(getattr(error, "trellis_fields", {})).lower() for error in errors)
-        metrics = [each for each in world.server.requests if "/metrics.k8s.io/" in each.path]
+        metrics = [item for item in world.server.requests if "/metrics.k8s.io/" in item.path]
         world.fault = lambda _request: None
         await world.passes(3)
         assert world.checkpoint("web-app")["status"]["totalSamplesCount"] > before["totalSamplesCount"]
@@ -255,16 +255,16 @@ def test_a_process_killed_during_a_pass_loses_at_most_that_pass() -> None:
         await world.passes(2)
 
     world.run(play)
-    again = World()
-    again.server.objects, again.server.version = world.server.objects, world.server.version
-    again.add_deployment("web")
+    second = World()
+    second.server.objects, second.server.version = world.server.objects, world.server.version
+    second.add_deployment("web")
 
     async def later() -> None:
-        await again.passes(2)
-        assert again.target("web") == {"cpu": "587m", "memory": "380258472"}
-        assert again.checkpoint("web-app")["status"]["totalSamplesCount"] == 5
+        await second.passes(2)
+        assert second.target("web") == {"cpu": "587m", "memory": "380258472"}
+        assert second.checkpoint("web-app")["status"]["totalSamplesCount"] == 5
 
-    again.run(later)
+    second.run(later)
 
 
 def test_a_steady_hour_causes_few_writes() -> None:
@@ -466,10 +466,10 @@ def test_an_unreadable_checkpoint_is_set_aside_and_affects_no_other_vpa() -> Non
 
     async def play() -> None:
         await world.passes(1)
-        kept = world.checkpoint("web-app-unreadable")
-        assert kept["status"] == {**status, "version": "unreadable"}
+        retained = world.checkpoint("web-app-unreadable")
+        assert retained["status"] == {**status, "version": "unreadable"}
         annotations = {"trellis.x-k8s.io/kept-from": "web-app", "trellis.x-k8s.io/kept-version": "v3"}
-        assert kept["metadata"]["annotations"] == annotations
+        assert retained["metadata"]["annotations"] == annotations
         assert world.target("web") == world.target("other") == {"cpu": "587m", "memory": "380258472"}
         assert world.checkpoint("web-app")["status"]["totalSamplesCount"] == 1
 
@@ -485,23 +485,23 @@ def test_checkpoints_that_cannot_be_listed_are_not_overwritten_by_a_fresh_start(
 
     world.run(play)
     stored = world.checkpoint("web-app")["status"]
-    again = World()
-    again.server.objects, again.server.version = world.server.objects, world.server.version
-    again.usage = world.usage
-    again.fault = lambda request: (
+    second = World()
+    second.server.objects, second.server.version = world.server.objects, world.server.version
+    second.usage = world.usage
+    second.fault = lambda request: (
         error_response(500, "InternalError", "no")
         if request.path.endswith("checkpoints") and request.method == "GET"
         else None
     )
 
     async def later() -> None:
-        await again.passes(3)
-        assert again.checkpoint("web-app")["status"] == stored
-        again.fault = lambda _request: None
-        await again.passes(2)
-        assert again.checkpoint("web-app")["status"]["totalSamplesCount"] > stored["totalSamplesCount"]
+        await second.passes(3)
+        assert second.checkpoint("web-app")["status"] == stored
+        second.fault = lambda _request: None
+        await second.passes(2)
+        assert second.checkpoint("web-app")["status"]["totalSamplesCount"] > stored["totalSamplesCount"]
 
-    again.run(later)
+    second.run(later)
 
 
 def test_a_vpa_with_another_target_begins_a_new_history() -> None:

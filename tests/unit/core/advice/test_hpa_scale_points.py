@@ -17,8 +17,8 @@ from trellis.core.advice.survey.model import HpaTarget, SurveyedContainer, Surve
 
 
 def points(hpa: SurveyedHpa, *containers: SurveyedContainer) -> tuple[HpaScalePoint, ...]:
-    found = advise(survey(workload("web", *containers, hpas=(hpa,))), AdvicePolicy(), EXAMPLE_PRICES, 0.0)
-    return found.workloads[0].scale_points
+    advised = advise(survey(workload("web", *containers, hpas=(hpa,))), AdvicePolicy(), EXAMPLE_PRICES, 0.0)
+    return advised.workloads[0].scale_points
 
 
 def test_half_the_request_halves_the_point_and_twice_the_target_keeps_it() -> None:
@@ -59,8 +59,8 @@ def test_an_hpa_that_cannot_act_for_lack_of_a_request_is_reported() -> None:
 @given(st.integers(1, 200), st.integers(50, 8000), st.integers(50, 8000))
 def test_the_proposed_target_keeps_the_point_to_a_rounding(percent: int, request: int, target: int) -> None:
     for point in points(on_utilization("web", percent), container(request=(request, MIB), target=(target, MIB))):
-        kept = point.keeps / 100 * target
+        retained = point.keeps / 100 * target
         # Half a per cent of the new request, or one where less than one per cent would be right.
-        assert abs(kept - point.before) <= (0.005 if point.keeps > 1 else 0.01) * target + 1e-6
+        assert abs(retained - point.before) <= (0.005 if point.keeps > 1 else 0.01) * target + 1e-6
         assert point.keeps >= 1
         assert point.moves_by == pytest.approx(target / request - 1)

@@ -32,8 +32,8 @@ def only(*workloads: SurveyedWorkload, policy: AdvicePolicy = AdvicePolicy()) ->
 
 
 def test_a_patch_has_only_changes_and_null_for_a_removed_limit() -> None:
-    each = container("app", (1000, GIB), (200, GIB), limit=(2000, 2 * GIB))
-    ((_, patch),) = build_patches(only(workload("web", each, container("fine")))).objects
+    item = container("app", (1000, GIB), (200, GIB), limit=(2000, 2 * GIB))
+    ((_, patch),) = build_patches(only(workload("web", item, container("fine")))).objects
     assert patch == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -62,7 +62,7 @@ def test_a_workload_with_fitting_requests_has_no_patch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "namespace", "why"),
+    ("kind", "name", "namespace", "reason"),
     [
         ("Pod", "web", "shop", "nobody makes this pod anew"),
         ("Job", "web", "shop", "the template of a Job cannot be changed"),
@@ -74,18 +74,18 @@ def test_a_workload_with_fitting_requests_has_no_patch() -> None:
     ],
 )
 def test_a_workload_that_cannot_be_patched_is_skipped_with_the_reason(
-    kind: str, name: str, namespace: str, why: str
+    kind: str, name: str, namespace: str, reason: str
 ) -> None:
-    each = workload(name, container(target=(100, GIB)), kind=kind, namespace=namespace)
-    found = build_patches(only(each))
+    item = workload(name, container(target=(100, GIB)), kind=kind, namespace=namespace)
+    found = build_patches(only(item))
     assert found.objects == ()
-    assert why in found.skipped[0].reason
+    assert reason in found.skipped[0].reason
 
 
 def test_every_workload_without_a_vpa_gets_one_that_changes_nothing() -> None:
     found = build_vpas(advised(shop()))
     assert {manifest["spec"]["updatePolicy"]["updateMode"] for _, manifest in found.objects} == {"Off"}
-    assert [each.reason for each in found.skipped] == [
+    assert [item.reason for item in found.skipped] == [
         "it has a VerticalPodAutoscaler already: web",
         "a VerticalPodAutoscaler needs an owner of the pod",
     ]
@@ -113,8 +113,8 @@ def test_two_workloads_of_one_name_get_vpas_of_two_names() -> None:
 
 
 def test_a_group_of_jobs_has_no_owner_to_target() -> None:
-    each = msgspec.structs.replace(workload("report", kind="Job"), group="app=report", members=7)
-    assert "7 Jobs have no owner" in build_vpas(only(each)).skipped[0].reason
+    item = msgspec.structs.replace(workload("report", kind="Job"), group="app=report", members=7)
+    assert "7 Jobs have no owner" in build_vpas(only(item)).skipped[0].reason
 
 
 @pytest.mark.parametrize("form", list(Emitted))
@@ -156,20 +156,20 @@ def test_a_kustomization_may_lack_some_of_the_workloads(tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     one = yaml.safe_load((tmp_path / "sizes" / "kustomization.yaml").read_text())["patches"][0]["path"]
     patch = yaml.safe_load((tmp_path / "sizes" / one).read_text())
-    wanted = patch["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    expected = patch["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
     own = {**patch, "spec": {"template": {"spec": {"containers": [{"name": "app", "image": "web"}]}}}}
     (tmp_path / "base" / "own.yaml").write_text(yaml.safe_dump(own))
     kustomization = {"resources": ["own.yaml"], "components": ["../sizes"]}
     (tmp_path / "base" / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     command = ["kubectl", "kustomize", str(tmp_path / "base")]
     built = yaml.safe_load(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    assert built["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] == wanted
+    assert built["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] == expected
 
 
 def test_a_patch_laid_over_its_template_gives_what_was_advised() -> None:
     found = advised(generated_survey(30))
-    for each, patch in build_patches(found).objects:
-        advice = next(one for one in found.workloads if one.surveyed is each)
+    for item, patch in build_patches(found).objects:
+        advice = next(one for one in found.workloads if one.surveyed is item)
         template: dict[str, Any] = patch["spec"]["template"]["spec"]["containers"][0]["resources"]
         for resource, text in template["requests"].items():
             assert text == str(convert_quantity(resource, advice.containers[0].get_resource(resource).request))

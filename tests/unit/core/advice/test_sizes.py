@@ -46,8 +46,8 @@ def test_too_much_too_little_and_nothing_are_distinguished() -> None:
 
 
 def test_cpu_has_no_limit_and_memory_has_one_equal_to_its_request() -> None:
-    each = container(request=(1000, GIB), target=(200, 300 * MIB), limit=(2000, 4 * GIB))
-    cpu, memory = (advise_request(each, resource, POLICY) for resource in ("cpu", "memory"))
+    item = container(request=(1000, GIB), target=(200, 300 * MIB), limit=(2000, 4 * GIB))
+    cpu, memory = (advise_request(item, resource, POLICY) for resource in ("cpu", "memory"))
     assert (cpu.request, memory.request) == (200, 300 * MIB)
     assert math.isnan(cpu.limit)
     assert memory.limit == memory.request
@@ -66,23 +66,23 @@ def test_cpu_has_no_limit_and_memory_has_one_equal_to_its_request() -> None:
     ],
 )
 def test_a_limit_follows_the_rule_and_is_never_below_the_request(rule: str, limit: float, expected: float) -> None:
-    each = container(request=(1000, GIB), target=(250, GIB), limit=(limit, NONE))
-    found = advise_request(each, "cpu", AdvicePolicy(limits=parse_limit_rules(rule))).limit
+    item = container(request=(1000, GIB), target=(250, GIB), limit=(limit, NONE))
+    found = advise_request(item, "cpu", AdvicePolicy(limits=parse_limit_rules(rule))).limit
     assert found == expected or (math.isnan(found) and math.isnan(expected))
 
 
 def test_a_limit_without_a_request_is_a_request_too() -> None:
-    each = container(request=(NONE, NONE), limit=(400, NONE), target=(100, NONE))
-    assert advise_request(each, "cpu", AdvicePolicy(limits=parse_limit_rules("keep-ratio"))).limit == 100
+    item = container(request=(NONE, NONE), limit=(400, NONE), target=(100, NONE))
+    assert advise_request(item, "cpu", AdvicePolicy(limits=parse_limit_rules("keep-ratio"))).limit == 100
 
 
 def test_kills_and_a_low_limit_are_a_risk_even_with_a_short_history() -> None:
     killed = container(target=(500, 700 * MIB), kills=1, days=0.1, samples=5)
     tight = container(target=(500, 700 * MIB), limit=(NONE, 600 * MIB), days=0.1, samples=5)
-    for each in (killed, tight):
-        assert advise_request(each, "memory", POLICY).reason is MEMORY_AT_RISK
-        assert advise_request(each, "memory", POLICY).request == 700 * MIB
-        assert advise_request(each, "cpu", POLICY).reason is LOW_CONFIDENCE
+    for item in (killed, tight):
+        assert advise_request(item, "memory", POLICY).reason is MEMORY_AT_RISK
+        assert advise_request(item, "memory", POLICY).request == 700 * MIB
+        assert advise_request(item, "cpu", POLICY).reason is LOW_CONFIDENCE
 
 
 def test_kills_of_the_past_that_the_request_already_covers_are_no_risk() -> None:
@@ -106,13 +106,13 @@ def test_bounds_apply_even_to_fitting_requests() -> None:
 
 
 def test_no_memory_limit_is_below_the_highest_usage() -> None:
-    each = container(request=(500, 4 * GIB), target=(500, GIB), limit=(NONE, 8 * GIB), highest=(NONE, 3 * GIB))
-    found = {rule: advise_request(each, "memory", AdvicePolicy(limits=parse_limit_rules(rule))) for rule in LimitRule}
+    item = container(request=(500, 4 * GIB), target=(500, GIB), limit=(NONE, 8 * GIB), highest=(NONE, 3 * GIB))
+    found = {rule: advise_request(item, "memory", AdvicePolicy(limits=parse_limit_rules(rule))) for rule in LimitRule}
     assert (found[LimitRule.REQUEST].request, found[LimitRule.REQUEST].limit) == (3 * GIB, 3 * GIB)
     assert (found[LimitRule.KEEP_RATIO].request, found[LimitRule.KEEP_RATIO].limit) == (GIB, 3 * GIB)
     assert found[LimitRule.NONE].request == GIB
     bounded = AdvicePolicy(most=ResourceAmount(NONE, 2 * GIB))
-    assert advise_request(each, "memory", bounded).limit == 2 * GIB
+    assert advise_request(item, "memory", bounded).limit == 2 * GIB
 
 
 def test_requests_are_rounded_up_to_whole_steps() -> None:
@@ -157,8 +157,8 @@ def test_without_prices_the_order_and_the_share_are_as_with_examples() -> None:
 
 
 def test_desired_replicas_count_where_no_pod_runs() -> None:
-    each = msgspec.structs.replace(workload("web", container(target=(100, GIB)), pods=0), desired_replicas=3)
-    assert advised(each).workloads[0].pods == 3
+    item = msgspec.structs.replace(workload("web", container(target=(100, GIB)), pods=0), desired_replicas=3)
+    assert advised(item).workloads[0].pods == 3
     assert advised(workload("cron", kind="CronJob", pods=0)).workloads[0].pods == 0
 
 
@@ -183,9 +183,9 @@ def containers(draw: st.DrawFn) -> SurveyedContainer:
 
 
 @given(containers(), st.builds(LimitRules, rules, rules), st.integers(0, 9))
-def test_advice_is_consistent_for_any_survey(each: SurveyedContainer, limits: LimitRules, pods: int) -> None:
+def test_advice_is_consistent_for_any_survey(item: SurveyedContainer, limits: LimitRules, pods: int) -> None:
     policy = AdvicePolicy(limits=limits, least=ResourceAmount(20, 32 * MIB), most=ResourceAmount(40_000, 32 * GIB))
-    found = advised(workload("any", each, pods=pods), policy=policy)
+    found = advised(workload("any", item, pods=pods), policy=policy)
     advice = found.workloads[0].containers[0]
     for resource in ("cpu", "memory"):
         change = advice.get_resource(resource)
@@ -195,8 +195,8 @@ def test_advice_is_consistent_for_any_survey(each: SurveyedContainer, limits: Li
             assert not change.limit < change.request
             assert change.request <= (40_000 if resource == "cpu" else 32 * GIB)
             assert change.reason not in {FINE, LOW_CONFIDENCE, NO_USAGE_KNOWN}
-        again = container(request=(change.request, change.request), target=(change.estimate, change.estimate))
-        assert advise_request(again, resource, policy).reason.severity != "error"
+        second = container(request=(change.request, change.request), target=(change.estimate, change.estimate))
+        assert advise_request(second, resource, policy).reason.severity != "error"
     total = found.total
     assert total.after.cpu - total.before.cpu == pytest.approx(total.short.cpu - total.saved.cpu, abs=1e-6)
     assert total.saved.cpu >= 0
@@ -205,11 +205,11 @@ def test_advice_is_consistent_for_any_survey(each: SurveyedContainer, limits: Li
 
 
 @given(containers())
-def test_applied_advice_is_fine(each: SurveyedContainer) -> None:
+def test_applied_advice_is_fine(item: SurveyedContainer) -> None:
     for resource in ("cpu", "memory"):
-        change = advise_request(each, resource, POLICY)
+        change = advise_request(item, resource, POLICY)
         followed = msgspec.structs.replace(
-            each,
+            item,
             request=ResourceAmount(change.request, change.request),
             limit=ResourceAmount(change.limit, change.limit),
         )

@@ -63,24 +63,24 @@ def test_a_request_reaches_the_minimum_of_a_container() -> None:
     ],
 )
 def test_neither_request_nor_limit_is_above_the_maximum(rule: str, request_: float, limit: float) -> None:
-    each = container(request=(200, GIB), target=(977, GIB), limit=(400, NONE))
-    cpu = only(advised(at_most(cpu="300m"), each, limits=rule)).cpu
+    item = container(request=(200, GIB), target=(977, GIB), limit=(400, NONE))
+    cpu = only(advised(at_most(cpu="300m"), item, limits=rule)).cpu
     assert cpu.request == request_
     assert cpu.limit == limit or (math.isnan(cpu.limit) and math.isnan(limit))
 
 
 def test_the_highest_memory_usage_raises_no_limit_above_the_maximum() -> None:
-    each = container(request=(500, GIB), target=(500, 3 * GIB), highest=(NONE, 4 * GIB))
-    memory = only(advised(at_most(memory="2Gi"), each)).memory
+    item = container(request=(500, GIB), target=(500, 3 * GIB), highest=(NONE, 4 * GIB))
+    memory = only(advised(at_most(memory="2Gi"), item)).memory
     assert (memory.request, memory.limit) == (2 * GIB, 2 * GIB)
 
 
 def test_a_raised_request_lowers_no_limit_below_the_highest_usage() -> None:
     least = LimitRangeItem(type="Container", min={"memory": "128Mi"})
-    each = container(
+    item = container(
         request=(500, 50 * MIB), target=(500, 20 * MIB), limit=(NONE, 100 * MIB), highest=(NONE, 900 * MIB)
     )
-    memory = only(advised(least, each, limits="keep-ratio")).memory
+    memory = only(advised(least, item, limits="keep-ratio")).memory
     assert (memory.request, memory.limit) == (128 * MIB, 900 * MIB)
 
 
@@ -95,8 +95,8 @@ def test_a_fitting_request_outside_the_range_is_changed_and_an_unknown_one_is_no
 def test_all_containers_together_fit_the_range_of_a_pod() -> None:
     pair = [container(name, request=(100, GIB), target=(800, GIB)) for name in ("app", "proxy")]
     found = advised(at_most("Pod", cpu="1"), *pair).workloads[0].containers
-    assert sum(each.cpu.request for each in found) <= 1000
-    assert {each.cpu.capped for each in found} == {FITTED_TO_POD_RANGE}
+    assert sum(item.cpu.request for item in found) <= 1000
+    assert {item.cpu.capped for item in found} == {FITTED_TO_POD_RANGE}
 
 
 def test_every_form_of_a_report_has_the_bound_of_a_row() -> None:

@@ -71,8 +71,8 @@ def test_formatted_amounts_are_parsed_again(counts: list[int | None]) -> None:
 
 
 def test_an_invalid_quantity_does_not_hide_the_others() -> None:
-    found = parse_cpu_column(["250m", "1e1.5", None, "-3", "2"])
-    assert np.array_equal(found, [250, np.nan, np.nan, np.nan, 2000], equal_nan=True)
+    result = parse_cpu_column(["250m", "1e1.5", None, "-3", "2"])
+    assert np.array_equal(result, [250, np.nan, np.nan, np.nan, 2000], equal_nan=True)
 
 
 def test_rounding_is_up_to_a_multiple_and_leaves_zero_and_nothing_alone() -> None:
@@ -88,9 +88,9 @@ def test_rounding_is_up_to_a_multiple_and_leaves_zero_and_nothing_alone() -> Non
 )
 def test_humanised_memory_has_two_places_of_the_largest_unit(size: float, human: str) -> None:
     """And is then printed as any quantity of so much."""
-    found = humanize_memory(np.array([float(size), np.nan]))
-    assert format_memory_column(found)[0] == str(Quantity.parse(human))
-    assert np.isnan(found[1])
+    result = humanize_memory(np.array([float(size), np.nan]))
+    assert format_memory_column(result)[0] == str(Quantity.parse(human))
+    assert np.isnan(result[1])
 
 
 def test_whole_cpus_are_rounded_up() -> None:
@@ -100,7 +100,7 @@ def test_whole_cpus_are_rounded_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotations", "wanted"),
+    ("annotations", "expected"),
     [
         ({"vpa-post-processor.kubernetes.io/app_integerCPU": "true"}, True),
         ({"vpa-post-processor.kubernetes.io/app_integerCPU": "yes"}, False),
@@ -108,5 +108,5 @@ def test_whole_cpus_are_rounded_up() -> None:
         ({}, False),
     ],
 )
-def test_the_integer_cpu_annotation_is_read(annotations: dict[str, str], wanted: bool) -> None:
-    assert has_integer_cpu_annotation(annotations, "app") is wanted
+def test_the_integer_cpu_annotation_is_read(annotations: dict[str, str], expected: bool) -> None:
+    assert has_integer_cpu_annotation(annotations, "app") is expected

@@ -24,11 +24,11 @@ class Talkative(Stub):
     parameters: tuple[Parameter, ...] = (Parameter("pace", ParameterKind.NUMBER, "How fast.", 2.0, "", 0.0, 9.0),)  # type: ignore[assignment]
 
     def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
-        found = super().estimate(rows, values, now)
+        result = super().estimate(rows, values, now)
         names = [key.container for key in rows.keys]
         nothing, much = np.full(len(rows), math.nan), np.full(len(rows), math.inf)
         said: Explanations = {"container": names, "nothing": nothing, "much": much}
-        return Estimates(found.bounds, None, found.confidence, said)
+        return Estimates(result.bounds, None, result.confidence, said)
 
 
 def passed(shop: World) -> LastPass:
@@ -41,8 +41,8 @@ def passed(shop: World) -> LastPass:
 
 def asked(last: LastPass, name: str = "web") -> dict[str, Any]:
     """The document, as it comes out of JSON."""
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(describe_vpa(last, last.find(NAMESPACE, name))))
-    return found
+    result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(describe_vpa(last, last.find(NAMESPACE, name))))
+    return result
 
 
 def world(*recommenders: Stub, **spec: Any) -> World:
@@ -56,9 +56,9 @@ def world(*recommenders: Stub, **spec: Any) -> World:
 def test_the_document_has_the_recommender_its_estimates_and_the_outcome() -> None:
     policy = {"containerPolicies": [{"containerName": "app", "maxAllowed": {"cpu": "750m", "memory": "1G"}}]}
     shop = world(Talkative("default", GOOD), resourcePolicy=policy)
-    found = asked(passed(shop))
-    assert (found["recommender"], found["given"], found["parameters"]) == ("default", {}, {"pace": 2.0})
-    app, proxy = found["containers"]
+    result = asked(passed(shop))
+    assert (result["recommender"], result["given"], result["parameters"]) == ("default", {}, {"pace": 2.0})
+    app, proxy = result["containers"]
     assert (app["name"], app["recommender"], app["reason"]) == ("app", "default", "Recommended")
     assert app["explanation"] == {"container": "app", "nothing": None, "much": None}
     assert app["found"] == {
@@ -103,10 +103,10 @@ def test_a_failure_is_reported_with_the_published_recommendation() -> None:
     passed(shop)
     shop.put("web")
     stub.error = ValueError("no")
-    found = asked(passed(shop))
-    assert found["failure"] == 'recommender default failed: ValueError: "no"'
-    assert found["conditions"] == shop.status()["conditions"]
-    app = found["containers"][0]
+    result = asked(passed(shop))
+    assert result["failure"] == 'recommender default failed: ValueError: "no"'
+    assert result["conditions"] == shop.status()["conditions"]
+    app = result["containers"][0]
     assert (app["reason"], app["recommender"], app["found"]) == ("RecommendationKept", "", {})
     assert app["recommended"] == app["published"]
     assert app["published"]["target"]["cpu"] == "1"
@@ -132,9 +132,9 @@ def test_a_retained_pass_does_not_change_with_the_next_one() -> None:
 def test_each_shadow_has_its_estimates_or_its_failure_for_this_vpa() -> None:
     class Half(Stub):
         def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
-            found = super().estimate(rows, values, now)
-            found.bounds[0, 0, [key.vpa == "bad" for key in rows.keys]] = -1
-            return found
+            result = super().estimate(rows, values, now)
+            result.bounds[0, 0, [key.vpa == "bad" for key in rows.keys]] = -1
+            return result
 
     shop = World(Stub("default", GOOD), Talkative("other", OTHER), Half("half", OTHER))
     for name in ("web", "bad"):
@@ -142,8 +142,8 @@ def test_each_shadow_has_its_estimates_or_its_failure_for_this_vpa() -> None:
         shop.run_pods(name)
         shop.ingest_usage(vpa=name)
     last = passed(shop)
-    found = {name: asked(last, name) for name in ("web", "bad")}
-    for name, document in found.items():
+    result = {name: asked(last, name) for name in ("web", "bad")}
+    for name, document in result.items():
         [app] = document["containers"]
         assert app["recommended"]["target"]["cpu"] == "1"
         assert app["shadows"]["other"]["found"]["target"]["cpu"] == "1500m"
@@ -155,27 +155,27 @@ def test_each_shadow_has_its_estimates_or_its_failure_for_this_vpa() -> None:
 
 def test_a_bad_parameter_is_a_condition_and_no_recommender_is_called() -> None:
     shop = world(Talkative("default", GOOD), recommenders=[{"name": "default", "parameters": {"pace": "99"}}])
-    found = asked(passed(shop))
-    [unsupported] = [condition for condition in found["conditions"] if condition["type"] == "ConfigUnsupported"]
+    result = asked(passed(shop))
+    [unsupported] = [condition for condition in result["conditions"] if condition["type"] == "ConfigUnsupported"]
     assert "pace" in unsupported["message"]
-    assert (found["given"], found["parameters"]) == ({"pace": "99"}, {})
-    assert [container["reason"] for container in found["containers"]] == ["NoSamples", "NoSamples"]
+    assert (result["given"], result["parameters"]) == ({"pace": "99"}, {})
+    assert [container["reason"] for container in result["containers"]] == ["NoSamples", "NoSamples"]
 
 
 def test_where_every_container_is_off_the_condition_equals_the_written_one() -> None:
     shop = world(Stub("default", GOOD), resourcePolicy={"containerPolicies": [{"containerName": "*", "mode": "Off"}]})
-    found = asked(passed(shop))
-    [provided] = found["conditions"]
+    result = asked(passed(shop))
+    [provided] = result["conditions"]
     assert (provided["status"], provided["reason"]) == ("False", "NothingToSize")
-    assert [container["reason"] for container in found["containers"]] == ["ContainerOff", "ContainerOff"]
+    assert [container["reason"] for container in result["containers"]] == ["ContainerOff", "ContainerOff"]
 
 
 def test_a_vpa_without_pods_has_no_containers_to_report() -> None:
     shop = World(Stub("default", GOOD))
     shop.apply()
-    found = asked(passed(shop))
-    assert found["containers"] == []
-    assert {condition["type"]: condition["status"] for condition in found["conditions"]} == {
+    result = asked(passed(shop))
+    assert result["containers"] == []
+    assert {condition["type"]: condition["status"] for condition in result["conditions"]} == {
         "NoPodsMatched": "True",
         "RecommendationProvided": "False",
     }

@@ -16,44 +16,44 @@ POLICY = {"containerPolicies": [{"containerName": "app", "minAllowed": {"cpu": "
 
 
 def world() -> World:
-    found = World(
+    result = World(
         Stub("default", (400.0, 777.0, 900.0)),
         settings=PipelineSettings(round_cpu_millicores=50, max_allowed_cpu=1500.0),
     )
-    found.apply(resourcePolicy=POLICY)
-    found.run_pods()
-    found.ingest_usage()
-    return found
+    result.apply(resourcePolicy=POLICY)
+    result.run_pods()
+    result.ingest_usage()
+    return result
 
 
 def test_every_stage_is_observed_once_in_order_and_the_last_has_the_published_amounts() -> None:
     found = world()
-    seen: list[tuple[Reason | None, FloatColumn]] = []
+    observed: list[tuple[Reason | None, FloatColumn]] = []
     result = run_pass(
         found.model.view(),
         found.vpa_store,
         found.recommenders,
         found.settings,
         found.now,
-        observer=lambda reason, amounts: seen.append((reason, amounts.copy())),
+        observer=lambda reason, amounts: observed.append((reason, amounts.copy())),
     )
-    assert [reason for reason, _ in seen] == [None, *(stage.reason for stage in POST_PROCESSORS)]
-    np.testing.assert_array_equal(seen[-1][1], result.columns.amounts)
+    assert [reason for reason, _ in observed] == [None, *(stage.reason for stage in POST_PROCESSORS)]
+    np.testing.assert_array_equal(observed[-1][1], result.columns.amounts)
 
 
 def test_watching_changes_nothing() -> None:
-    found = world()
-    alone, watched = found.decide(), TargetTrace()
-    again = run_pass(
-        found.model.view(), found.vpa_store, found.recommenders, found.settings, found.now, observer=watched
+    result = world()
+    alone, watched = result.decide(), TargetTrace()
+    second = run_pass(
+        result.model.view(), result.vpa_store, result.recommenders, result.settings, result.now, observer=watched
     )
-    np.testing.assert_array_equal(alone.columns.amounts, again.columns.amounts)
-    assert [write.status for write in alone.writes] == [write.status for write in again.writes]
+    np.testing.assert_array_equal(alone.columns.amounts, second.columns.amounts)
+    assert [write.status for write in alone.writes] == [write.status for write in second.writes]
 
 
 def test_a_trace_has_the_changes_of_each_stage() -> None:
-    found, trace = world(), TargetTrace()
-    run_pass(found.model.view(), found.vpa_store, found.recommenders, found.settings, found.now, observer=trace)
+    result, trace = world(), TargetTrace()
+    run_pass(result.model.view(), result.vpa_store, result.recommenders, result.settings, result.now, observer=trace)
     steps = [(step.resource, step.reason.code, step.before, step.after) for step in trace.steps(0)]
     assert steps == [
         ("cpu", "RoundedUp", 777.0, 800.0),

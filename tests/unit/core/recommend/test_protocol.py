@@ -83,9 +83,9 @@ def test_hours_of_selected_rows_equal_those_of_all() -> None:
 
 
 def test_percentiles_are_nothing_where_nothing_was_sampled() -> None:
-    found = build_rows([UsageExample([0.5] * 5), UsageExample()]).percentiles(CPU, [0.5, 1.0])
-    assert found[:, 0] == pytest.approx([500.0, 500.0], rel=0.06)
-    assert np.isnan(found[:, 1]).all()
+    result = build_rows([UsageExample([0.5] * 5), UsageExample()]).percentiles(CPU, [0.5, 1.0])
+    assert result[:, 0] == pytest.approx([500.0, 500.0], rel=0.06)
+    assert np.isnan(result[:, 1]).all()
     assert np.isnan(build_rows([UsageExample([0.5] * 5)]).percentiles(MEMORY, [0.5])).all()
 
 
@@ -135,17 +135,17 @@ def test_a_fingerprint_changes_with_anything_in_the_rows() -> None:
 def test_the_example_in_the_docstring_is_a_recommender() -> None:
     code = re.search(r"\n\n((?:    .*\n|\n)+)", protocol.__doc__ or "")
     assert code is not None
-    found: dict[str, Any] = {}
-    exec(textwrap.dedent(code[1]), found)  # noqa: S102 - our own documentation
-    failures = [failure for failure in find_failures(found["Highest"]) if "pickled" not in failure.message]
+    result: dict[str, Any] = {}
+    exec(textwrap.dedent(code[1]), result)  # noqa: S102 - our own documentation
+    failures = [failure for failure in find_failures(result["Highest"]) if "pickled" not in failure.message]
     assert failures == []
 
 
 def test_estimates_have_names_for_their_parts() -> None:
-    answer = Estimates.from_bounds(np.array([[1.0], [2.0], [3.0]]), np.array([[4.0], [5.0], [6.0]]), {"why": ["so"]})
-    assert [each.tolist() for each in (answer.lower, answer.target, answer.upper)] == [
+    estimates = Estimates.from_bounds(np.array([[1.0], [2.0], [3.0]]), np.array([[4.0], [5.0], [6.0]]), {"why": ["so"]})
+    assert [item.tolist() for item in (estimates.lower, estimates.target, estimates.upper)] == [
         [[1.0], [4.0]],
         [[2.0], [5.0]],
         [[3.0], [6.0]],
     ]
-    assert answer.explanation == {"why": ["so"]}
+    assert estimates.explanation == {"why": ["so"]}

@@ -18,7 +18,7 @@ MARGIN = Parameter("margin", ParameterKind.NUMBER, "On top.", 0.1, "fraction", 0
 
 
 @pytest.mark.parametrize(
-    ("texts", "names", "found"),
+    ("texts", "names", "result"),
     [
         (("margin=0.2",), ("default",), {"default": {"margin": "0.2"}}),
         (
@@ -31,8 +31,8 @@ MARGIN = Parameter("margin", ParameterKind.NUMBER, "On top.", 0.1, "fraction", 0
         ((), ("default",), {}),
     ],
 )
-def test_presets_are_read_by_recommender(texts: tuple[str, ...], names: tuple[str, ...], found: Any) -> None:
-    assert read_presets(texts, names) == found
+def test_presets_are_read_by_recommender(texts: tuple[str, ...], names: tuple[str, ...], result: Any) -> None:
+    assert read_presets(texts, names) == result
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ class Talkative(Stub):
     """Says of each row which container it is, and at which place it was asked about."""
 
     def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
-        found = super().estimate(rows, values, now)
+        result = super().estimate(rows, values, now)
         names = [key.container for key in rows.keys]
         places = np.arange(len(rows), dtype=np.float64)
-        return Estimates(found.bounds, explanation={"container": names, "place": places})
+        return Estimates(result.bounds, explanation={"container": names, "place": places})
 
 
 def test_each_container_has_its_estimates_and_its_recommender() -> None:
@@ -34,15 +34,15 @@ def test_each_container_has_its_estimates_and_its_recommender() -> None:
         shop.run_pods(name, *containers)
         shop.ingest_usage(vpa=name)
     result = shop.decide()
-    found = {(each.key.vpa, each.key.container): each for each in result.explain_all()}
-    assert {key: each.recommender for key, each in found.items()} == {
+    found = {(item.key.vpa, item.key.container): item for item in result.explain_all()}
+    assert {key: item.recommender for key, item in found.items()} == {
         ("web", "app"): "default",
         ("web", "proxy"): "default",
         ("db", "main"): "other",
         ("mute", "app"): "silent",
     }
-    assert all(each.explanation["container"] == key[1] for key, each in found.items() if key[0] != "mute")
-    assert {each.explanation["place"] for each in result.explain_vpa(NAMESPACE, "web")} == {0.0, 1.0}
+    assert all(item.explanation["container"] == key[1] for key, item in found.items() if key[0] != "mute")
+    assert {item.explanation["place"] for item in result.explain_vpa(NAMESPACE, "web")} == {0.0, 1.0}
     assert found["mute", "app"].explanation == {}
 
 
@@ -53,8 +53,8 @@ def test_of_a_recommender_that_failed_nothing_is_reported() -> None:
     shop.run_pods()
     shop.ingest_usage()
     talkative.error = ValueError("no")
-    [found] = shop.decide().explain_vpa(NAMESPACE, "web")
-    assert found.explanation == {}
+    [result] = shop.decide().explain_vpa(NAMESPACE, "web")
+    assert result.explanation == {}
 
 
 def test_texts_are_cut_to_a_length_that_a_table_can_hold() -> None:
@@ -66,8 +66,8 @@ def test_texts_are_cut_to_a_length_that_a_table_can_hold() -> None:
     shop.apply()
     shop.run_pods()
     shop.ingest_usage()
-    [found] = shop.decide().explain_vpa(NAMESPACE, "web")
-    assert found.explanation == {"why": "x" * 200}
+    [result] = shop.decide().explain_vpa(NAMESPACE, "web")
+    assert result.explanation == {"why": "x" * 200}
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_texts_are_cut_to_a_length_that_a_table_can_hold() -> None:
     ],
 )
 def test_an_explanation_has_columns_as_long_as_the_estimates(explanation: object, told: str) -> None:
-    found = find_explanation_problem(explanation, 2)
-    assert found.startswith("explained itself") if told else found == ""
-    assert told in found
+    result = find_explanation_problem(explanation, 2)
+    assert result.startswith("explained itself") if told else result == ""
+    assert told in result
 
 
 def test_an_explanation_of_another_shape_is_a_failure_that_is_named() -> None:

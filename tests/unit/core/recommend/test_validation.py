@@ -72,12 +72,12 @@ class Misshapen(Stub):
     answer: Any = None
 
     def estimate(self, _rows: Rows, _values: Any, _now: float, /) -> Estimates:
-        answer: Estimates = self.answer
-        return answer
+        estimates: Estimates = self.answer
+        return estimates
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("estimates", "told"),
     [
         (None, "answered with NoneType, not with estimates"),
         (Estimates(np.zeros((3, 1))), "answered with bounds of shape (3, 1) where (3, 2, 1) was asked for"),
@@ -87,9 +87,9 @@ class Misshapen(Stub):
         (Estimates(np.zeros((3, 2, 1)), None, np.zeros(3)), "answered with confidence of shape (3,)"),
     ],
 )
-def test_estimates_of_another_shape_are_rejected(answer: object, told: str) -> None:
+def test_estimates_of_another_shape_are_rejected(estimates: object, told: str) -> None:
     odd = Misshapen("default", GOOD)
-    odd.answer = answer
+    odd.answer = estimates
     shop = World(odd)
     shop.apply()
     shop.run_pods()
@@ -101,9 +101,9 @@ def test_estimates_of_another_shape_are_rejected(answer: object, told: str) -> N
 def test_an_impossible_container_fails_its_vpa_and_no_other() -> None:
     class Picky(Stub):
         def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
-            found = super().estimate(rows, values, now)
-            found.bounds[0, 0, [key.container == "bad" for key in rows.usage.keys]] = -1
-            return found
+            result = super().estimate(rows, values, now)
+            result.bounds[0, 0, [key.container == "bad" for key in rows.usage.keys]] = -1
+            return result
 
     picky = Picky("default", GOOD)
     shop = World(picky)

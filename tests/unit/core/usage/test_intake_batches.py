@@ -23,9 +23,9 @@ NOW = 1_790_035_200.0
 def test_the_highest_before_is_that_of_the_same_container(groups: list[list[int]], ascending: bool) -> None:
     ordered = [sorted(group) if ascending else group for group in groups]
     slots = np.repeat(np.arange(len(ordered)), [len(group) for group in ordered])
-    found = find_highest_before(slots, np.array([float(value) for group in ordered for value in group]))
+    result = find_highest_before(slots, np.array([float(value) for group in ordered for value in group]))
     expected = [max(group[:place]) if place else math.nan for group in ordered for place in range(len(group))]
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_samples_by_number_count_as_samples_by_name() -> None:

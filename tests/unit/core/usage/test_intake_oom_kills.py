@@ -101,22 +101,22 @@ def test_a_sample_before_a_kill_is_late_and_one_after_an_old_kill_is_not(model: 
 def test_each_kill_counts_once_however_often_it_is_reported(model: UsageModel) -> None:
     first = model.record_ooms([kill("web-1", START, 1e9), kill("web-1", START, 1e9)], START)
     weights = memory_weights(model)
-    again = model.record_ooms([kill("web-1", START, 9e9)], START + 60)
+    second = model.record_ooms([kill("web-1", START, 9e9)], START + 60)
     assert (len(first.kills), first.dropped) == (1, {"KnownOomKill": 1})
-    assert (len(again.kills), again.dropped) == (0, {"KnownOomKill": 1})
+    assert (len(second.kills), second.dropped) == (0, {"KnownOomKill": 1})
     assert memory_weights(model) == weights
 
 
 def test_a_kill_under_the_limit_of_a_missed_resize_is_dropped(model: UsageModel) -> None:
     weights = memory_weights(model)
-    found = model.record_ooms([msgspec.structs.replace(kill("web-1", START, math.nan), old_limit=True)], START)
-    assert (len(found.kills), found.dropped) == (0, {"OomKillUnderOldLimit": 1})
+    result = model.record_ooms([msgspec.structs.replace(kill("web-1", START, math.nan), old_limit=True)], START)
+    assert (len(result.kills), result.dropped) == (0, {"OomKillUnderOldLimit": 1})
     assert memory_weights(model) == weights
 
 
 def test_kills_of_one_container_that_come_together_all_count(model: UsageModel) -> None:
-    found = model.record_ooms([kill("web-1", START + n, 1e9 + n) for n in range(3)], START + 3)
-    assert found.memory.tolist() == [1.2e9, 1.2e9 + 1, 1.2e9 + 2]
+    result = model.record_ooms([kill("web-1", START + n, 1e9 + n) for n in range(3)], START + 3)
+    assert result.memory.tolist() == [1.2e9, 1.2e9 + 1, 1.2e9 + 2]
     assert model.view().last_oom.tolist() == [START + 2]
 
 
@@ -128,13 +128,13 @@ def test_more_kills_than_are_stored_are_still_distinguished(model: UsageModel) -
 
 def test_a_kill_long_before_the_last_sample_is_too_old(model: UsageModel) -> None:
     use(model, START, 1e8)
-    found = model.record_ooms([kill("web-1", START - DAY - 1, 1e9), kill("web-1", START - DAY + 1, 1e9)], START)
-    assert found.dropped == {"OldOomKill": 1}
-    assert found.memory.tolist() == [1.2e9]
+    result = model.record_ooms([kill("web-1", START - DAY - 1, 1e9), kill("web-1", START - DAY + 1, 1e9)], START)
+    assert result.dropped == {"OldOomKill": 1}
+    assert result.memory.tolist() == [1.2e9]
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("result", "reason"),
     [
         (kill("web-9", START), "UnknownContainer"),
         (kill("web-1", START, container="init"), "UnknownContainer"),
@@ -147,8 +147,8 @@ def test_a_kill_long_before_the_last_sample_is_too_old(model: UsageModel) -> Non
         (kill("web-1", 0.0, 1e9), "AbsurdSample"),
     ],
 )
-def test_an_invalid_kill_is_dropped_and_counted(model: UsageModel, found: object, reason: str) -> None:
-    record = model.record_ooms([found, kill("web-1", START, 1e9)], START)  # type: ignore[list-item]
+def test_an_invalid_kill_is_dropped_and_counted(model: UsageModel, result: object, reason: str) -> None:
+    record = model.record_ooms([result, kill("web-1", START, 1e9)], START)  # type: ignore[list-item]
     assert record.dropped == {reason: 1}
     assert record.memory.tolist() == [1.2e9]
 
@@ -172,6 +172,6 @@ def test_a_row_with_a_kill_is_saved_before_all_others(model: UsageModel) -> None
     model.ingest(batch(("a", "app", START, 1.0, 1e8)), START)
     model.ingest(batch(("z", "app", START + 1, 1.0, 1e8)), START + 1)
     model.record_ooms([kill("web-1", START)], START + 2)
-    due = model.select_due(START + 3, 10)
-    assert [model.view(np.array([number])).keys[0].vpa for number in due.tolist()] == ["web", "first", "last"]
-    assert due[0] == row(model)[0]
+    unsaved = model.select_due(START + 3, 10)
+    assert [model.view(np.array([number])).keys[0].vpa for number in unsaved.tolist()] == ["web", "first", "last"]
+    assert unsaved[0] == row(model)[0]

@@ -32,8 +32,8 @@ def assert_same(bank: HistogramBank, rows: IntColumn, slow: SlowHistogram) -> No
         assert math.isnan(reference)
         return
     scale = math.exp2((reference - slow.reference) / slow.half_life)
-    found = bank.weights(rows)[:, 0] * scale
-    assert found == pytest.approx(np.array(slow.weights), rel=1e-9, abs=1e-9 * max(slow.total, 1.0))
+    result = bank.weights(rows)[:, 0] * scale
+    assert result == pytest.approx(np.array(slow.weights), rel=1e-9, abs=1e-9 * max(slow.total, 1.0))
     assert bank.totals(rows)[0] * scale == pytest.approx(slow.total, rel=1e-9, abs=1e-9)
     expected = [slow.percentile(fraction) for fraction in FRACTIONS]
     assert bank.percentiles(FRACTIONS, rows)[:, 0] == pytest.approx(expected, rel=1e-9)
@@ -74,10 +74,10 @@ class Life:
         self.follow()
 
     def sample(self, lines: list[tuple[int, float, float, float]]) -> None:
-        found: list[Line] = []
+        result: list[Line] = []
         for which, offset, cpu, memory in lines:
-            found.append((self.name(which), "app", self.now + offset, cpu, memory))
-        self.model.ingest(batch(*found), self.now)
+            result.append((self.name(which), "app", self.now + offset, cpu, memory))
+        self.model.ingest(batch(*result), self.now)
         for which, offset, cpu, memory in lines:
             if not math.isnan(cpu):
                 self.containers[which].add_cpu(self.now + offset, cpu)
@@ -139,13 +139,13 @@ readings = st.lists(st.tuples(st.integers(0, 1), st.integers(-40, 0), cores, siz
 
 @given(readings, st.sampled_from([1800.0, 5400.0, DAY]), st.booleans())
 def test_history_in_one_batch_counts_as_in_single_batches(
-    found: list[tuple[int, int, float, float]], window: float, in_order: bool
+    result: list[tuple[int, int, float, float]], window: float, in_order: bool
 ) -> None:
     life = Life(2, window)
     life.sample([(0, -50 * 1800.0, 0.1, 1e8)])
     if in_order:
-        found.sort(key=lambda reading: reading[1])
-    life.sample([(which, step * 1800.0, cpu, memory) for which, step, cpu, memory in found])
+        result.sort(key=lambda reading: reading[1])
+    life.sample([(which, step * 1800.0, cpu, memory) for which, step, cpu, memory in result])
     assert_row_is(life.model, life.slow)
     life.sample([(0, 10.0, 0.1, 3e9), (1, 10.0, 0.1, 3e9)])
     assert_row_is(life.model, life.slow)
@@ -174,14 +174,14 @@ def test_containers_of_one_pod_feed_rows_of_their_own() -> None:
 def test_accepted_samples_are_reported_for_metrics() -> None:
     model = UsageModel()
     model.track_pods("shop", [pod("a"), pod("b")], START)
-    taken = model.ingest(batch(("a", "app", START, 1.0, 1e9), ("b", "app", START, math.nan, 2e9)), START)
-    assert taken.accepted == 2
-    assert taken.dropped == {}
-    assert taken.changed_rows.tolist() == row(model).tolist()
-    assert taken.rows.tolist() == row(model).tolist() * 2
-    assert taken.memory.tolist() == [1e9, 2e9]
-    assert taken.cpu[0] == 1.0
-    assert math.isnan(taken.cpu[1])
+    result = model.ingest(batch(("a", "app", START, 1.0, 1e9), ("b", "app", START, math.nan, 2e9)), START)
+    assert result.accepted == 2
+    assert result.dropped == {}
+    assert result.changed_rows.tolist() == row(model).tolist()
+    assert result.rows.tolist() == row(model).tolist() * 2
+    assert result.memory.tolist() == [1e9, 2e9]
+    assert result.cpu[0] == 1.0
+    assert math.isnan(result.cpu[1])
 
 
 @pytest.mark.req("CR-23")

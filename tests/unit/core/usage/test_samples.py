@@ -49,9 +49,9 @@ def followed() -> UsageModel:
 )
 def test_an_invalid_sample_is_dropped_and_counted(line: Line, reason: str) -> None:
     model = followed()
-    taken = model.ingest(batch(line, ("good", "app", START, 0.1, 1e8)), START)
-    assert taken.accepted == 1
-    assert taken.dropped == {reason: 1}
+    result = model.ingest(batch(line, ("good", "app", START, 0.1, 1e8)), START)
+    assert result.accepted == 1
+    assert result.dropped == {reason: 1}
     view = model.view()
     assert dict(zip([key.vpa for key in view.keys], view.count.tolist(), strict=True)) == {"web": 1, "other": 0}
     assert view.memory.is_empty(view.rows).tolist() == [False, True]
@@ -59,20 +59,20 @@ def test_an_invalid_sample_is_dropped_and_counted(line: Line, reason: str) -> No
 
 def test_the_valid_half_of_a_sample_is_accepted() -> None:
     model = followed()
-    taken = model.ingest(batch(("good", "app", START, -1.0, 1e8), ("bad", "app", START, 0.1, 1e18)), START)
-    assert taken.accepted == 2
-    assert taken.dropped == {"NegativeSample": 1, "AbsurdSample": 1}
-    assert taken.memory[0] == 1e8
-    assert taken.cpu[1] == 0.1
-    assert np.isnan([taken.cpu[0], taken.memory[1]]).all()
+    result = model.ingest(batch(("good", "app", START, -1.0, 1e8), ("bad", "app", START, 0.1, 1e18)), START)
+    assert result.accepted == 2
+    assert result.dropped == {"NegativeSample": 1, "AbsurdSample": 1}
+    assert result.memory[0] == 1e8
+    assert result.cpu[1] == 0.1
+    assert np.isnan([result.cpu[0], result.memory[1]]).all()
 
 
 def test_late_and_repeated_samples_are_distinguished() -> None:
     model = followed()
     model.ingest(batch(("good", "app", START, 0.1, 1e8)), START)
-    taken = model.ingest(batch(("good", "app", START, 0.1, 1e8), ("good", "app", START - 1, 0.1, 1e8)), START)
-    assert taken.accepted == 0
-    assert taken.dropped == {"RepeatedSample": 1, "LateSample": 1}
+    result = model.ingest(batch(("good", "app", START, 0.1, 1e8), ("good", "app", START - 1, 0.1, 1e8)), START)
+    assert result.accepted == 0
+    assert result.dropped == {"RepeatedSample": 1, "LateSample": 1}
 
 
 def test_samples_that_are_ten_minutes_late_count_if_nothing_newer_came() -> None:
@@ -117,8 +117,8 @@ any_time = st.sampled_from([NAN, INF, -INF, 0.0, START - 600, START, START + 60,
 def test_no_sample_whatever_breaks_the_model(batches: list[list[Line]]) -> None:
     model = followed()
     for number, lines in enumerate(batches):
-        taken = model.ingest(batch(*lines), START + 60 * number)
-        assert taken.accepted + sum(taken.dropped.values()) >= len(lines)
+        result = model.ingest(batch(*lines), START + 60 * number)
+        assert result.accepted + sum(result.dropped.values()) >= len(lines)
     view = model.view()
     for bank, rows in ((view.cpu, view.rows), (view.memory, view.rows), (view.cpu_total, view.total_rows)):
         assert np.isfinite(bank.weights(rows)).all()

@@ -30,9 +30,9 @@ def test_containers_and_native_sidecars_are_followed_and_init_containers_are_not
         ],
         "containers": [{"name": "app", "resources": REQUESTS}, {"name": "log", "resources": REQUESTS}],
     }
-    found = track_pod(pod(spec, conditions=[{"type": "Ready", "status": "True"}]), "web")
+    result = track_pod(pod(spec, conditions=[{"type": "Ready", "status": "True"}]), "web")
     containers = tuple(TrackedContainer(name, 64 * MIB, 100.0) for name in ("app", "log", "proxy"))
-    assert found == TrackedPod("shop", "web-0", "u1", "web", True, containers)
+    assert result == TrackedPod("shop", "web-0", "u1", "web", True, containers)
 
 
 def test_the_start_time_of_a_pod_is_in_its_status_or_else_its_creation() -> None:
@@ -74,19 +74,21 @@ def test_without_a_request_there_is_no_number() -> None:
 
 def test_pod_level_resources_change_nothing() -> None:
     spec = {"containers": [{"name": "app"}], "resources": {"requests": {"cpu": "2", "memory": "4Gi"}}}
-    found = track_pod(pod(spec, resources={"requests": {"memory": "4Gi"}}), "web")
-    assert [(container.name, math.isnan(container.memory_request)) for container in found.containers] == [("app", True)]
+    result = track_pod(pod(spec, resources={"requests": {"memory": "4Gi"}}), "web")
+    assert [(container.name, math.isnan(container.memory_request)) for container in result.containers] == [
+        ("app", True)
+    ]
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1.5", 1500.0), ("250m", 250.0), ("0", 0.0), ("", None), ("?", None)])
 def test_cpu_is_read_as_millicores_and_nonsense_as_nothing(text: str, expected: float | None) -> None:
-    found = parse_cpu_millicores(text)
-    assert math.isnan(found) if expected is None else found == expected
+    result = parse_cpu_millicores(text)
+    assert math.isnan(result) if expected is None else result == expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("1Gi", 1024 * MIB), ("1e3", 1000.0), ("0", 0.0), ("1500m", 2.0), ("", None), ("much", None)]
 )
 def test_memory_is_read_as_bytes_and_nonsense_as_nothing(text: str, expected: float | None) -> None:
-    found = parse_memory_bytes(text)
-    assert math.isnan(found) if expected is None else found == expected
+    result = parse_memory_bytes(text)
+    assert math.isnan(result) if expected is None else result == expected

@@ -61,8 +61,8 @@ def test_another_pod_of_the_same_name_is_another_pod() -> None:
     model.track_pods("shop", [pod("db-0", uid="first")], START)
     model.ingest(batch(("db-0", "app", START, 0.1, 1e8)), START)
     model.track_pods("shop", [pod("db-0", uid="second")], START + 60)
-    taken = model.ingest(batch(("db-0", "app", START + 30, 0.1, 2e8)), START + 60)
-    assert taken.accepted == 1
+    result = model.ingest(batch(("db-0", "app", START + 30, 0.1, 2e8)), START + 60)
+    assert result.accepted == 1
     assert len(memory_weights(model)) == 2  # each has a peak in its window
     assert model.sizes().slots == 2
 
@@ -71,7 +71,7 @@ def test_samples_of_untracked_pods_are_counted_and_not_stored() -> None:
     model = UsageModel()
     model.track_pods("shop", [pod("web-1")], START)
     model.track_pods("shop", [pod("web-2")], START + 1)
-    taken = model.ingest(
+    result = model.ingest(
         batch(
             ("web-1", "app", START, 0.1, 1e8),
             ("web-2", "other", START, 0.1, 1e8),
@@ -80,7 +80,7 @@ def test_samples_of_untracked_pods_are_counted_and_not_stored() -> None:
         ),
         START,
     )
-    assert (taken.accepted, taken.dropped) == (1, {"UnknownContainer": 3})
+    assert (result.accepted, result.dropped) == (1, {"UnknownContainer": 3})
     assert counts(model) == {"web/app": 1}
 
 
@@ -131,7 +131,7 @@ def test_nothing_grows_while_pods_are_replaced_a_thousand_times() -> None:
     model = UsageModel()
     rng = np.random.default_rng(1)
     generations = [0] * 40
-    seen: list[UsageModelSizes] = []
+    observed: list[UsageModelSizes] = []
     for number in range(1000):
         now = START + 60 * number
         for which in rng.integers(0, 40, 2).tolist():
@@ -141,12 +141,12 @@ def test_nothing_grows_while_pods_are_replaced_a_thousand_times() -> None:
         model.ingest(batch(*((name, "app", now, 0.1, 1e8) for name in names)), now)
         model.record_ooms([kill(names[0], now, 1e9), kill("gone", now)], now)
         model.collect_garbage([("shop", f"vpa-{n}") for n in range(8)], now)
-        seen.append(model.sizes())
-    after_start = seen[50:]
+        observed.append(model.sizes())
+    after_start = observed[50:]
     assert {size.bytes for size in after_start} == {after_start[0].bytes}
     assert {size.rows for size in after_start} == {8}
     assert max(size.slots for size in after_start) <= 40 + 2 * 11
-    assert max(size.names for size in after_start) <= max(size.names for size in seen[:100]) + 2
+    assert max(size.names for size in after_start) <= max(size.names for size in observed[:100]) + 2
 
 
 def test_rows_of_a_deleted_vpa_stay_for_ten_minutes() -> None:

@@ -37,16 +37,16 @@ def test_no_name_remains() -> None:
 
 def test_the_time_of_a_resize_is_retained_and_its_writer_is_not() -> None:
     server = shop()
-    path = next(each for each in server.objects if "/pods/" in each)
-    found = server.objects[path]
+    path = next(item for item in server.objects if "/pods/" in item)
+    result = server.objects[path]
     entries = [
         {"manager": "bertha", "operation": "Update", "time": "2026-01-02T03:04:05Z", "subresource": subresource}
         for subresource in ("resize", "status")
     ]
-    server.put(path, {**found, "metadata": {**found["metadata"], "managedFields": entries}})
+    server.put(path, {**result, "metadata": {**result["metadata"], "managedFields": entries}})
     assert "bertha" not in b"".join(collect_dump(server)).decode()
-    kept = [pod.metadata.managed_fields for pod in dump_state(server, mask=mask()).pods]
-    assert [[each.subresource for each in entry] for entry in kept if entry] == [["resize"]]
+    retained = [pod.metadata.managed_fields for pod in dump_state(server, mask=mask()).pods]
+    assert [[item.subresource for item in entry] for entry in retained if entry] == [["resize"]]
 
 
 def test_no_name_remains_in_reports_of_missing_data() -> None:
@@ -65,35 +65,35 @@ def test_the_collector_reports_missing_data_in_full() -> None:
     hide(server, "office")
     writing = DumpWriter(mask())
     collect_dump(server, writing=writing)
-    assert "office" in {each.where for each in writing.missing}
+    assert "office" in {item.where for item in writing.missing}
 
 
 def test_references_between_anonymized_objects_are_kept() -> None:
-    plain, found = dump_state(shop()), dump_state(shop(), mask=mask())
-    assert found.about.anonymous
-    (vpa,) = found.vpas
+    plain, result = dump_state(shop()), dump_state(shop(), mask=mask())
+    assert result.about.anonymous
+    (vpa,) = result.vpas
     namespace = vpa.metadata.namespace
     target = TargetRef(namespace, "apps/v1", vpa.spec.target_ref.kind or "", vpa.spec.target_ref.name or "")
-    selector = resolve_selector(target, found.owners)
+    selector = resolve_selector(target, result.owners)
     assert isinstance(selector, Selector)
-    pods = found.pods.by_index(BY_NAMESPACE, namespace)
+    pods = result.pods.by_index(BY_NAMESPACE, namespace)
     assert len(pods) == 2
     assert all(selector.matches(pod.metadata.labels) for pod in pods)
     for pod in pods:
         owner = build_controller_ref(namespace, pod.metadata.controller)
         assert owner is not None
-        assert found.owners.follow(owner).topmost == target
+        assert result.owners.follow(owner).topmost == target
         assert (
             pod.spec.containers[0].resources
             == plain.pods.by_index(BY_NAMESPACE, "shop")[0].spec.containers[0].resources
         )
         assert pod.metadata.annotations["vpaObservedContainers"] == pod.spec.containers[0].name
-    (node,) = found.nodes
-    assert len(found.pods.by_index(BY_NODE, node.metadata.name)) == 2
+    (node,) = result.nodes
+    assert len(result.pods.by_index(BY_NODE, node.metadata.name)) == 2
     assert node.metadata.labels["kubernetes.io/hostname"] == node.metadata.name
     assert node.metadata.labels["kubernetes.io/arch"] == "amd64"
     assert {key for key in node.status.allocatable if not key.startswith("key-")} == {"cpu", "memory", "pods"}
-    (checkpoint,) = found.checkpoints
+    (checkpoint,) = result.checkpoints
     assert checkpoint.spec.vpa_object_name == vpa.metadata.name
     assert checkpoint.spec.container_name == pods[0].spec.containers[0].name
     assert checkpoint.status == next(iter(plain.checkpoints)).status
@@ -103,17 +103,17 @@ def test_references_between_anonymized_objects_are_kept() -> None:
         checkpoint.spec.container_name,
         "*",
     ]
-    assert set(zip(found.usage.namespaces, found.usage.pods, strict=True)) == {
+    assert set(zip(result.usage.namespaces, result.usage.pods, strict=True)) == {
         (namespace, pod.metadata.name) for pod in pods
     }
-    assert found.usage.cpu.tolist() == plain.usage.cpu.tolist()
-    (hpa,) = found.hpas
+    assert result.usage.cpu.tolist() == plain.usage.cpu.tolist()
+    (hpa,) = result.hpas
     assert hpa.spec.scale_target_ref.name == target.name
     assert hpa.spec.metrics == next(iter(plain.hpas)).spec.metrics
-    (limits,) = found.limit_ranges
+    (limits,) = result.limit_ranges
     assert limits.spec == next(iter(plain.limit_ranges)).spec
-    assert found.freeze is not None
-    updater = found.component("updater")
+    assert result.freeze is not None
+    updater = result.component("updater")
     assert updater is not None
     assert updater.image == "trellis:1.0"
     assert updater.flags == {"in-recommendation-bounds-eviction-lifetime-threshold": "6h"}

@@ -29,9 +29,9 @@ def masked(cluster: Cluster, mask: Anonymizer) -> list[bytes]:
 
 
 def told(lines: list[bytes], namespace: str, name: str) -> BufferPart:
-    found = explain_buffer(build_evidence(ClusterState.from_dump(lines), namespace, COMPONENTS_SEEN), name)
-    assert found.buffer is not None
-    return found.buffer
+    result = explain_buffer(build_evidence(ClusterState.from_dump(lines), namespace, COMPONENTS_SEEN), name)
+    assert result.buffer is not None
+    return result.buffer
 
 
 @pytest.mark.parametrize("name", ["web", "builds", "spot"])
@@ -63,9 +63,9 @@ def test_no_name_remains_in_a_buffer() -> None:
 
 def test_public_fields_are_not_anonymized() -> None:
     cluster = spare()
-    kept = Anonymizer(b"0").anonymize(cluster.objects["Buffer", (NAMESPACE, "spot")])["spec"]
-    assert kept["capacity"] == {"nodeClass": {"totalCpu": "10", "totalMem": "20Gi"}}
-    assert kept["targetRef"]["kind"] == "NodePool"
-    kept = Anonymizer(b"0").anonymize(cluster.objects["Buffer", (NAMESPACE, "builds")])["spec"]
-    assert kept["recreationStrategy"] == "KeepMinimum"
-    assert kept["schedule"] == cluster.objects["Buffer", (NAMESPACE, "builds")]["spec"]["schedule"]
+    retained = Anonymizer(b"0").anonymize(cluster.objects["Buffer", (NAMESPACE, "spot")])["spec"]
+    assert retained["capacity"] == {"nodeClass": {"totalCpu": "10", "totalMem": "20Gi"}}
+    assert retained["targetRef"]["kind"] == "NodePool"
+    retained = Anonymizer(b"0").anonymize(cluster.objects["Buffer", (NAMESPACE, "builds")])["spec"]
+    assert retained["recreationStrategy"] == "KeepMinimum"
+    assert retained["schedule"] == cluster.objects["Buffer", (NAMESPACE, "builds")]["spec"]["schedule"]

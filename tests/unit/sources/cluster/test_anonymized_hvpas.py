@@ -40,8 +40,8 @@ def test_an_anonymized_dump_gives_the_same_decision() -> None:
     cluster, mask = search(), Anonymizer(b"0")
     components = CollectedSettings(seen=COMPONENTS)
     plain = told(explain_hvpa(cluster.evidence(), "search"))
-    found = build_evidence(ClusterState.from_dump(masked(cluster, mask)), mask.namespace(NAMESPACE), components)
-    part = told(explain_hvpa(found, mask.name("search")))
+    result = build_evidence(ClusterState.from_dump(masked(cluster, mask)), mask.namespace(NAMESPACE), components)
+    part = told(explain_hvpa(result, mask.name("search")))
     assert (part.verdict, part.count, part.size) == (plain.verdict, plain.count, plain.size)
     assert (part.demands, part.turns, part.rungs) == (plain.demands, plain.turns, plain.rungs)
     assert part.hpa is not None
@@ -62,5 +62,5 @@ def test_no_name_remains_in_an_hvpa_and_its_templates() -> None:
     shown = msgspec.json.encode(Anonymizer(b"0").anonymize(document)).decode()
     for word in NAMES:
         assert not re.search(rf'"[^"]*\b{word}\b[^"]*"(?!:)', shown.replace("app=", "")), (word, shown)
-    kept = Anonymizer(b"0").anonymize(document)["spec"]
-    assert (kept["buckets"], kept["hpa"]["deploy"]) == (document["spec"]["buckets"], True)
+    retained = Anonymizer(b"0").anonymize(document)["spec"]
+    assert (retained["buckets"], retained["hpa"]["deploy"]) == (document["spec"]["buckets"], True)

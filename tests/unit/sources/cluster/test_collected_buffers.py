@@ -46,9 +46,9 @@ def test_buffers_are_collected_with_their_events() -> None:
     about = {"kind": "Buffer", "namespace": "shop", "name": "web"}
     event = {"involvedObject": about, "reason": "BufferReady", "source": {"component": "somebody"}}
     server.put("/api/v1/namespaces/shop/events/web-9", event)
-    found = dump_state(server)
-    assert [buffer.metadata.name for buffer in found.buffers] == ["web"]
-    assert "BufferReady" in [each.reason for each in found.events]
+    result = dump_state(server)
+    assert [buffer.metadata.name for buffer in result.buffers] == ["web"]
+    assert "BufferReady" in [item.reason for item in result.events]
 
 
 def test_a_pod_template_in_a_buffer_is_stored_without_unread_fields() -> None:
@@ -62,12 +62,12 @@ def test_a_pod_template_in_a_buffer_is_stored_without_unread_fields() -> None:
     pods = {"replicaNum": 3, "podSpec": {"containers": [container], "nodeSelector": {"pool": "a"}}}
     put(server, "builds", {"podBasedBufferSpec": pods}, capacity={"pods": pods})
     assert SECRET.encode() not in b"".join(collect_dump(server))
-    found = dump_state(server).buffers.get("shop", "builds")
-    assert found is not None
-    assert found.spec.capacity is not None
-    assert found.spec.capacity.pods is not None
-    kept = {"name": "build", "resources": {"requests": {"cpu": "2"}}}
-    assert found.spec.capacity.pods.pod_spec == {"containers": [kept], "nodeSelector": {"pool": "a"}}
+    result = dump_state(server).buffers.get("shop", "builds")
+    assert result is not None
+    assert result.spec.capacity is not None
+    assert result.spec.capacity.pods is not None
+    retained = {"name": "build", "resources": {"requests": {"cpu": "2"}}}
+    assert result.spec.capacity.pods.pod_spec == {"containers": [retained], "nodeSelector": {"pool": "a"}}
 
 
 def test_an_unreadable_pod_becomes_empty() -> None:
@@ -79,9 +79,9 @@ def test_an_unreadable_pod_becomes_empty() -> None:
 def test_the_count_of_an_unknown_target_is_read_from_its_scale() -> None:
     server = with_rollouts(shop())
     put(server, "web", targetRef=ROLLOUT, capacity=PERCENT)
-    found = dump_state(server)
+    result = dump_state(server)
     target = TargetRef("shop", "argoproj.io/v1alpha1", "Rollout", "web")
-    assert (found.scales[target].selector, found.replicas[target]) == ("app=web", 7)
+    assert (result.scales[target].selector, result.replicas[target]) == ("app=web", 7)
 
 
 def test_no_scale_is_requested_for_a_node_class() -> None:
@@ -92,16 +92,16 @@ def test_no_scale_is_requested_for_a_node_class() -> None:
 
 
 def test_pods_of_other_namespaces_are_collected_for_their_share_of_nodes() -> None:
-    found = collected_around(shop(), "shop")
-    assert {pod.metadata.namespace for pod in found.pods} == {"shop", "office"}
-    assert found.about.namespaces == ("shop",)
-    assert knows_all_nodes_and_pods(found)
+    result = collected_around(shop(), "shop")
+    assert {pod.metadata.namespace for pod in result.pods} == {"shop", "office"}
+    assert result.about.namespaces == ("shop",)
+    assert knows_all_nodes_and_pods(result)
 
 
 def test_where_all_pods_are_forbidden_those_of_the_namespace_are_collected() -> None:
     server = shop()
     hide(server, "office", "kube-system")
-    found = collected_around(server, "shop")
-    assert {pod.metadata.namespace for pod in found.pods} == {"shop"}
-    assert MissingData("Pod", "", "may not be read") in found.missing
-    assert not knows_all_nodes_and_pods(found)
+    result = collected_around(server, "shop")
+    assert {pod.metadata.namespace for pod in result.pods} == {"shop"}
+    assert MissingData("Pod", "", "may not be read") in result.missing
+    assert not knows_all_nodes_and_pods(result)

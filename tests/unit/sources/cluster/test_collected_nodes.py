@@ -54,47 +54,51 @@ def around(server: ModelServer, *patterns: str, alone: bool = False) -> ClusterS
     )
 
 
-def names(found: Any) -> list[str]:
-    return [each.metadata.name for each in found]
+def names(result: Any) -> list[str]:
+    return [item.metadata.name for item in result]
 
 
 def test_groups_and_storage_are_collected() -> None:
-    found = around(with_groups(shop()))
-    assert found.node_groups is not None
-    assert found.node_groups.metadata.name == "trellis-kwok-node-groups"
-    assert (names(found.claims), names(found.volumes), names(found.storage_classes)) == (["data"], ["pv-1"], ["fast"])
+    result = around(with_groups(shop()))
+    assert result.node_groups is not None
+    assert result.node_groups.metadata.name == "trellis-kwok-node-groups"
+    assert (names(result.claims), names(result.volumes), names(result.storage_classes)) == (
+        ["data"],
+        ["pv-1"],
+        ["fast"],
+    )
 
 
 def test_the_freeze_config_map_is_no_node_group() -> None:
-    found = around(with_groups(shop()))
-    assert found.freeze == {"by": "alice", "why": "incident 17"}
+    result = around(with_groups(shop()))
+    assert result.freeze == {"by": "alice", "why": "incident 17"}
     assert around(shop()).node_groups is None
 
 
 def test_without_nodes_in_the_scope_no_groups_or_claims_are_read() -> None:
     server = with_groups(shop())
-    found = run(collect_state(server.client, CollectionScope((), "shop"), NOW))
-    assert (found.node_groups, len(found.claims)) == (None, 0)
+    result = run(collect_state(server.client, CollectionScope((), "shop"), NOW))
+    assert (result.node_groups, len(result.claims)) == (None, 0)
     asked = [request.path for request in server.requests]
     assert not [path for path in asked if "persistentvolume" in path or "storageclasses" in path]
 
 
 def test_objects_that_decide_about_nodes_are_read_in_all_namespaces() -> None:
-    found = around(with_groups(shop()), "shop")
-    assert {pod.metadata.namespace for pod in found.pods} == {"shop", "office"}
-    assert names(found.workloads["DaemonSet"]) == ["logs"]
-    assert names(found.claims) == ["data"]
-    assert set(names(found.namespaces)) == {"shop", "office", "kube-system"}
+    result = around(with_groups(shop()), "shop")
+    assert {pod.metadata.namespace for pod in result.pods} == {"shop", "office"}
+    assert names(result.workloads["DaemonSet"]) == ["logs"]
+    assert names(result.claims) == ["data"]
+    assert set(names(result.namespaces)) == {"shop", "office", "kube-system"}
 
 
 def test_with_nodes_only_no_other_objects_are_read() -> None:
     server = with_groups(shop())
     about = {"involvedObject": {"kind": "Node", "name": "ip-10-0-0-7"}, "reason": "NodeMarked"}
     server.put("/api/v1/namespaces/default/events/n", {**about, "source": {"component": "trellis-nodes"}})
-    found = around(server, alone=True)
-    assert (len(found.vpas), len(found.workloads["Deployment"]), len(found.usage)) == (0, 0, 0)
-    assert [event.reason for event in found.events] == ["NodeMarked"]
-    assert len(found.pods) == 3
+    result = around(server, alone=True)
+    assert (len(result.vpas), len(result.workloads["Deployment"]), len(result.usage)) == (0, 0, 0)
+    assert [event.reason for event in result.events] == ["NodeMarked"]
+    assert len(result.pods) == 3
 
 
 def test_the_autoscaler_may_have_another_configmap() -> None:
@@ -102,10 +106,10 @@ def test_the_autoscaler_may_have_another_configmap() -> None:
     command = ["trellis", "nodes", "--kwok-node-groups=kube-system/others"]
     template = {"spec": {"containers": [{"name": "nodes", "command": command}]}}
     server.put("/apis/apps/v1/namespaces/kube-system/deployments/trellis-nodes", {"spec": {"template": template}})
-    found = around(server)
-    assert found.component("nodes") is not None
-    assert found.node_groups is not None
-    assert found.node_groups.metadata.name == "others"
+    result = around(server)
+    assert result.component("nodes") is not None
+    assert result.node_groups is not None
+    assert result.node_groups.metadata.name == "others"
 
 
 def test_a_common_word_identifies_no_component() -> None:
@@ -118,19 +122,19 @@ def test_a_common_word_identifies_no_component() -> None:
 def test_forbidden_objects_are_reported() -> None:
     server = with_groups(shop())
     hide(server, "kube-system")
-    found = around(server)
-    assert MissingData(NODE_GROUPS, "kube-system", "may not be read") in found.missing
-    assert MissingData("PersistentVolume", "", "may not be read") in found.missing
-    assert names(found.claims) == ["data"]
+    result = around(server)
+    assert MissingData(NODE_GROUPS, "kube-system", "may not be read") in result.missing
+    assert MissingData("PersistentVolume", "", "may not be read") in result.missing
+    assert names(result.claims) == ["data"]
 
 
 def test_annotations_that_decide_about_nodes_are_kept() -> None:
     server = shop()
     said = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true", "note": SECRET}
     server.put("/api/v1/nodes/held", {"metadata": {"annotations": said}})
-    found = around(server).nodes.get("", "held")
-    assert found is not None
-    assert found.metadata.annotations == {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
+    result = around(server).nodes.get("", "held")
+    assert result is not None
+    assert result.metadata.annotations == {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
 
 
 # Without names
@@ -145,8 +149,8 @@ def masked(cluster: Pools, mask: Anonymizer) -> ClusterState:
     )
 
 
-def told(found: ClusterState, name: str) -> NodePart:
-    part = explain_node(found, name, read_node_groups(found), SEEN).node
+def told(result: ClusterState, name: str) -> NodePart:
+    part = explain_node(result, name, read_node_groups(result), SEEN).node
     assert part is not None
     return part
 
@@ -175,9 +179,9 @@ def test_no_name_remains_in_node_groups() -> None:
 
     async def read() -> bytes:
         writing = DumpWriter(Anonymizer(b"0"))
-        wanted = CollectionScope((), "shop", node_groups=GROUPS)
+        expected = CollectionScope((), "shop", node_groups=GROUPS)
         return b"".join(
-            [*[line async for line in collect_lines(server.client, wanted, writing, NOW)], writing.encode_end()]
+            [*[line async for line in collect_lines(server.client, expected, writing, NOW)], writing.encode_end()]
         )
 
     dump = run(read())

@@ -27,29 +27,29 @@ from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 
 def test_a_dump_has_the_collected_objects() -> None:
-    found = dump_state(shop())
-    assert (found.time, found.about.server) == (NOW, "v1.34.2")
-    assert set(found.about.namespaces) == {"shop", "office", "kube-system"}
-    vpa = found.vpas.get("shop", "web-vpa")
+    result = dump_state(shop())
+    assert (result.time, result.about.server) == (NOW, "v1.34.2")
+    assert set(result.about.namespaces) == {"shop", "office", "kube-system"}
+    vpa = result.vpas.get("shop", "web-vpa")
     assert vpa is not None
     assert vpa.spec.target_ref.name == "web"
-    assert found.checkpoints.get("shop", "web-vpa-app") is not None
-    assert len(found.pods.by_index(BY_NAMESPACE, "shop")) == 2
-    assert len(found.pods.by_index(BY_NODE, "ip-10-0-0-7")) == 2
-    assert len(found.observed_pods.by_index(BY_OWNER, "r-1")) == 2
-    deployment = found.workloads["Deployment"].get("shop", "web")
+    assert result.checkpoints.get("shop", "web-vpa-app") is not None
+    assert len(result.pods.by_index(BY_NAMESPACE, "shop")) == 2
+    assert len(result.pods.by_index(BY_NODE, "ip-10-0-0-7")) == 2
+    assert len(result.observed_pods.by_index(BY_OWNER, "r-1")) == 2
+    deployment = result.workloads["Deployment"].get("shop", "web")
     assert deployment is not None
-    assert found.owners.follow(TargetRef("shop", "apps/v1", "ReplicaSet", f"web-{HASH}")).topmost == TargetRef(
+    assert result.owners.follow(TargetRef("shop", "apps/v1", "ReplicaSet", f"web-{HASH}")).topmost == TargetRef(
         "shop", "apps/v1", "Deployment", "web"
     )
-    assert [hpa.metadata.name for hpa in (*found.hpas, *found.pdbs, *found.limit_ranges, *found.nodes)] == [
+    assert [hpa.metadata.name for hpa in (*result.hpas, *result.pdbs, *result.limit_ranges, *result.nodes)] == [
         "web-hpa",
         "web-pdb",
         "confines",
         "ip-10-0-0-7",
     ]
-    assert found.freeze == {"by": "alice", "why": "incident 17"}
-    assert [lease.spec.holder_identity for lease in found.leases] == ["vpa-updater-1"]
+    assert result.freeze == {"by": "alice", "why": "incident 17"}
+    assert [lease.spec.holder_identity for lease in result.leases] == ["vpa-updater-1"]
 
 
 def test_usage_is_stored_in_columns() -> None:
@@ -74,8 +74,8 @@ def test_other_programs_with_similar_names_are_no_components() -> None:
         template = {"spec": {"containers": [{"image": "registry/own:1", "command": command}]}}
         return msgspec.convert({"metadata": {"name": "hvpa"}, "spec": {"template": template}}, ComponentDeployment)
 
-    (found,) = find_components([made("trellis", "hvpa", "--ready-patience=90s"), made("/bin/hvpa")])
-    assert (found.component, found.flags) == ("hvpa", {"ready-patience": "90s"})
+    (result,) = find_components([made("trellis", "hvpa", "--ready-patience=90s"), made("/bin/hvpa")])
+    assert (result.component, result.flags) == ("hvpa", {"ready-patience": "90s"})
 
 
 def test_flags_and_values_may_be_separate_words() -> None:
@@ -84,9 +84,9 @@ def test_flags_and_values_may_be_separate_words() -> None:
 
 
 def test_replica_sets_without_pods_and_events_about_probes_are_skipped() -> None:
-    found = dump_state(shop())
-    assert [each.metadata.name for each in found.workloads["ReplicaSet"]] == [f"web-{HASH}"]
-    assert [event.reason for event in found.events] == ["EvictedByVPA"]
+    result = dump_state(shop())
+    assert [item.metadata.name for item in result.workloads["ReplicaSet"]] == [f"web-{HASH}"]
+    assert [event.reason for event in result.events] == ["EvictedByVPA"]
 
 
 def test_no_secret_is_in_a_dump() -> None:
@@ -133,11 +133,11 @@ def test_unread_fields_of_a_pod_are_not_collected(place: tuple[str | int, ...], 
 
 
 def test_patterns_select_namespaces() -> None:
-    found = dump_state(shop(), "sh*")
-    assert found.about.namespaces == ("shop",)
-    assert not found.about.everywhere
-    assert {pod.metadata.namespace for pod in found.pods} == {"shop"}
-    assert found.component("updater") is not None
+    result = dump_state(shop(), "sh*")
+    assert result.about.namespaces == ("shop",)
+    assert not result.about.everywhere
+    assert {pod.metadata.namespace for pod in result.pods} == {"shop"}
+    assert result.component("updater") is not None
 
 
 def test_a_pattern_without_matches_is_reported() -> None:
@@ -148,21 +148,21 @@ def test_a_pattern_without_matches_is_reported() -> None:
 def test_forbidden_kinds_are_reported_and_the_others_are_collected() -> None:
     server = shop()
     hide(server, "office", "kube-system")
-    found = dump_state(server)
-    assert [pod.metadata.namespace for pod in found.pods] == ["shop", "shop"]
-    assert len(found.usage) == 2
-    assert MissingData("Pod", "office", "may not be read") in found.missing
-    assert MissingData("Pod", "kube-system", "may not be read") in found.missing
-    assert not [each for each in found.missing_in("shop") if each.where == "shop"]
-    assert found.freeze is None
-    assert MissingData("ConfigMap trellis-freeze", "kube-system", "may not be read") in found.missing
+    result = dump_state(server)
+    assert [pod.metadata.namespace for pod in result.pods] == ["shop", "shop"]
+    assert len(result.usage) == 2
+    assert MissingData("Pod", "office", "may not be read") in result.missing
+    assert MissingData("Pod", "kube-system", "may not be read") in result.missing
+    assert not [item for item in result.missing_in("shop") if item.where == "shop"]
+    assert result.freeze is None
+    assert MissingData("ConfigMap trellis-freeze", "kube-system", "may not be read") in result.missing
 
 
 def test_a_kind_forbidden_in_all_namespaces_is_reported_once() -> None:
     server = shop()
     hide(server, "office", "kube-system", "shop")
-    found = dump_state(server)
-    assert [each for each in found.missing if each.what == "Pod"] == [MissingData("Pod", "", "may not be read")]
+    result = dump_state(server)
+    assert [item for item in result.missing if item.what == "Pod"] == [MissingData("Pod", "", "may not be read")]
 
 
 def test_without_the_right_to_list_namespaces_the_given_names_are_used() -> None:
@@ -170,15 +170,15 @@ def test_without_the_right_to_list_namespaces_the_given_names_are_used() -> None
     server.before = lambda request: (
         error_response(403, "Forbidden") if request.path in ("/api/v1/namespaces", "/api/v1/pods") else None
     )
-    found = dump_state(server, "shop", "o*")
-    assert found.about.namespaces == ("shop",)
-    assert MissingData("Namespace", "", "may not be read") in found.missing
+    result = dump_state(server, "shop", "o*")
+    assert result.about.namespaces == ("shop",)
+    assert MissingData("Namespace", "", "may not be read") in result.missing
 
 
 def test_a_server_without_discovery_is_assumed_to_serve_all_kinds() -> None:
     server = shop()
     assert dump_state(server).about.resizes_pods
-    assert not [each for each in dump_state(server).missing if each.what == "kinds that are served"]
+    assert not [item for item in dump_state(server).missing if item.what == "kinds that are served"]
     server.before = lambda request: error_response(403, "Forbidden") if request.path == "/apis" else None
     assert MissingData("kinds that are served", "", "may not be read") in dump_state(server).missing
 
@@ -186,8 +186,8 @@ def test_a_server_without_discovery_is_assumed_to_serve_all_kinds() -> None:
 def test_a_kind_that_is_not_served_is_reported_once() -> None:
     server = shop()
     server.before = lambda request: error_response(404, "NotFound") if "verticalpod" in request.path else None
-    found = dump_state(server, "shop", "office")
-    assert MissingData("VerticalPodAutoscaler", "", "is not served by this cluster") in found.missing
+    result = dump_state(server, "shop", "office")
+    assert MissingData("VerticalPodAutoscaler", "", "is not served by this cluster") in result.missing
 
 
 def test_requests_to_a_busy_server_are_retried() -> None:
@@ -210,9 +210,9 @@ def test_a_failed_list_affects_no_other() -> None:
     server.before = lambda request: (
         Throttled(429, "TooManyRequests", "busy") if request.path.endswith("/pods") else None
     )
-    found = dump_state(server)
-    assert MissingData("Pod", "", "could not be read: busy") in found.missing
-    assert len(found.vpas) == 1
+    result = dump_state(server)
+    assert MissingData("Pod", "", "could not be read: busy") in result.missing
+    assert len(result.vpas) == 1
 
 
 def test_a_server_that_does_not_answer_is_an_error() -> None:
@@ -225,9 +225,9 @@ def test_a_server_that_does_not_answer_is_an_error() -> None:
 def test_an_unreadable_object_is_reported() -> None:
     server = shop()
     server.put("/api/v1/namespaces/shop/pods/odd", {"spec": {"containers": "none"}})
-    found = dump_state(server)
-    assert len(found.pods) == 3
-    assert [each.what for each in found.missing if each.where == "shop"] == ["Pod odd"]
+    result = dump_state(server)
+    assert len(result.pods) == 3
+    assert [item.what for item in result.missing if item.where == "shop"] == ["Pod odd"]
 
 
 def test_the_order_does_not_depend_on_the_order_of_responses() -> None:
@@ -239,8 +239,8 @@ def test_many_pages_are_one_list() -> None:
     for number in range(1_203):
         server.put(f"/api/v1/namespaces/shop/pods/many-{number}", {"spec": {"containers": []}})
     writing = DumpWriter()
-    found = ClusterState.from_dump(collect_dump(server, writing=writing))
-    assert len(found.pods) == writing.counts["Pod"] == 1_206
+    result = ClusterState.from_dump(collect_dump(server, writing=writing))
+    assert len(result.pods) == writing.counts["Pod"] == 1_206
 
 
 def test_scales_of_unknown_kinds_and_of_their_controllers_are_read() -> None:
@@ -253,9 +253,9 @@ def test_scales_of_unknown_kinds_and_of_their_controllers_are_read() -> None:
             "spec": {"replicas": 1},
         },
     )
-    found = dump_state(server)
-    answer = found.scales[TargetRef("shop", "argoproj.io/v1alpha1", "Rollout", "web")]
-    assert answer.problem is not None
+    result = dump_state(server)
+    response = result.scales[TargetRef("shop", "argoproj.io/v1alpha1", "Rollout", "web")]
+    assert response.problem is not None
 
 
 def test_other_recordings_and_incomplete_dumps_are_refused() -> None:
@@ -275,9 +275,9 @@ def test_a_truncated_dump_is_reported() -> None:
 
 
 def test_a_command_works_from_the_collected_state() -> None:
-    found = run(collect_state(shop().client, CollectionScope(("shop",)), NOW))
-    assert found.is_complete
-    assert [vpa.metadata.name for vpa in found.vpas] == ["web-vpa"]
+    result = run(collect_state(shop().client, CollectionScope(("shop",)), NOW))
+    assert result.is_complete
+    assert [vpa.metadata.name for vpa in result.vpas] == ["web-vpa"]
 
 
 def test_a_line_of_a_later_release_is_skipped() -> None:

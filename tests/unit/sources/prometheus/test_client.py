@@ -47,8 +47,8 @@ async def talking_to(url: str, **settings: Any) -> AsyncIterator[PrometheusClien
 class Scripted:
     """Answers in turn, the last one again and again, and keeps the requests."""
 
-    def __init__(self, *answers: Callable[[], web.StreamResponse]) -> None:
-        self._answers = list(answers)
+    def __init__(self, *responses: Callable[[], web.StreamResponse]) -> None:
+        self._answers = list(responses)
         self.requests: list[web.BaseRequest] = []
         self.bodies: list[str] = []
 
@@ -233,13 +233,13 @@ def test_an_authority_that_cannot_be_used_is_refused_at_start(tmp_path: Path) ->
 
 def test_a_proxy_of_the_environment_is_used() -> None:
     async def main() -> list[str]:
-        seen: list[str] = []
-        async with talking(proxying(seen)) as proxy:
+        observed: list[str] = []
+        async with talking(proxying(observed)) as proxy:
             settings = {"prometheus_retries": 0, "environment": {"HTTPS_PROXY": proxy}}
             async with talking_to("https://prometheus.invalid:9090", **settings) as client:
                 with pytest.raises(PrometheusUnreachable):
                     await client.query("up", 5.0)
-        return seen
+        return observed
 
     [head] = asyncio.run(main())
     assert head.startswith("CONNECT prometheus.invalid:9090")
@@ -318,12 +318,12 @@ def test_a_persistent_failure_is_reported_in_the_servers_words() -> None:
 )
 def test_permanent_errors_are_reported_at_once(trouble: Callable[[], web.StreamResponse], said: str) -> None:
     server = Scripted(trouble)
-    found = refused(server)
-    assert isinstance(found, PrometheusRefused)
-    assert not isinstance(found, PrometheusTooMuch)
+    result = refused(server)
+    assert isinstance(result, PrometheusRefused)
+    assert not isinstance(result, PrometheusTooMuch)
     assert len(server.requests) == 1
     with pytest.raises(PrometheusRefused, match=said):
-        raise found
+        raise result
 
 
 @pytest.mark.parametrize(
@@ -355,9 +355,9 @@ def test_a_too_long_response_is_not_read_to_its_end(announced: bool) -> None:
             await response.write(b" " * 65536)
             sent += 65536
 
-    found = refused(endless, prometheus_answer_limit=Quantity.from_units(1 << 20))
-    assert isinstance(found, PrometheusTooMuch)
-    assert "is longer than 1048576 bytes" in str(found)
+    result = refused(endless, prometheus_answer_limit=Quantity.from_units(1 << 20))
+    assert isinstance(result, PrometheusTooMuch)
+    assert "is longer than 1048576 bytes" in str(result)
     assert sent < 1 << 24
 
 
@@ -383,14 +383,14 @@ def test_a_query_without_a_response_times_out_and_is_not_retried() -> None:
 
 
 def test_every_request_is_counted_with_code_method_and_time() -> None:
-    seen: list[tuple[str, str, float]] = []
+    observed: list[tuple[str, str, float]] = []
 
     def observe(code: str, method: str, seconds: float) -> None:
-        seen.append((code, method, seconds))
+        observed.append((code, method, seconds))
 
     ask(Scripted(failing(405), failing(500), fine), observe=observe)
-    assert [(code, method) for code, method, _ in seen] == [("405", "post"), ("500", "get"), ("200", "get")]
-    assert all(0 <= seconds < 10 for _, _, seconds in seen)
+    assert [(code, method) for code, method, _ in observed] == [("405", "post"), ("500", "get"), ("200", "get")]
+    assert all(0 <= seconds < 10 for _, _, seconds in observed)
 
     async def main() -> None:
         async with talking_to("http://127.0.0.1:1", observe=observe, prometheus_retries=0) as client:
@@ -398,7 +398,7 @@ def test_every_request_is_counted_with_code_method_and_time() -> None:
                 await client.query("up", 5.0)
 
     asyncio.run(main())
-    assert seen[-1][:2] == (NO_ANSWER, "post")
+    assert observed[-1][:2] == (NO_ANSWER, "post")
 
 
 def test_a_long_answer_is_read_beside_the_event_loop() -> None:

@@ -92,7 +92,7 @@ def test_the_given_namespaces_are_queried_in_groups() -> None:
     names = [f"ns-{number}" for number in range(5)]
     batches, reports = read(server, names, prometheus_namespaces_per_query=2, history_length="1d")
     assert {container[0] for container in found(batches)} == set(names)
-    queries = [each.parameters["query"] for each in server.asked if "rate" not in each.parameters["query"]]
+    queries = [item.parameters["query"] for item in server.asked if "rate" not in item.parameters["query"]]
     assert len(queries) == 6
     assert 'namespace=~"ns-0|ns-1"' in queries[0]
     assert 'namespace="ns-4"' in queries[-1]

@@ -19,7 +19,7 @@ def test_every_step_of_every_namespace_is_queried_once_and_in_order(
     namespaces: list[tuple[str, ...]], steps: int, longest: int, bearable: int
 ) -> None:
     pieces = QueryWindows(namespaces, steps, longest)
-    seen: dict[str, list[int]] = defaultdict(list)
+    observed: dict[str, list[int]] = defaultdict(list)
     total = pieces.size
     while piece := pieces.next():
         assert piece.steps <= longest
@@ -27,14 +27,14 @@ def test_every_step_of_every_namespace_is_queried_once_and_in_order(
         if piece.size > bearable:
             assert pieces.halve()
             continue
-        left = pieces.size
+        remaining = pieces.size
         pieces.mark_read()
-        assert pieces.size == left - piece.size
+        assert pieces.size == remaining - piece.size
         for namespace in piece.namespaces:
-            seen[namespace] += range(piece.first, piece.first + piece.steps)
+            observed[namespace] += range(piece.first, piece.first + piece.steps)
     assert pieces.size == 0
-    assert sum(map(len, seen.values())) == total
-    assert seen == {name: list(range(steps)) for group in namespaces for name in group}
+    assert sum(map(len, observed.values())) == total
+    assert observed == {name: list(range(steps)) for group in namespaces for name in group}
 
 
 def test_time_is_halved_first_and_namespaces_when_one_step_is_left() -> None:

@@ -30,30 +30,30 @@ HISTOGRAMS = b"""{"status":"success","data":{"resultType":"matrix","result":[{"m
 [[1785585600,{"count":"1","sum":"2"}]]},{"metric":{"pod":"b"},"values":[[1785585600,"1"]]}]}}"""
 
 
-def same(found: Any, expected: list[float]) -> bool:
-    return bool(np.array_equal(found, np.array(expected), equal_nan=True))
+def same(result: Any, expected: list[float]) -> bool:
+    return bool(np.array_equal(result, np.array(expected), equal_nan=True))
 
 
 def test_a_matrix_is_read_series_by_series() -> None:
-    answer = read_query_result(MATRIX)
-    assert [labels["pod"] for labels in answer.labels] == ["web-1", "web-2"]
-    assert answer.counts.tolist() == [2, 3]
-    assert answer.owners.tolist() == [0, 0, 1, 1, 1]
-    assert answer.times.tolist() == [1785585600.0, 1785589200.0, 1785585600.781, 1785589200.781, 1785592800.781]
-    assert same(answer.values, [0.25, 0.5000000000000001, math.nan, math.nan, 1e-05])
+    response = read_query_result(MATRIX)
+    assert [labels["pod"] for labels in response.labels] == ["web-1", "web-2"]
+    assert response.counts.tolist() == [2, 3]
+    assert response.owners.tolist() == [0, 0, 1, 1, 1]
+    assert response.times.tolist() == [1785585600.0, 1785589200.0, 1785585600.781, 1785589200.781, 1785592800.781]
+    assert same(response.values, [0.25, 0.5000000000000001, math.nan, math.nan, 1e-05])
 
 
 def test_a_vector_is_read_as_one_sample_of_each_series() -> None:
-    answer = read_query_result(VECTOR)
-    assert answer.labels == [{"__name__": "up", "pod": "web-1"}, {}]
-    assert answer.counts.tolist() == [1, 1]
-    assert same(answer.values, [1.0, math.nan])
+    response = read_query_result(VECTOR)
+    assert response.labels == [{"__name__": "up", "pod": "web-1"}, {}]
+    assert response.counts.tolist() == [1, 1]
+    assert same(response.values, [1.0, math.nan])
 
 
 def test_a_response_without_series_and_series_without_numbers_are_read() -> None:
     assert len(read_query_result(EMPTY).labels) == 0
-    answer = read_query_result(HISTOGRAMS)
-    assert (answer.counts.tolist(), answer.values.tolist()) == ([0, 1], [1.0])
+    response = read_query_result(HISTOGRAMS)
+    assert (response.counts.tolist(), response.values.tolist()) == ([0, 1], [1.0])
 
 
 @pytest.mark.parametrize(
@@ -72,48 +72,48 @@ def test_a_response_that_is_not_of_prometheus_is_refused_with_an_excerpt(body: b
 
 
 def test_an_error_is_read_if_it_is_one_of_prometheus() -> None:
-    found = read_error(b'{"status":"error","errorType":"bad_data","error":"parse error"}')
-    assert found
-    assert (found.error_type, found.error) == ("bad_data", "parse error")
+    result = read_error(b'{"status":"error","errorType":"bad_data","error":"parse error"}')
+    assert result
+    assert (result.error_type, result.error) == ("bad_data", "parse error")
     assert read_error(b"<html>") is None
     assert read_error(b"{}") is None
 
 
 def test_numbers_that_are_no_json_are_read() -> None:
     result = b'{"metric":{},"values":[[1,".5"],[2,"1e999"],[3,"nonsense"],[4,"7"]]}'
-    answer = read_query_result(b'{"status":"success","data":{"resultType":"matrix","result":[' + result + b"]}}")
-    assert same(answer.values, [0.5, math.nan, math.nan, 7.0])
+    response = read_query_result(b'{"status":"success","data":{"resultType":"matrix","result":[' + result + b"]}}")
+    assert same(response.values, [0.5, math.nan, math.nan, 7.0])
 
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)
 
 
 @given(st.lists(st.lists(numbers, max_size=30), max_size=8), st.booleans())
-def test_any_numbers_come_back_as_they_were_written(series: list[list[float]], whole: bool) -> None:
+def test_any_numbers_come_back_as_they_were_written(series: list[list[float]], complete: bool) -> None:
     def text(number: float) -> str:
         if math.isnan(number):
             return "NaN"
         return ("+Inf" if number > 0 else "-Inf") if math.isinf(number) else repr(number)
 
-    start = 1785585600 if whole else 1785585600.25
+    start = 1785585600 if complete else 1785585600.25
     result = [
         {"metric": {"pod": f"p{n}"}, "values": [[start + 60 * k, text(value)] for k, value in enumerate(values)]}
         for n, values in enumerate(series)
     ]
     body = msgspec.json.encode({"status": "success", "data": {"resultType": "matrix", "result": result}})
-    answer = read_query_result(body)
-    assert answer.counts.tolist() == [len(values) for values in series]
+    response = read_query_result(body)
+    assert response.counts.tolist() == [len(values) for values in series]
     flat = [value if math.isfinite(value) else math.nan for values in series for value in values]
-    assert same(answer.values, flat)
-    assert answer.times.tolist() == [start + 60 * k for values in series for k in range(len(values))]
+    assert same(response.values, flat)
+    assert response.times.tolist() == [start + 60 * k for values in series for k in range(len(values))]
 
 
 def test_a_long_response_is_read_in_parts_without_losing_samples() -> None:
     result = [{"metric": {}, "values": [[t, f"{n}.{t}"] for t in range(1000)]} for n in range(150)]
     body = msgspec.json.encode({"status": "success", "data": {"resultType": "matrix", "result": result}})
     assert len(body) > 2 << 20
-    answer = read_query_result(body)
-    assert answer.values.tolist() == [float(f"{n}.{t}") for n in range(150) for t in range(1000)]
+    response = read_query_result(body)
+    assert response.values.tolist() == [float(f"{n}.{t}") for n in range(150) for t in range(1000)]
 
 
 def answer_of(*series: tuple[str, dict[float, float]]) -> QueryResult:
@@ -165,17 +165,17 @@ series = st.dictionaries(
 
 @given(series, series)
 def test_a_join_is_the_union_of_both_results(cpu: Any, memory: Any) -> None:
-    def made(found: dict[str, dict[int, float]]) -> QueryResult:
+    def made(result: dict[str, dict[int, float]]) -> QueryResult:
         return answer_of(
-            *((name, {50.0 + 0.25 * t: v for t, v in sorted(each.items())}) for name, each in found.items())
+            *((name, {50.0 + 0.25 * t: v for t, v in sorted(item.items())}) for name, item in result.items())
         )
 
     joined = join_results([made(cpu), made(memory)], LABELS, 50.0, 0.25)
-    found = {(name, tick): values for name, tick, values in entries(joined)}
-    wanted = {(name, tick) for each in (cpu, memory) for name, values in each.items() for tick in values}
-    assert found.keys() == wanted
-    for (name, tick), values in found.items():
-        expected = [each.get(name, {}).get(tick, math.nan) for each in (cpu, memory)]
+    result = {(name, tick): values for name, tick, values in entries(joined)}
+    wanted = {(name, tick) for item in (cpu, memory) for name, values in item.items() for tick in values}
+    assert result.keys() == wanted
+    for (name, tick), values in result.items():
+        expected = [item.get(name, {}).get(tick, math.nan) for item in (cpu, memory)]
         assert same(values, expected)
     order = list(zip(joined.rows.tolist(), joined.ticks.tolist(), strict=True))
     assert order == sorted(order)

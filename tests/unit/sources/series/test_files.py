@@ -45,9 +45,9 @@ def read_series(path: str) -> Series:
 
 
 def refusal(path: str) -> str:
-    found = read(path)
-    assert found.series == []
-    [problem] = found.problems
+    result = read(path)
+    assert result.series == []
+    [problem] = result.problems
     assert "\n" not in str(problem)
     return str(problem).replace(f'"{path}"', "FILE")
 
@@ -87,15 +87,15 @@ def test_times_are_numbers_of_any_unit_or_dates(tmp_path: Path, times: list[str]
 
 def test_a_column_of_names_makes_several_series_in_any_order_of_rows(tmp_path: Path) -> None:
     rows = "0,b,1\n0,a,10\n60,b,2\n60,a,20\n"
-    found = read(written(tmp_path, f"timestamp,series,cpu\n{rows}"))
-    assert {each.name: each.cpu.tolist() for each in found.series} == {"b": [1.0, 2.0], "a": [10.0, 20.0]}
-    assert not any(each.has_memory for each in found.series)
+    result = read(written(tmp_path, f"timestamp,series,cpu\n{rows}"))
+    assert {item.name: item.cpu.tolist() for item in result.series} == {"b": [1.0, 2.0], "a": [10.0, 20.0]}
+    assert not any(item.has_memory for item in result.series)
 
 
 def test_namespace_pod_and_container_together_are_a_name(tmp_path: Path) -> None:
     rows = "0,shop,web-1,app,1\n60,shop,web-1,app,2\n0,shop,web-1,proxy,3\n60,shop,web-1,proxy,4\n"
-    found = read(written(tmp_path, f"ts,namespace,pod,container,cpu\n{rows}"))
-    assert [each.name for each in found.series] == ["shop/web-1/app", "shop/web-1/proxy"]
+    result = read(written(tmp_path, f"ts,namespace,pod,container,cpu\n{rows}"))
+    assert [item.name for item in result.series] == ["shop/web-1/app", "shop/web-1/proxy"]
 
 
 def test_units_are_in_the_names_of_columns_and_maxima_of_memory_come_first(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_manifest_lists_files_and_names_series(tmp_path: Path) -> None:
     written(tmp_path, PLAIN, "set/x.csv")
     written(tmp_path, PLAIN, "set/unlisted.csv")
     written(tmp_path, "series_id,file\nshop,x.csv\n", "set/manifest.csv")
-    assert [each.name for each in read(str(tmp_path)).series] == ["shop"]
+    assert [item.name for item in read(str(tmp_path)).series] == ["shop"]
 
 
 def test_a_directory_without_a_manifest_is_read_completely_each_file_once(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_directory_without_a_manifest_is_read_completely_each_file_once(tmp_pa
     written(tmp_path, PLAIN, "a/one.csv")
     written(tmp_path, PLAIN, ".hidden/three.csv")
     written(tmp_path, "no table", "a/readme.txt")
-    assert [each.name for each in read(str(tmp_path), path).series] == ["one", "two"]
+    assert [item.name for item in read(str(tmp_path), path).series] == ["one", "two"]
 
 
 def test_a_parquet_file_is_read_in_parts_that_hold_whole_series(
@@ -138,11 +138,11 @@ def test_a_parquet_file_is_read_in_parts_that_hold_whole_series(
     parquet.write_table(table, tmp_path / "usage.parquet", row_group_size=3)
     monkeypatch.setattr("trellis.sources.series.parquet_files._ROWS_TOGETHER", 1)
     assert len(find_parts([str(tmp_path)]).parts) == 1
-    found = read(str(tmp_path))
-    assert {each.name: each.cpu.tolist() for each in found.series} == {"a": [0, 1, 2, 3], "b": [4, 5, 6, 7]}
+    result = read(str(tmp_path))
+    assert {item.name: item.cpu.tolist() for item in result.series} == {"a": [0, 1, 2, 3], "b": [4, 5, 6, 7]}
     parquet.write_table(table, tmp_path / "usage.parquet", row_group_size=4)
     assert len(find_parts([str(tmp_path)]).parts) == 2
-    assert [each.name for each in read(str(tmp_path)).series] == ["a", "b"]
+    assert [item.name for item in read(str(tmp_path)).series] == ["a", "b"]
 
 
 @pytest.mark.parametrize("names", [[7, 7, 9, 9], [b"7", b"7", b"9", b"9"]], ids=["numbers", "bytes"])
@@ -156,7 +156,7 @@ def test_names_that_are_no_texts_keep_row_groups_together(
     parquet.write_table(table, tmp_path / "usage.parquet", row_group_size=2)
     monkeypatch.setattr(parquet_files, "_ROWS_TOGETHER", 1)
     assert len(find_parts([str(tmp_path)]).parts) == 1
-    assert {each.name: each.cpu.tolist() for each in read(str(tmp_path)).series} == {"7": [1, 2], "9": [3, 4]}
+    assert {item.name: item.cpu.tolist() for item in read(str(tmp_path)).series} == {"7": [1, 2], "9": [3, 4]}
 
 
 def test_parquet_columns_may_have_any_equivalent_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,8 +167,8 @@ def test_parquet_columns_may_have_any_equivalent_type(tmp_path: Path, monkeypatc
     forms = {
         "time": [
             pyarrow.array(seconds),
-            pyarrow.array([1000 * each for each in seconds], pyarrow.timestamp("ms", tz="Europe/Berlin")),
-            pyarrow.array([f"1970-01-01T00:{each // 60:02}:00Z" for each in seconds]),
+            pyarrow.array([1000 * item for item in seconds], pyarrow.timestamp("ms", tz="Europe/Berlin")),
+            pyarrow.array([f"1970-01-01T00:{item // 60:02}:00Z" for item in seconds]),
         ],
         "pod": [pyarrow.array([7, 7, 9, 9]), pyarrow.array([b"7", b"7", b"9", b"9"]), pyarrow.array(list("7799"))],
         "cpu": [pyarrow.array([1, 2, 3, 4]), pyarrow.array([1.0, 2.0, 3.0, 4.0]).cast(pyarrow.decimal128(4, 2))],
@@ -367,17 +367,17 @@ def test_an_unreadable_file_is_reported_and_affects_no_other(tmp_path: Path, mon
 
     monkeypatch.setattr(Path, "iterdir", iterdir)
     monkeypatch.setattr(Path, "exists", exists)
-    found = read(str(tmp_path), str(tmp_path / "locked" / "b.csv"))
-    assert [series.name for series in found.series] == ["a"]
-    assert [Path(str(problem.value)).name for problem in found.problems] == ["locked", "b.csv"]
-    assert {problem.rule for problem in found.problems} == {"cannot be read: Permission denied"}
+    result = read(str(tmp_path), str(tmp_path / "locked" / "b.csv"))
+    assert [series.name for series in result.series] == ["a"]
+    assert [Path(str(problem.value)).name for problem in result.problems] == ["locked", "b.csv"]
+    assert {problem.rule for problem in result.problems} == {"cannot be read: Permission denied"}
 
 
 def test_an_invalid_series_of_a_file_affects_no_other(tmp_path: Path) -> None:
     rows = "0,bad,1\n60,bad,-1\n0,good,1\n60,good,2\n"
-    found = read(written(tmp_path, f"timestamp,series,cpu\n{rows}"))
-    assert [each.name for each in found.series] == ["good"]
-    assert "row 3, column cpu (series bad): -1 is negative" in str(found.problems[0])
+    result = read(written(tmp_path, f"timestamp,series,cpu\n{rows}"))
+    assert [item.name for item in result.series] == ["good"]
+    assert "row 3, column cpu (series bad): -1 is negative" in str(result.problems[0])
 
 
 @pytest.mark.parametrize("end", ["\n", "\n\n", "\r\n\r\n", "", " \n"])
@@ -406,15 +406,15 @@ def test_texts_for_missing_values_are_missing_values(tmp_path: Path, nothing: st
 def test_averages_of_cpu_and_maxima_of_memory_are_found_by_name(
     tmp_path: Path, header: str, row: str, cores: float, size: float
 ) -> None:
-    found = read(written(tmp_path, f"timestamp,{header}\n0,{row}\n60,{row}\n"))
-    assert (found.series[0].cpu[0], found.series[0].memory[0]) == (cores, size)
-    assert found.notes == []
+    result = read(written(tmp_path, f"timestamp,{header}\n0,{row}\n60,{row}\n"))
+    assert (result.series[0].cpu[0], result.series[0].memory[0]) == (cores, size)
+    assert result.notes == []
 
 
 def test_unknown_columns_of_a_resource_are_reported(tmp_path: Path) -> None:
-    found = read(written(tmp_path, "timestamp,cpu_percent,memory_bytes\n0,50,1e6\n60,50,1e6\n"))
-    assert len(found.series) == 1
-    [note] = found.notes
+    result = read(written(tmp_path, "timestamp,cpu_percent,memory_bytes\n0,50,1e6\n60,50,1e6\n"))
+    assert len(result.series) == 1
+    [note] = result.notes
     assert note.endswith("no CPU is read: cpu_percent is unknown here, `cpu_cores` would be known")
 
 
@@ -441,18 +441,18 @@ def test_growing_usage_is_no_counter(tmp_path: Path, cores: list[float]) -> None
 
 def test_a_span_of_a_few_years_is_accepted(tmp_path: Path) -> None:
     rows = "".join(f"{43_200 * number},{1 + number % 2},1e6\n" for number in range(int(4.9 * 730)))
-    found = read(written(tmp_path, HEAD + rows))
-    assert (len(found.series), found.problems) == (1, [])
+    result = read(written(tmp_path, HEAD + rows))
+    assert (len(result.series), result.problems) == (1, [])
 
 
 def test_gaps_and_unmeasured_values_are_reported_and_accepted(tmp_path: Path) -> None:
     rows = "0,1,1e6\n60,NaN,1e6\n120,1,1e6\n7320,1,1e6\n"
-    found = read(written(tmp_path, HEAD + rows))
-    assert len(found.series) == 1
-    gap, unknown = found.notes
+    result = read(written(tmp_path, HEAD + rows))
+    assert len(result.series) == 1
+    gap, unknown = result.notes
     assert gap.endswith("a gap of 2 h after row 4")
     assert unknown.endswith("column cpu_cores: 1 of 4 values are empty or NaN, the first in row 3")
-    assert found.series[0].missing > 0.9
+    assert result.series[0].missing > 0.9
 
 
 def test_binary_content_is_refused_without_printing_it(tmp_path: Path) -> None:

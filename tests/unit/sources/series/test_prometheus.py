@@ -49,22 +49,22 @@ def read(server: ModelPrometheus, patterns: Sequence[str] = ()) -> LoadedSeries:
 
 
 def test_every_container_of_every_pod_is_a_series() -> None:
-    found = read(served())
-    assert [each.name for each in found.series] == ["data/db-0/postgres", "team-a/web-1/app"]
-    app = found.series[1]
+    result = read(served())
+    assert [item.name for item in result.series] == ["data/db-0/postgres", "team-a/web-1/app"]
+    app = result.series[1]
     assert app.times.tolist() == [NOW - 3 * MINUTE, NOW - 2 * MINUTE, NOW - MINUTE, NOW]
     assert app.cpu.tolist() == [0.5] * 4
     assert app.interval == MINUTE
 
 
 def test_a_pattern_chooses_namespaces() -> None:
-    assert [each.name for each in read(served(), ["team-*"]).series] == ["team-a/web-1/app"]
+    assert [item.name for item in read(served(), ["team-*"]).series] == ["team-a/web-1/app"]
 
 
 def test_a_namespace_without_samples_at_this_moment_is_found_by_its_past() -> None:
     server = served()
     server.raw[f"group by (namespace) ({MEMORY})"] = known_namespaces("data")
-    assert [each.name for each in read(server, ["team-*"]).series] == ["team-a/web-1/app"]
+    assert [item.name for item in read(server, ["team-*"]).series] == ["team-a/web-1/app"]
 
 
 def test_current_namespaces_are_used_where_a_query_of_the_past_is_too_large() -> None:
@@ -78,7 +78,7 @@ def test_current_namespaces_are_used_where_a_query_of_the_past_is_too_large() ->
     server = Limited()
     server.usage = served().usage
     server.raw[f"group by (namespace) ({MEMORY})"] = known_namespaces("data")
-    assert [each.name for each in read(server, ["*"]).series] == ["data/db-0/postgres"]
+    assert [item.name for item in read(server, ["*"]).series] == ["data/db-0/postgres"]
 
 
 def test_a_pattern_without_matches_and_a_prometheus_without_usage_are_reported() -> None:
@@ -91,6 +91,6 @@ def test_a_pattern_without_matches_and_a_prometheus_without_usage_are_reported()
 def test_a_container_with_one_sample_is_skipped_and_reported() -> None:
     server = served()
     server.put("cpu", ("data", "new-0", "app"), {NOW: 1.0})
-    found = read(server)
-    assert len(found.series) == 2
-    assert "series data/new-0/app has fewer than two samples" in str(found.problems[0])
+    result = read(server)
+    assert len(result.series) == 2
+    assert "series data/new-0/app has fewer than two samples" in str(result.problems[0])

@@ -16,8 +16,8 @@ LONG = 2000  # NumPy reads short columns in another way
 
 
 def read(*texts: str) -> list[float]:
-    found = parse_timestamps("usage.csv", "timestamp", np.array([text.encode() for text in texts]), 2)
-    return [float(each) for each in found]
+    result = parse_timestamps("usage.csv", "timestamp", np.array([text.encode() for text in texts]), 2)
+    return [float(item) for item in result]
 
 
 @pytest.mark.parametrize(

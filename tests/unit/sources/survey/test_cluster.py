@@ -28,17 +28,17 @@ def present(server: ModelServer, *patterns: str) -> SurveyObjects:
     return run(list_cluster_workloads(server.client, WorkloadFilter.parse(patterns), "shop"))
 
 
-def workloads(found: SurveyObjects, choice: WorkloadFilter = WorkloadFilter()) -> dict[str, SurveyedWorkload]:  # noqa: B008
+def workloads(result: SurveyObjects, choice: WorkloadFilter = WorkloadFilter()) -> dict[str, SurveyedWorkload]:  # noqa: B008
     return {
         f"{workload.namespace}/{workload.kind}/{workload.name}": workload
-        for workload in find_workloads(found, choice).workloads.values()
+        for workload in find_workloads(result, choice).workloads.values()
     }
 
 
 def test_workloads_are_listed_with_their_pods_and_other_autoscalers() -> None:
-    found = workloads(present(shop()))
-    assert list(found) == ["kube-system/Deployment/vpa-updater", "office/Pod/alone", "shop/Deployment/web"]
-    web = found["shop/Deployment/web"]
+    result = workloads(present(shop()))
+    assert list(result) == ["kube-system/Deployment/vpa-updater", "office/Pod/alone", "shop/Deployment/web"]
+    web = result["shop/Deployment/web"]
     assert (web.pods, web.desired_replicas, web.vpas) == (2, 2, ("web-vpa",))
     assert [(hpa.name, hpa.targets[0].utilization) for hpa in web.hpas] == [("web-hpa", 60)]
     assert web.labels["example.com/team"] == "payments"
@@ -50,30 +50,30 @@ def test_workloads_are_listed_with_their_pods_and_other_autoscalers() -> None:
 def test_forbidden_kinds_are_reported_and_the_others_are_read() -> None:
     server = shop()
     hide(server, "office", "kube-system")
-    found = present(server)
-    assert list(workloads(found)) == ["shop/Deployment/web"]
-    assert {(each.what, each.where) for each in found.missing if each.what == "Pod"} == {
+    result = present(server)
+    assert list(workloads(result)) == ["shop/Deployment/web"]
+    assert {(item.what, item.where) for item in result.missing if item.what == "Pod"} == {
         ("Pod", "office"),
         ("Pod", "kube-system"),
     }
-    assert {each.why for each in found.missing} == {"may not be read"}
+    assert {item.why for item in result.missing} == {"may not be read"}
 
 
 def test_without_the_right_to_list_replica_sets_labels_identify_the_owners_of_pods() -> None:
     server = shop()
     server.before = lambda request: _refused() if request.path.endswith("/replicasets") else None
-    found = present(server)
-    assert workloads(found)["shop/Deployment/web"].pods == 2
-    assert [each.what for each in found.missing] == ["ReplicaSet"]
+    result = present(server)
+    assert workloads(result)["shop/Deployment/web"].pods == 2
+    assert [item.what for item in result.missing] == ["ReplicaSet"]
 
 
 def test_limit_ranges_are_read_and_missing_rights_are_reported() -> None:
     assert workloads(present(shop()))["shop/Deployment/web"].limits != NamespaceLimits()
     server = shop()
     server.before = lambda request: _refused() if request.path.endswith("/limitranges") else None
-    found = present(server)
-    assert workloads(found)["shop/Deployment/web"].limits == NamespaceLimits()
-    assert [str(each) for each in found.missing] == ["LimitRange: may not be read"]
+    result = present(server)
+    assert workloads(result)["shop/Deployment/web"].limits == NamespaceLimits()
+    assert [str(item) for item in result.missing] == ["LimitRange: may not be read"]
 
 
 def with_nodes(server: ModelServer) -> SurveyObjects:
@@ -84,19 +84,19 @@ def test_the_largest_node_is_read_on_request_and_missing_rights_are_reported() -
     server = shop()
     server.put("/api/v1/nodes/large", {"status": {"allocatable": {"cpu": "30", "memory": "1Gi"}}})
     assert math.isnan(present(server).largest_node.cpu)
-    found = with_nodes(server)
-    assert found.largest_node.cpu == 30_000
-    assert found.largest_node.memory > 2**30
+    result = with_nodes(server)
+    assert result.largest_node.cpu == 30_000
+    assert result.largest_node.memory > 2**30
     server.before = lambda request: _refused() if request.path.endswith("/nodes") else None
     refused = with_nodes(server)
     assert math.isnan(refused.largest_node.memory)
-    assert [str(each) for each in refused.missing] == ["Node: may not be read"]
+    assert [str(item) for item in refused.missing] == ["Node: may not be read"]
 
 
 def test_a_missing_namespace_is_reported_with_the_nearest_existing_one() -> None:
-    found = present(shop(), "shopp")
-    assert found.pods == []
-    assert [str(each) for each in found.missing] == ['Namespace in shopp: does not exist (did you mean "shop"?)']
+    result = present(shop(), "shopp")
+    assert result.pods == []
+    assert [str(item) for item in result.missing] == ['Namespace in shopp: does not exist (did you mean "shop"?)']
 
 
 def test_a_cluster_that_does_not_answer_is_an_error() -> None:
@@ -119,7 +119,7 @@ def service(labels: Mapping[str, str], *ports: tuple[str, int]) -> dict[str, Any
     return {"metadata": {"labels": dict(labels)}, "spec": {"ports": [{"name": n, "port": p} for n, p in ports]}}
 
 
-def monitored(answers: Mapping[str, int], *services: tuple[str, dict[str, Any]]) -> ModelServer:
+def monitored(responses: Mapping[str, int], *services: tuple[str, dict[str, Any]]) -> ModelServer:
     """A cluster with Services; those that are named answer with so many series, the others with 503."""
     server = ModelServer()
     for name, document in services:
@@ -129,9 +129,9 @@ def monitored(answers: Mapping[str, int], *services: tuple[str, dict[str, Any]])
         if "/proxy" not in request.path:
             return None
         name = request.path.split("/services/http:")[1].split(":")[0]
-        if name not in answers:
+        if name not in responses:
             return Response(503, {}, b"no endpoints available")
-        value = b'{"metric":{},"value":[0,"5"]}' if answers[name] else b""
+        value = b'{"metric":{},"value":[0,"5"]}' if responses[name] else b""
         return Response(200, {}, b'{"status":"success","data":{"resultType":"vector","result":[' + value + b"]}}")
 
     server.before = before
@@ -141,8 +141,8 @@ def monitored(answers: Mapping[str, int], *services: tuple[str, dict[str, Any]])
 def find(server: ModelServer) -> PrometheusServer:
     async def main() -> PrometheusServer:
         async with find_prometheus(server.client, survey_settings(), 0.0) as (client, place):
-            answer = await client.query("up", 5.0)
-            assert answer.values.tolist() == [5.0]
+            response = await client.query("up", 5.0)
+            assert response.values.tolist() == [5.0]
             return place
 
     return run(main())
@@ -181,7 +181,7 @@ def test_long_term_stores_are_queried_first_and_servers_without_usage_are_skippe
 
 
 @pytest.mark.parametrize(
-    ("answers", "services", "says"),
+    ("responses", "services", "says"),
     [
         ({}, (), "no Service has the labels"),
         ({}, (("stack", STACK),), "answers 503"),
@@ -189,10 +189,10 @@ def test_long_term_stores_are_queried_first_and_servers_without_usage_are_skippe
     ],
 )
 def test_a_missing_prometheus_is_reported_with_a_remedy(
-    answers: dict[str, int], services: tuple[tuple[str, dict[str, Any]], ...], says: str
+    responses: dict[str, int], services: tuple[tuple[str, dict[str, Any]], ...], says: str
 ) -> None:
     with pytest.raises(InvalidInput, match=f"{says}.*--prometheus-url"):
-        find(monitored(answers, *services))
+        find(monitored(responses, *services))
 
 
 def test_resized_pods_count_with_their_current_requests() -> None:

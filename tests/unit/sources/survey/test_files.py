@@ -40,22 +40,22 @@ def test_names_of_series_identify_workloads_and_containers(tmp_path: Path) -> No
     text = table(
         ("shop/web/app", 0.2, 300 * MIB), ("shop/web/proxy", 0.1, MIB), ("db/postgres", 1, MIB), ("cache", 1, MIB)
     )
-    found = surveyed(tmp_path, usage=text)
+    result = surveyed(tmp_path, usage=text)
     assert [
-        (workload.namespace, workload.name, [c.name for c in workload.containers]) for workload in found.workloads
+        (workload.namespace, workload.name, [c.name for c in workload.containers]) for workload in result.workloads
     ] == [
         ("default", "cache", ["app"]),
         ("default", "db", ["postgres"]),
         ("shop", "web", ["app", "proxy"]),
     ]
-    app = found.workloads[2].containers[0]
+    app = result.workloads[2].containers[0]
     assert app.estimate.target.cpu == pytest.approx(1.15 * 200, rel=0.1)
     assert app.estimate.target.memory == pytest.approx(1.15 * 300 * MIB, rel=0.1)
     assert math.isnan(app.request.cpu)
     assert (app.samples, app.highest.memory) == (120, 300 * MIB)
-    assert found.time == BEGIN + 300 * 119
-    assert not found.is_partial
-    assert found.effort.samples == 4 * 2 * 120
+    assert result.time == BEGIN + 300 * 119
+    assert not result.is_partial
+    assert result.effort.samples == 4 * 2 * 120
 
 
 def test_requests_and_limits_are_the_last_values_in_their_columns(tmp_path: Path) -> None:
@@ -76,20 +76,20 @@ def test_a_manifest_declares_requests_where_files_do_not(tmp_path: Path) -> None
     said = "shop/web/app,0.25,134217728,,\ndb/postgres,,,,\nunknown,1,1,1,1\n"
     manifest = f"series_id,cpu_request_cores,memory_request_bytes,cpu_limit_cores,memory_limit_bytes\n{said}"
     usage = table(("shop/web/app", 0.2, MIB), ("shop/web/proxy", 0.2, MIB), ("db/postgres", 1, MIB))
-    found = surveyed(tmp_path, usage=usage, manifest=manifest)
-    database, web = found.workloads
+    result = surveyed(tmp_path, usage=usage, manifest=manifest)
+    database, web = result.workloads
     assert (database.is_sized, web.is_sized) == (False, True)
     assert [container.request.cpu for container in web.containers] == [250.0, pytest.approx(math.nan, nan_ok=True)]
     assert web.containers[0].request.memory == 128 * MIB
-    assert "files of usage do not say how many pods there are" in found.notes
+    assert "files of usage do not say how many pods there are" in result.notes
 
 
 def test_an_incomplete_manifest_row_is_ignored_and_the_first_of_two_units_counts(tmp_path: Path) -> None:
     manifest = "series_id,cpu_request_millicores,cpu_request_cores\nshop/cut\nshop/web/app,1,0.25\n"
-    found = surveyed(tmp_path, usage=table(("shop/web/app", 0.2, MIB)), manifest=manifest)
-    [web] = found.workloads
+    result = surveyed(tmp_path, usage=table(("shop/web/app", 0.2, MIB)), manifest=manifest)
+    [web] = result.workloads
     assert [container.request.cpu for container in web.containers] == [250.0]
-    assert found.missing == ()
+    assert result.missing == ()
 
 
 def test_columns_of_a_file_override_the_manifest_and_a_single_file_has_none(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_columns_of_a_file_override_the_manifest_and_a_single_file_has_none(tmp_
 )
 def test_an_invalid_manifest_is_reported(tmp_path: Path, manifest: bytes, message: str) -> None:
     (tmp_path / "manifest.csv").write_bytes(manifest)
-    found = surveyed(tmp_path, web=table(("web", 0.2, MIB)))
-    [missing] = found.missing
+    result = surveyed(tmp_path, web=table(("web", 0.2, MIB)))
+    [missing] = result.missing
     assert missing.what.endswith("manifest.csv")
     assert message in missing.why
 
@@ -122,8 +122,8 @@ def test_fractions_are_of_the_machine_that_is_given(tmp_path: Path) -> None:
     rows = "".join(f"{BEGIN + 300 * number},0.5,0.5\n" for number in range(120))
     (tmp_path / "web.csv").write_text(f"timestamp,cpu_fraction,cpu_limit_fraction\n{rows}")
     asked = SurveySettings(built_in_recommenders()["default"])
-    found = survey_files(find_parts([str(tmp_path)]), "usage", WorkloadFilter(), asked, Machine(4.0, 8e9))
-    [container] = found.workloads[0].containers
+    result = survey_files(find_parts([str(tmp_path)]), "usage", WorkloadFilter(), asked, Machine(4.0, 8e9))
+    [container] = result.workloads[0].containers
     assert container.limit.cpu == 2000.0
     assert container.estimate.target.cpu == pytest.approx(1.15 * 2000, rel=0.1)
 
@@ -137,15 +137,15 @@ def test_namespaces_can_be_selected(tmp_path: Path) -> None:
 
 def test_invalid_files_are_reported(tmp_path: Path) -> None:
     text = table(("shop/web/app", 0.2, MIB))
-    found = surveyed(tmp_path, a=text, b=text, c="hello,world\n1,2\n")
-    assert found.is_partial
-    assert len(found.workloads) == 1
-    twice, unreadable = sorted(found.missing, key=lambda each: "twice" not in each.why)
+    result = surveyed(tmp_path, a=text, b=text, c="hello,world\n1,2\n")
+    assert result.is_partial
+    assert len(result.workloads) == 1
+    twice, unreadable = sorted(result.missing, key=lambda item: "twice" not in item.why)
     assert "series shop/web/app is there twice" in twice.why
     assert unreadable.what.endswith("c.csv")
 
 
 def test_no_usage_at_all_is_reported(tmp_path: Path) -> None:
-    found = surveyed(tmp_path, WorkloadFilter.parse(["nowhere"]), usage=table(("shop/web/app", 0.2, MIB)))
-    assert found.workloads == ()
-    assert found.notes == ("there is no usage in them that was asked about",)
+    result = surveyed(tmp_path, WorkloadFilter.parse(["nowhere"]), usage=table(("shop/web/app", 0.2, MIB)))
+    assert result.workloads == ()
+    assert result.notes == ("there is no usage in them that was asked about",)

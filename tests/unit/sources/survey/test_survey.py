@@ -56,16 +56,16 @@ def survey(
 
 
 def failing(
-    server: SurveyedPrometheus, is_meant: Callable[[str], bool], answer: Callable[[], web.Response | None]
+    server: SurveyedPrometheus, is_meant: Callable[[str], bool], response: Callable[[], web.Response | None]
 ) -> Handler:
     """The same server, but that it fails where it is asked something."""
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         form = await request.post()
         if is_meant(str(form.get("query", form.get("match[]", "")))):
-            found = answer()
-            if found is not None:
-                return found
+            result = response()
+            if result is not None:
+                return result
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
@@ -74,12 +74,12 @@ def failing(
     return handle
 
 
-def names(found: SurveyResult) -> list[tuple[str, str, str]]:
-    return [(workload.namespace, workload.kind, workload.name) for workload in found.workloads]
+def names(result: SurveyResult) -> list[tuple[str, str, str]]:
+    return [(workload.namespace, workload.kind, workload.name) for workload in result.workloads]
 
 
-def one(found: SurveyResult) -> tuple[SurveyedWorkload, SurveyedContainer]:
-    [workload] = found.workloads
+def one(result: SurveyResult) -> tuple[SurveyedWorkload, SurveyedContainer]:
+    [workload] = result.workloads
     [container] = workload.containers
     return workload, container
 
@@ -87,8 +87,8 @@ def one(found: SurveyResult) -> tuple[SurveyedWorkload, SurveyedContainer]:
 def test_a_deployment_has_its_requests_and_estimates() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web", pods=3, cpu=0.2, memory=400 * MIB)
-    found = survey(server)
-    workload, container = one(found)
+    result = survey(server)
+    workload, container = one(result)
     assert (workload.namespace, workload.api_version, workload.kind, workload.name) == (
         "shop",
         "apps/v1",
@@ -108,9 +108,10 @@ def test_a_deployment_has_its_requests_and_estimates() -> None:
     assert (container.highest.cpu, container.highest.memory) == (200, 400 * MIB)
     assert container.samples == 3 * 289
     assert container.days == pytest.approx(1.0)
-    assert not found.is_partial
+    assert not result.is_partial
     assert (
-        found.values["margin-fraction" if "margin-fraction" in found.values else next(iter(found.values))] is not None
+        result.values["margin-fraction" if "margin-fraction" in result.values else next(iter(result.values))]
+        is not None
     )
 
 
@@ -118,13 +119,13 @@ def test_a_namespace_takes_one_query_per_resource() -> None:
     server = SurveyedPrometheus()
     for number in range(12):
         server.deploy("shop", f"web-{number}", days=0.2)
-    found = survey(server)
-    ranges = [each for each in server.asked if each.path == "/api/v1/query_range"]
+    result = survey(server)
+    ranges = [item for item in server.asked if item.path == "/api/v1/query_range"]
     assert len(ranges) == 2
-    assert found.effort.queries == len(server.asked)
-    assert found.effort.repeated == 0
-    assert found.effort.samples == 12 * 2 * round(0.2 * DAY / STEP + 1)
-    assert found.effort.queries_per_container == 24
+    assert result.effort.queries == len(server.asked)
+    assert result.effort.repeated == 0
+    assert result.effort.samples == 12 * 2 * round(0.2 * DAY / STEP + 1)
+    assert result.effort.queries_per_container == 24
 
 
 def test_a_namespace_where_nothing_runs_at_this_moment_is_found_by_its_past() -> None:
@@ -220,7 +221,7 @@ def test_hpas_are_read_with_their_targets() -> None:
     workload, _ = one(survey(server))
     [hpa] = workload.hpas
     assert (hpa.name, hpa.least, hpa.most, hpa.replicas, hpa.others) == ("web-hpa", 2, 9, 3, 1)
-    assert [(each.resource, each.utilization) for each in hpa.targets] == [("cpu", 70.0)]
+    assert [(item.resource, item.utilization) for item in hpa.targets] == [("cpu", 70.0)]
 
 
 def test_a_kill_for_lack_of_memory_counts() -> None:
@@ -245,25 +246,25 @@ def test_workloads_of_a_cluster_have_the_usage_in_prometheus() -> None:
     for pod in cluster.pods:
         if pod.metadata.namespace == "shop":
             server.add_usage("shop", pod.metadata.name, "app", cpu=0.3)
-    gone = {"namespace": "shop", "pod": "odd", "owner_kind": "ReplicaSet", "owner_name": "web-667788999"}
-    server.past.append({"__name__": "kube_pod_owner", **gone})
+    deleted = {"namespace": "shop", "pod": "odd", "owner_kind": "ReplicaSet", "owner_name": "web-667788999"}
+    server.past.append({"__name__": "kube_pod_owner", **deleted})
     made = {"namespace": "shop", "replicaset": "web-667788999", "owner_kind": "Deployment", "owner_name": "web"}
     server.past.append({"__name__": "kube_replicaset_owner", **made})
     server.add_usage("shop", "odd", "app", cpu=0.9, days=0.2)
-    found = survey(server, WorkloadFilter.parse(["shop"]), present=cluster)
-    workload, container = one(found)
+    result = survey(server, WorkloadFilter.parse(["shop"]), present=cluster)
+    workload, container = one(result)
     assert (workload.pods, workload.vpas, [hpa.name for hpa in workload.hpas]) == (2, ("web-vpa",), ["web-hpa"])
     assert (container.request.cpu, container.highest.cpu) == (500, 900)
     assert container.estimate.target.cpu > 300
-    assert not found.is_partial
+    assert not result.is_partial
 
 
 def test_without_prometheus_workloads_of_a_cluster_have_no_estimates() -> None:
     cluster = asyncio.run(list_cluster_workloads(shop().client, WorkloadFilter(), "shop"))
-    found = survey(failing(SurveyedPrometheus(), lambda _query: True, lambda: None), present=cluster)
-    assert len(found.workloads) == 3
-    assert {each.what for each in found.missing} == {"pods that are gone", "usage"}
-    assert all(math.isnan(c.estimate.target.cpu) for workload in found.workloads for c in workload.containers)
+    result = survey(failing(SurveyedPrometheus(), lambda _query: True, lambda: None), present=cluster)
+    assert len(result.workloads) == 3
+    assert {item.what for item in result.missing} == {"pods that are gone", "usage"}
+    assert all(math.isnan(c.estimate.target.cpu) for workload in result.workloads for c in workload.containers)
 
 
 def test_labels_that_prometheus_renamed_are_read() -> None:
@@ -283,31 +284,31 @@ def test_without_kube_state_metrics_workloads_are_guessed_by_names_with_a_note()
     server = SurveyedPrometheus()
     for pod in (f"web-{HASH}-x2k9b", f"web-{HASH}-x2k9c", "db-0", "debug"):
         server.add_usage("shop", pod, "app", days=0.1)
-    found = survey(server)
-    assert names(found) == [("shop", "Deployment", "web"), ("shop", "Pod", "debug"), ("shop", "StatefulSet", "db")]
-    assert found.is_partial
-    assert "guessed from the names of pods" in found.missing[0].why
+    result = survey(server)
+    assert names(result) == [("shop", "Deployment", "web"), ("shop", "Pod", "debug"), ("shop", "StatefulSet", "db")]
+    assert result.is_partial
+    assert "guessed from the names of pods" in result.missing[0].why
 
 
 def test_no_metrics_at_all_is_reported() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web")
     server.usage = {"cpu": {}, "memory": {}}
-    found = survey(server)
-    _, container = one(found)
+    result = survey(server)
+    _, container = one(result)
     assert container.samples == 0
     assert math.isnan(container.estimate.target.cpu)
-    assert len(found.notes) == 1
-    assert "has no usage of them" in found.notes[0]
+    assert len(result.notes) == 1
+    assert "has no usage of them" in result.notes[0]
 
 
 def test_cpu_that_is_scraped_too_rarely_for_a_rate_is_reported() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web")
     server.usage["cpu"] = {}
-    found = survey(server)
-    assert math.isnan(one(found)[1].highest.cpu)
-    (note,) = found.notes
+    result = survey(server)
+    assert math.isnan(one(result)[1].highest.cpu)
+    (note,) = result.notes
     assert "has memory and no CPU of them" in note
     assert "take a longer --resolution" in note
 
@@ -321,7 +322,7 @@ def test_too_many_samples_are_queried_in_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         pytest.param(lambda: error(503, "", "starting up"), id="503"),
         pytest.param(lambda: None, id="closes midway"),
@@ -330,15 +331,15 @@ def test_too_many_samples_are_queried_in_parts() -> None:
     ],
 )
 def test_an_unreadable_namespace_is_reported_and_affects_no_other(
-    answer: Callable[[], web.Response | None],
+    response: Callable[[], web.Response | None],
 ) -> None:
     server = SurveyedPrometheus()
     for namespace in ("shop", "office", "zoo"):
         server.deploy(namespace, "web", days=0.1)
-    found = survey(failing(server, lambda query: "rate(" in query and '"shop"' in query, answer))
-    assert found.is_partial
-    assert [(each.what, each.where) for each in found.missing] == [("usage", "shop")]
-    known = {workload.namespace: workload.containers[0].samples > 0 for workload in found.workloads}
+    result = survey(failing(server, lambda query: "rate(" in query and '"shop"' in query, response))
+    assert result.is_partial
+    assert [(item.what, item.where) for item in result.missing] == [("usage", "shop")]
+    known = {workload.namespace: workload.containers[0].samples > 0 for workload in result.workloads}
     assert known == {"office": True, "shop": False, "zoo": True}
 
 
@@ -346,9 +347,9 @@ def test_a_failed_query_is_retried() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web", days=0.1)
     failures = [error(503, "", "starting up")]
-    found = survey(failing(server, lambda query: "rate(" in query and bool(failures), failures.pop))
-    assert not found.is_partial
-    assert found.effort.repeated == 1
+    result = survey(failing(server, lambda query: "rate(" in query and bool(failures), failures.pop))
+    assert not result.is_partial
+    assert result.effort.repeated == 1
 
 
 def test_an_unreachable_prometheus_ends_the_survey_after_two_namespaces() -> None:
@@ -361,8 +362,8 @@ def test_an_unreachable_prometheus_ends_the_survey_after_two_namespaces() -> Non
         asked.extend([query] if "rate(" in query else [])
         return "rate(" in query
 
-    found = survey(failing(server, is_usage, lambda: None))
-    assert [each.where for each in found.missing] == [f"team-{number}" for number in range(9)]
+    result = survey(failing(server, is_usage, lambda: None))
+    assert [item.where for item in result.missing] == [f"team-{number}" for number in range(9)]
     assert len(asked) == 2 * 2, "two namespaces, each tried twice"
 
 
@@ -377,17 +378,17 @@ def test_invalid_values_and_duplicate_series_are_ignored() -> None:
 
     def twice(text: dict[str, Any]) -> dict[str, Any]:
         result = text["data"]["result"]
-        result += [{**each, "values": [[time, "NaN"] for time, _ in each["values"][:5]]} for each in result]
+        result += [{**item, "values": [[time, "NaN"] for time, _ in item["values"][:5]]} for item in result]
         return text
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
 
-        answer = await server(request)
+        response = await server(request)
         if request.path != "/api/v1/query_range":
-            return answer
-        assert isinstance(answer, web.Response)
-        assert isinstance(answer.body, bytes)
-        return web.json_response(twice(json.loads(answer.body)))
+            return response
+        assert isinstance(response, web.Response)
+        assert isinstance(response.body, bytes)
+        return web.json_response(twice(json.loads(response.body)))
 
     _, container = one(survey(handle))
     assert container.highest.cpu == 200
@@ -399,29 +400,29 @@ def test_an_interrupted_survey_resumes_with_the_same_result(tmp_path: Path) -> N
     server = SurveyedPrometheus()
     for namespace, cpu in (("office", 0.1), ("shop", 0.4), ("zoo", 0.7)):
         server.deploy(namespace, "web", cpu=cpu, days=0.5)
-    whole = survey(server)
+    complete = survey(server)
     file = tmp_path / "survey"
     stops = iter([False, True, True])
     part = survey(server, resume=file, stop=lambda: next(stops))
-    assert [(each.where, each.why) for each in part.missing] == [
+    assert [(item.where, item.why) for item in part.missing] == [
         (name, "the survey was stopped before") for name in ("shop", "zoo")
     ]
     with file.open("ab") as text:
         text.write(b'{"kind":"namespace","da')  # whoever wrote it was stopped there
     server.asked.clear()
     resumed = survey(server, resume=file, now=NOW + 500)
-    asked = [each.parameters["query"] for each in server.asked if each.path == "/api/v1/query_range"]
+    asked = [item.parameters["query"] for item in server.asked if item.path == "/api/v1/query_range"]
     assert not any("office" in query for query in asked)
-    assert resumed.workloads == whole.workloads
+    assert resumed.workloads == complete.workloads
     assert resumed.time == NOW
-    assert survey(server, resume=file).workloads == whole.workloads
+    assert survey(server, resume=file).workloads == complete.workloads
 
 
 def test_totals_of_workloads_are_read_on_request() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web", pods=3, cpu=0.2, memory=400 * MIB)
-    gone = f"web-{HASH}-zzzzz"
-    server.put("cpu", ("shop", gone, "app"), dict.fromkeys([NOW - DAY, NOW - 1.5 * DAY], 0.5))
+    deleted = f"web-{HASH}-zzzzz"
+    server.put("cpu", ("shop", deleted, "app"), dict.fromkeys([NOW - DAY, NOW - 1.5 * DAY], 0.5))
     assert one(survey(server))[0].totals is None
     totals = one(survey(server, totals=True))[0].totals
     assert totals is not None
@@ -443,15 +444,15 @@ def test_totals_are_counted_for_scalable_workloads_only() -> None:
 def test_totals_survive_an_interruption(tmp_path: Path) -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web", pods=2, days=0.5)
-    whole = one(survey(server, resume=tmp_path / "survey", totals=True))[0].totals
+    complete = one(survey(server, resume=tmp_path / "survey", totals=True))[0].totals
     server.asked.clear()
-    again = one(survey(server, resume=tmp_path / "survey", totals=True))[0].totals
-    assert not any(each.path == "/api/v1/query_range" for each in server.asked)
-    assert whole is not None
-    assert again is not None
-    assert again.pods.tolist() == whole.pods.tolist()
-    np.testing.assert_array_equal(again.cpu, whole.cpu)
-    np.testing.assert_array_equal(again.memory, whole.memory)
+    second = one(survey(server, resume=tmp_path / "survey", totals=True))[0].totals
+    assert not any(item.path == "/api/v1/query_range" for item in server.asked)
+    assert complete is not None
+    assert second is not None
+    assert second.pods.tolist() == complete.pods.tolist()
+    np.testing.assert_array_equal(second.cpu, complete.cpu)
+    np.testing.assert_array_equal(second.memory, complete.memory)
     with pytest.raises(InvalidRecording, match="totals of workloads"):
         survey(server, resume=tmp_path / "survey")
 
@@ -471,9 +472,9 @@ def test_a_file_of_another_survey_is_refused(tmp_path: Path) -> None:
 def test_any_recommender_can_estimate(recommender: str) -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web", cpu=0.2, days=2.0)
-    found = survey(server, recommender=recommender)
-    _, container = one(found)
-    assert found.recommender == recommender
+    result = survey(server, recommender=recommender)
+    _, container = one(result)
+    assert result.recommender == recommender
     assert container.estimate.target.cpu == pytest.approx(200, rel=0.4)
 
 
@@ -482,7 +483,7 @@ def test_progress_ends_at_the_total() -> None:
     for namespace in ("office", "shop"):
         server.deploy(namespace, "web", days=0.1)
     told: list[PrometheusSurveyProgress] = []
-    found = survey(server, report=told.append)
-    assert [each.namespace for each in told] == ["office", "office", "shop", "shop", ""]
-    assert [each.done for each in told] == [0, 1, 1, 2, 2]
-    assert told[-1].samples == found.effort.samples
+    result = survey(server, report=told.append)
+    assert [item.namespace for item in told] == ["office", "office", "shop", "shop", ""]
+    assert [item.done for item in told] == [0, 1, 1, 2, 2]
+    assert told[-1].samples == result.effort.samples

@@ -54,12 +54,12 @@ def test_an_unknown_name_means_the_default_algorithm_and_is_logged(
 ) -> None:
     caplog.set_level(logging.INFO)
     with hosting("default,frugal") as hosted:
-        found = hosted.get_recommenders()
-    assert {name: type(each) for name, each in found.items()} == {
+        result = hosted.get_recommenders()
+    assert {name: type(item) for name, item in result.items()} == {
         "default": DefaultRecommender,
         "frugal": DefaultRecommender,
     }
-    assert found["frugal"].name == "frugal"
+    assert result["frugal"].name == "frugal"
     [line] = [record for record in caplog.records if "no recommender of that name is installed" in record.message]
     assert line.trellis_fields == {"recommender": "frugal"}  # type: ignore[attr-defined]
 
@@ -69,11 +69,11 @@ def test_an_installed_recommender_serves_its_name_and_is_the_same_in_every_pass(
     with hosting("default,unruly", "unruly.millicores=250") as hosted:
         before = hosted.get_recommenders()["unruly"]
         hosted.start(30.0)
-        found = hosted.get_recommenders()["unruly"]
+        result = hosted.get_recommenders()["unruly"]
         assert isinstance(before, UnavailableRecommender)
         assert before.reason == "recommender unruly is still being started"
-        assert defaults(found) == {"mood": "fine", "millicores": 250.0}
-        assert hosted.get_recommenders()["unruly"] is found
+        assert defaults(result) == {"mood": "fine", "millicores": 250.0}
+        assert hosted.get_recommenders()["unruly"] is result
 
 
 def test_an_unused_recommender_is_not_loaded(site: Path) -> None:
@@ -99,9 +99,9 @@ def test_two_packages_with_one_name_are_reported(site: Path) -> None:
     announce(site, "one-package", UNRULY)
     announce(site, "other-package", UNRULY, "2.0")
     with hosting("unruly") as hosted:
-        found = hosted.get_recommenders()["unruly"]
-    assert isinstance(found, UnavailableRecommender)
-    assert found.reason == (
+        result = hosted.get_recommenders()["unruly"]
+    assert isinstance(result, UnavailableRecommender)
+    assert result.reason == (
         "recommender unruly is installed twice, by one-package 1.0 and other-package 2.0: "
         "uninstall all but one of these packages"
     )

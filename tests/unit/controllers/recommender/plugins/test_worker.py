@@ -43,25 +43,25 @@ class Seen:
 def working(
     value: str = "unruly_recommender:Unruly", *, given: dict[str, str] | None = None, **settings: Any
 ) -> Iterator[tuple[RecommenderWorker, Seen]]:
-    seen = Seen()
+    observed = Seen()
     worker = RecommenderWorker(
         RecommenderPlugin("unruly", value, "unruly-package", "1.0"),
         WorkerSettings(**{"deadline": DEADLINE, **settings}),
         presets=given or {},
-        observe=seen.observe,
-        clock=lambda: seen.time,
+        observe=observed.observe,
+        clock=lambda: observed.time,
     )
     try:
         worker.start().result()
-        yield worker, seen
+        yield worker, observed
     finally:
         worker.close()
 
 
 def target(worker: RecommenderWorker, **values: Any) -> list[float]:
-    answer = worker.estimate(ROWS, {"mood": "fine", "millicores": 1000.0, **values}, NOW)
-    found: list[float] = answer.bounds[MIDDLE, CPU].tolist()
-    return found
+    response = worker.estimate(ROWS, {"mood": "fine", "millicores": 1000.0, **values}, NOW)
+    result: list[float] = response.bounds[MIDDLE, CPU].tolist()
+    return result
 
 
 def pid_of(worker: RecommenderWorker) -> int:
@@ -80,22 +80,22 @@ def is_gone(pid: int) -> bool:
 
 
 def test_declaration_and_estimates_are_transferred_completely() -> None:
-    with working() as (worker, seen):
+    with working() as (worker, observed):
         assert [parameter.name for parameter in worker.parameters] == ["mood", "millicores"]
         assert worker.parameters[0].kind is ParameterKind.CHOICE
         assert not worker.needs_history
-        answer = worker.estimate(select_rows(ROWS, [0, 1]), {"mood": "print", "millicores": 250.0}, NOW)
-        assert answer.bounds.shape == (3, 2, 2)
-        assert answer.bounds[:, CPU].tolist() == [[250.0, 250.0]] * 3
-        assert answer.explanation == {"mood": ["print", "print"]}
-        assert seen.failures == []
+        response = worker.estimate(select_rows(ROWS, [0, 1]), {"mood": "print", "millicores": 250.0}, NOW)
+        assert response.bounds.shape == (3, 2, 2)
+        assert response.bounds[:, CPU].tolist() == [[250.0, 250.0]] * 3
+        assert response.explanation == {"mood": ["print", "print"]}
+        assert observed.failures == []
 
 
 @pytest.fixture(scope="module")
 def limited() -> Iterator[tuple[RecommenderWorker, Seen]]:
     """One for all ways to fail: it goes on after each of them."""
-    with working(memory=1 << 30) as found:
-        yield found
+    with working(memory=1 << 30) as result:
+        yield result
 
 
 @pytest.mark.parametrize(
@@ -112,18 +112,18 @@ def limited() -> Iterator[tuple[RecommenderWorker, Seen]]:
 def test_each_kind_of_failure_is_reported_and_later_requests_succeed(
     limited: tuple[RecommenderWorker, Seen], mood: str, reason: str, told: str
 ) -> None:
-    worker, seen = limited
-    seen.failures.clear()
+    worker, observed = limited
+    observed.failures.clear()
     with pytest.raises(RecommenderFailure) as failed:
         target(worker, mood=mood)
     assert told in str(failed.value)
     worker.start().result()
     assert target(worker) == [1000.0] * 3
-    assert seen.failures == [reason]
+    assert observed.failures == [reason]
 
 
 def test_a_hanging_worker_is_killed_with_its_children_and_delays_others_for_one_deadline() -> None:
-    with working() as (worker, seen):
+    with working() as (worker, observed):
         child = pid_of(worker)
         hanging, queued = (
             worker.start_estimate(ROWS, {"mood": mood, "millicores": 1.0}, NOW) for mood in ("fork", "fine")
@@ -133,18 +133,18 @@ def test_a_hanging_worker_is_killed_with_its_children_and_delays_others_for_one_
         with pytest.raises(RecommenderFailure, match="took its 1 s for VPAs with other parameters"):
             queued()
         assert is_gone(child)
-        found = subprocess.run(["pgrep", "-s", str(child)], capture_output=True, text=True, check=False).stdout.split()
-        assert all(is_gone(int(pid)) for pid in found)
-        assert seen.failures == ["RecommenderTimedOut"]
+        result = subprocess.run(["pgrep", "-s", str(child)], capture_output=True, text=True, check=False).stdout.split()
+        assert all(is_gone(int(pid)) for pid in result)
+        assert observed.failures == ["RecommenderTimedOut"]
 
 
 def test_a_failed_request_is_retried_with_exponential_backoff() -> None:
-    with working() as (worker, seen):
+    with working() as (worker, observed):
         for at, asked in ((0.0, True), (0.9, False), (1.0, True), (2.9, False), (3.0, True)):
-            seen.time, before = at, len(seen.failures)
+            observed.time, before = at, len(observed.failures)
             with pytest.raises(RecommenderFailure, match="ended with status 7"):
                 target(worker, mood="exit")
-            assert (len(seen.failures) > before) == asked, at
+            assert (len(observed.failures) > before) == asked, at
             worker.start().result()
         assert target(worker) == [1000.0] * 3
 
@@ -167,11 +167,11 @@ def test_a_failed_request_is_retried_with_exponential_backoff() -> None:
     ],
 )
 def test_an_invalid_recommender_is_reported_with_its_package_and_problem(value: str, told: str) -> None:
-    with working(value) as (worker, seen):
+    with working(value) as (worker, observed):
         assert worker.declared is None
         assert worker.unavailable_reason.startswith("recommender unruly of package unruly-package 1.0 cannot be used: ")
         assert told in worker.unavailable_reason
-        assert seen.failures == ["RecommenderNotLoaded"]
+        assert observed.failures == ["RecommenderNotLoaded"]
 
 
 @pytest.mark.parametrize(
@@ -194,9 +194,9 @@ def test_an_import_error_is_reported_with_a_remedy(
 
 
 def test_a_recommender_that_never_loads_is_killed() -> None:
-    with working("unruly_recommender:impatient", start_seconds=0.5) as (worker, seen):
+    with working("unruly_recommender:impatient", start_seconds=0.5) as (worker, observed):
         assert worker.problem == "it did not start in time"
-        assert seen.failures == ["RecommenderTimedOut"]
+        assert observed.failures == ["RecommenderTimedOut"]
 
 
 def test_presets_are_checked_against_the_declaration() -> None:

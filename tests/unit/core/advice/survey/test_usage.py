@@ -48,8 +48,8 @@ def measured(days: float, cpu: float = 0.2, memory: float = 300 * MIB) -> Measur
     return Measurements(times, np.full(len(times), cpu), np.full(len(times), memory))
 
 
-def counted(counting: NamespaceUsageCounter, found: Measurements, pod: str = "odd", container: str = "app") -> int:
-    return counting.add_batch([(pod, container)], np.zeros(len(found), dtype=np.int64), found, NOW)
+def counted(counting: NamespaceUsageCounter, advised: Measurements, pod: str = "odd", container: str = "app") -> int:
+    return counting.add_batch([(pod, container)], np.zeros(len(advised), dtype=np.int64), advised, NOW)
 
 
 def only(rows: Sequence[SurveyedUsage]) -> SurveyedUsage:
@@ -86,13 +86,13 @@ def test_batches_give_the_same_rows_as_a_single_one(cuts: list[int], seed: int) 
     draw = np.random.default_rng(seed)
     times = NOW - STEP * np.arange(576, -1, -1.0)
     every = Measurements(times, draw.lognormal(-1, 1, 577), draw.lognormal(19, 0.3, 577))
-    whole, parts = usage_of(), usage_of()
-    counted(whole, every)
+    complete, parts = usage_of(), usage_of()
+    counted(complete, every)
     for first, last in zip([0, *sorted(cuts)], [*sorted(cuts), 577], strict=True):
         piece = slice(first, last)
         if last > first:
             counted(parts, Measurements(times[piece], every.cpu[piece], every.memory[piece]))
-    one, other = only(whole.rows(NOW)), only(parts.rows(NOW))
+    one, other = only(complete.rows(NOW)), only(parts.rows(NOW))
     assert one.row.memory == other.row.memory
     assert one.row.cpu.weights == other.row.cpu.weights
     assert one.highest == other.highest
@@ -125,13 +125,13 @@ def test_a_kill_of_a_pod_without_usage_counts_too() -> None:
 
 def test_the_estimate_equals_that_for_a_vpa_with_the_same_usage() -> None:
     counting = usage_of()
-    found = measured(2.0)
-    counted(counting, found)
+    advised = measured(2.0)
+    counted(counting, advised)
     [workload] = estimate_workloads({("shop", KEY): WEB}, counting.rows(NOW), SurveySettings(DEFAULT), NOW).workloads
     model = UsageModel()
     model.track_pods("shop", [TrackedPod("shop", "p", "p", "vpa", True, (TrackedContainer("app"),))], NOW)
-    names = ["shop"] * len(found), ["p"] * len(found), ["app"] * len(found)
-    model.ingest(Samples(*names, found.times, found.cpu, found.memory), NOW)
+    names = ["shop"] * len(advised), ["p"] * len(advised), ["app"] * len(advised)
+    model.ingest(Samples(*names, advised.times, advised.cpu, advised.memory), NOW)
     view = model.view()
     values: ParameterValues = {parameter.name: parameter.default for parameter in DEFAULT.parameters}
     said = DEFAULT.estimate(Rows.from_view(view, np.arange(1), np.ones(1)), values, NOW).target[:, 0]
@@ -170,22 +170,22 @@ def test_a_failed_recommender_is_reported_without_estimates() -> None:
 
     counting = usage_of()
     counted(counting, measured(0.5))
-    found = estimate_workloads({("shop", KEY): WEB}, counting.rows(NOW), SurveySettings(Broken()), NOW)
-    assert math.isnan(found.workloads[0].containers[0].estimate.target.cpu)
-    assert [(each.what, each.where) for each in found.missing] == [("recommendations", "shop")]
-    assert "no idea" in found.missing[0].why
+    advised = estimate_workloads({("shop", KEY): WEB}, counting.rows(NOW), SurveySettings(Broken()), NOW)
+    assert math.isnan(advised.workloads[0].containers[0].estimate.target.cpu)
+    assert [(item.what, item.where) for item in advised.missing] == [("recommendations", "shop")]
+    assert "no idea" in advised.missing[0].why
 
 
 @pytest.mark.parametrize("recommender", sorted(built_in_recommenders()))
 def test_saved_usage_is_restored_exactly(recommender: str) -> None:
     counting = usage_of([OomKill("shop", "odd", "", "app", NOW - DAY)], built_in_recommenders()[recommender])
     counted(counting, measured(2.0))
-    found = SavedNamespace("shop", tuple(counting.rows(NOW)), 1154, counting.series)
+    advised = SavedNamespace("shop", tuple(counting.rows(NOW)), 1154, counting.series)
     empty = SavedNamespace("void", ())
-    lines = encode_survey_start(NOW, FIGURES, "1") + encode_namespace(found) + encode_namespace(empty)
-    kept = read_saved_survey(lines, FIGURES)
-    assert kept.time == NOW
-    assert kept.namespaces == {"shop": found, "void": empty}
+    lines = encode_survey_start(NOW, FIGURES, "1") + encode_namespace(advised) + encode_namespace(empty)
+    retained = read_saved_survey(lines, FIGURES)
+    assert retained.time == NOW
+    assert retained.namespaces == {"shop": advised, "void": empty}
 
 
 @pytest.mark.parametrize(

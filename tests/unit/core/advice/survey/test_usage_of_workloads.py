@@ -45,15 +45,15 @@ ROWS = st.lists(
 def test_batches_do_not_change_totals_and_totals_are_sums_of_rows(
     rows: list[tuple[int, int, float, float]], cuts: list[int]
 ) -> None:
-    found = counted(rows, cuts)
+    advised = counted(rows, cuts)
     for at in range(STEPS):
         here = [row for row in rows if row[0] < 3 and row[1] == at]
         cores = [row[2] for row in here if row[2] >= 0]
         bytes_ = [row[3] for row in here if 0 <= row[3] < 1e15]
         pods = {CONTAINERS[row[0]][0] for row in here if row[2] >= 0 or 0 <= row[3] < 1e15}
-        assert found.pods[at] == len(pods)
-        assert found.cpu[at] == pytest.approx(1000 * sum(cores) if cores else np.nan, nan_ok=True)
-        assert found.memory[at] == pytest.approx(sum(bytes_) if bytes_ else np.nan, nan_ok=True)
+        assert advised.pods[at] == len(pods)
+        assert advised.cpu[at] == pytest.approx(1000 * sum(cores) if cores else np.nan, nan_ok=True)
+        assert advised.memory[at] == pytest.approx(sum(bytes_) if bytes_ else np.nan, nan_ok=True)
 
 
 def test_unselected_workloads_are_skipped() -> None:

@@ -66,8 +66,8 @@ def advice(name: str = "app", cpu: int = 100, memory: int = 1000) -> Recommended
     )
 
 
-def notes(found: CappedResources) -> list[str]:
-    return [str(note) for note in found.notes]
+def notes(result: CappedResources) -> list[str]:
+    return [str(note) for note in result.notes]
 
 
 # Policies in columns
@@ -76,7 +76,7 @@ def notes(found: CappedResources) -> list[str]:
 def capped_column(
     values: list[float], meanings: list[EffectiveContainerPolicy], cluster: tuple[float, float]
 ) -> list[float]:
-    caps = [compile_policy_bounds(each) for each in meanings]
+    caps = [compile_policy_bounds(item) for item in meanings]
     least, most = np.array([cap.least for cap in caps]).T, np.array([cap.most for cap in caps]).T
     amounts = np.array([[values, values]])
     raise_to_min_allowed(amounts, least)
@@ -116,9 +116,9 @@ def test_a_bound_beyond_all_machines_is_still_a_number_that_can_be_written() -> 
     caps = compile_policy_bounds(meaning(minAllowed={"cpu": "99999999999999999999E", "memory": "9E"}))
     assert caps.least == (2.0**53, 2.0**53)
     stored = ContainerRecommendation(target={"cpu": "99999999999999999999E", "memory": "-1"})
-    found = read_published_amounts([stored])[TARGET, :, 0]
-    assert format_cpu_column(found[:1]) == ["9007199254740992m"]
-    assert math.isnan(found[1])
+    result = read_published_amounts([stored])[TARGET, :, 0]
+    assert format_cpu_column(result[:1]) == ["9007199254740992m"]
+    assert math.isnan(result[1])
 
 
 def test_the_spelling_of_a_bound_is_stored_only_if_it_cannot_be_derived_from_its_number() -> None:
@@ -139,15 +139,15 @@ def test_columns_are_capped_as_single_values_are(rows: list[tuple[int, int | Non
         )
         for _, low, high in rows
     ]
-    found = capped_column([float(value) for value, _, _ in rows], meanings, (float(most), 0.0))
-    assert found == [capped(value, low, high, most) for value, low, high in rows]
+    result = capped_column([float(value) for value, _, _ in rows], meanings, (float(most), 0.0))
+    assert result == [capped(value, low, high, most) for value, low, high in rows]
 
 
 # LimitRanges
 
 
 def test_of_several_limit_ranges_the_strictest_bounds_and_the_last_default_count() -> None:
-    found = read_limit_ranges(
+    result = read_limit_ranges(
         [
             limit_range(
                 {"type": "Container", "max": {"cpu": "4"}, "min": {"cpu": "100m"}, "default": {"cpu": "1"}},
@@ -159,55 +159,55 @@ def test_of_several_limit_ranges_the_strictest_bounds_and_the_last_default_count
             ),
         ]
     )
-    assert found.container == ResourceRange({"cpu": 100}, {"cpu": 2000, "memory": 2**30}, {"memory": 2**20})
-    assert found.pod == ResourceRange({}, {"memory": 2**31}, {})
+    assert result.container == ResourceRange({"cpu": 100}, {"cpu": 2000, "memory": 2**30}, {"memory": 2**20})
+    assert result.pod == ResourceRange({}, {"memory": 2**31}, {})
 
 
 # One pod
 
 
 def test_without_policies_and_limit_ranges_nothing_changes() -> None:
-    (found,) = cap_for_pod([advice()], [container()], effective(), NO_LIMITS)
-    assert found == CappedResources("app", advice().target, advice().lower, advice().upper)
+    (result,) = cap_for_pod([advice()], [container()], effective(), NO_LIMITS)
+    assert result == CappedResources("app", advice().target, advice().lower, advice().upper)
 
 
 def test_containers_are_in_the_order_of_the_pod_without_unknown_ones() -> None:
-    found = cap_for_pod(
+    result = cap_for_pod(
         [advice("gone"), advice("b"), advice("a")],
         [container("a"), container("new"), container("b")],
         effective(),
         NO_LIMITS,
     )
-    assert [each.container for each in found] == ["a", "b"]
+    assert [item.container for item in result] == ["a", "b"]
 
 
 def test_a_container_limit_range_applies_through_the_proportion_of_limit_to_request() -> None:
     own = container(requests={"cpu": "100m"}, cpu="300m")
-    (found,) = cap_for_pod(
+    (result,) = cap_for_pod(
         [advice(cpu=1000)], [own], effective(), limits({"type": "Container", "max": {"cpu": "1"}, "min": {"cpu": "0"}})
     )
-    assert found.target["cpu"] == 333  # its limit is 999m
-    assert found.upper["cpu"] == 333
-    assert notes(found) == ["cpu capped to fit Max in container LimitRange"]
+    assert result.target["cpu"] == 333  # its limit is 999m
+    assert result.upper["cpu"] == 333
+    assert notes(result) == ["cpu capped to fit Max in container LimitRange"]
 
 
 def test_a_minimum_must_be_reached_by_the_request_itself() -> None:
     own = container(requests={"cpu": "100m"}, cpu="300m")
-    (found,) = cap_for_pod([advice(cpu=10)], [own], effective(), limits({"type": "Container", "min": {"cpu": "50m"}}))
-    assert found.target["cpu"] == 50
-    assert notes(found) == ["cpu capped to fit Min in container LimitRange"]
+    (result,) = cap_for_pod([advice(cpu=10)], [own], effective(), limits({"type": "Container", "min": {"cpu": "50m"}}))
+    assert result.target["cpu"] == 50
+    assert notes(result) == ["cpu capped to fit Min in container LimitRange"]
 
 
 def test_a_limit_below_the_request_in_proportion_still_reaches_the_minimum() -> None:
     """Rounding down, as upstream does, would leave the limit one short and the pod refused."""
     own = PodContainer("app", {"cpu": 300}, {"cpu": 700})
-    (found,) = cap_for_pod(
+    (result,) = cap_for_pod(
         [advice(cpu=1)], [own], effective(), NamespaceLimits(container=ResourceRange({"cpu": 1000}, {"cpu": 1100}))
     )
-    assert found.target["cpu"] == 471  # the maximum of 1100m in limits wins over the minimum of 1000m in requests
+    assert result.target["cpu"] == 471  # the maximum of 1100m in limits wins over the minimum of 1000m in requests
     own = PodContainer("app", {"cpu": 700}, {"cpu": 300})
-    (found,) = cap_for_pod([advice(cpu=1)], [own], effective(), NamespaceLimits(container=ResourceRange({"cpu": 100})))
-    assert found.target["cpu"] == 234
+    (result,) = cap_for_pod([advice(cpu=1)], [own], effective(), NamespaceLimits(container=ResourceRange({"cpu": 100})))
+    assert result.target["cpu"] == 234
     assert proportional_limit(234, 700, 300, 0) == 100
 
 
@@ -222,28 +222,28 @@ def test_a_container_without_limit_has_no_maximum_and_a_default_limit_counts() -
 
 def test_the_policy_beats_the_limit_range() -> None:
     own = container(requests={"cpu": "100m"}, cpu="100m")
-    (found,) = cap_for_pod(
+    (result,) = cap_for_pod(
         [advice(cpu=5000)],
         [own],
         effective({"containerName": "app", "minAllowed": {"cpu": "3"}}),
         limits({"type": "Container", "max": {"cpu": "1"}}),
     )
-    assert found.target["cpu"] == 3000
-    assert notes(found) == ["cpu capped to fit Max in container LimitRange", "cpu capped to minAllowed"]
+    assert result.target["cpu"] == 3000
+    assert notes(result) == ["cpu capped to fit Max in container LimitRange", "cpu capped to minAllowed"]
 
 
 def test_requests_only_stays_within_the_limit_and_applies_ranges_to_requests() -> None:
     own = container(requests={"cpu": "100m"}, cpu="2")
     only = effective({"containerName": "*", "controlledValues": "RequestsOnly", "maxAllowed": {"cpu": "4"}})
-    (found,) = cap_for_pod([advice(cpu=5000)], [own], only, NO_LIMITS)
-    assert found.target["cpu"] == found.upper["cpu"] == 2000
-    assert notes(found) == ["cpu capped to maxAllowed", "cpu capped to container limit"]
-    (found,) = cap_for_pod([advice(cpu=1500)], [own], only, limits({"type": "Container", "max": {"cpu": "1600m"}}))
-    assert found.target["cpu"] == 1500  # in proportion, upstream would cut it to 80m
+    (result,) = cap_for_pod([advice(cpu=5000)], [own], only, NO_LIMITS)
+    assert result.target["cpu"] == result.upper["cpu"] == 2000
+    assert notes(result) == ["cpu capped to maxAllowed", "cpu capped to container limit"]
+    (result,) = cap_for_pod([advice(cpu=1500)], [own], only, limits({"type": "Container", "max": {"cpu": "1600m"}}))
+    assert result.target["cpu"] == 1500  # in proportion, upstream would cut it to 80m
 
 
 def test_only_controlled_resources_of_sized_containers_are_advised() -> None:
-    found = cap_for_pod(
+    result = cap_for_pod(
         [advice("app"), advice("proxy")],
         [container("app"), container("proxy")],
         effective(
@@ -251,7 +251,7 @@ def test_only_controlled_resources_of_sized_containers_are_advised() -> None:
         ),
         NO_LIMITS,
     )
-    assert [(each.container, each.target) for each in found] == [("app", {"memory": 1000})]
+    assert [(item.container, item.target) for item in result] == [("app", {"memory": 1000})]
 
 
 # LimitRanges for pods
@@ -259,19 +259,19 @@ def test_only_controlled_resources_of_sized_containers_are_advised() -> None:
 
 def test_limits_of_a_pod_above_the_maximum_shrink_its_requests_in_proportion() -> None:
     pod = [container("a", {"cpu": "100m"}, cpu="200m"), container("b", {"cpu": "100m"}, cpu="100m")]
-    found = cap_for_pod(
+    result = cap_for_pod(
         [advice("a", cpu=300), advice("b", cpu=300)], pod, effective(), limits({"type": "Pod", "max": {"cpu": "450m"}})
     )
-    assert [each.target["cpu"] for each in found] == [150, 150]  # limits 300m + 150m
-    assert notes(found[0]) == ["cpu scaled to fit pod LimitRange"]
+    assert [item.target["cpu"] for item in result] == [150, 150]  # limits 300m + 150m
+    assert notes(result[0]) == ["cpu scaled to fit pod LimitRange"]
 
 
 def test_requests_of_a_pod_below_the_minimum_grow_in_proportion() -> None:
     pod = [container("a"), container("b")]
-    found = cap_for_pod(
+    result = cap_for_pod(
         [advice("a", cpu=100), advice("b", cpu=200)], pod, effective(), limits({"type": "Pod", "min": {"cpu": "1"}})
     )
-    assert [each.target["cpu"] for each in found] == [334, 667]
+    assert [item.target["cpu"] for item in result] == [334, 667]
 
 
 def test_containers_that_are_off_or_unknown_are_never_touched_but_counted() -> None:
@@ -280,13 +280,13 @@ def test_containers_that_are_off_or_unknown_are_never_touched_but_counted() -> N
         container("off", {"cpu": "200m"}, cpu="200m"),
         container("bare"),
     ]
-    found = cap_for_pod(
+    result = cap_for_pod(
         [advice("app", cpu=900), advice("off", cpu=900)],
         pod,
         effective({"containerName": "off", "mode": "Off"}),
         limits({"type": "Pod", "max": {"cpu": "500m"}}),
     )
-    assert [(each.container, each.target["cpu"], each.upper["cpu"]) for each in found] == [("app", 300, 300)]
+    assert [(item.container, item.target["cpu"], item.upper["cpu"]) for item in result] == [("app", 300, 300)]
 
 
 def test_a_container_without_a_recommendation_is_scaled_with_the_others_so_that_the_pod_is_admitted() -> None:
@@ -294,43 +294,43 @@ def test_a_container_without_a_recommendation_is_scaled_with_the_others_so_that_
         container("a", {"cpu": "100m", "memory": "100Mi"}, cpu="100m", memory="100Mi"),
         container("b", {"cpu": "400m", "memory": "600Mi"}, cpu="400m", memory="600Mi"),
     ]
-    found = cap_for_pod(
+    result = cap_for_pod(
         [advice("a", cpu=400, memory=600 << 20)],
         pod,
         effective(),
         limits({"type": "Pod", "max": {"cpu": "400m", "memory": "1Gi"}}),
     )
-    assert [(each.container, each.target) for each in found] == [
+    assert [(item.container, item.target) for item in result] == [
         ("a", {"cpu": 200, "memory": 512 << 20}),
         ("b", {"cpu": 200, "memory": 512 << 20}),
     ]
     # It has no bounds of its own, so that it is never the reason to disturb a pod.
-    assert found[1].lower == found[1].upper == {}
+    assert result[1].lower == result[1].upper == {}
 
 
 def test_a_container_without_a_recommendation_stays_out_where_the_pod_fits() -> None:
     pod = [container("a", {"cpu": "100m"}, cpu="100m"), container("b", {"cpu": "400m"}, cpu="400m")]
-    found = cap_for_pod([advice("a", cpu=200)], pod, effective(), limits({"type": "Pod", "max": {"cpu": "1"}}))
-    assert [(each.container, each.target["cpu"]) for each in found] == [("a", 200)]
+    result = cap_for_pod([advice("a", cpu=200)], pod, effective(), limits({"type": "Pod", "max": {"cpu": "1"}}))
+    assert [(item.container, item.target["cpu"]) for item in result] == [("a", 200)]
 
 
 def test_a_container_without_a_limit_shares_the_cut_of_the_pod() -> None:
     pod = [container("a", {"cpu": "100m"}, cpu="100m"), container("b", {"cpu": "100m"})]
-    found = cap_for_pod(
+    result = cap_for_pod(
         [advice("a", cpu=800), advice("b", cpu=300)], pod, effective(), limits({"type": "Pod", "max": {"cpu": "400m"}})
     )
-    assert [each.target["cpu"] for each in found] == [400, 150]
+    assert [item.target["cpu"] for item in result] == [400, 150]
 
 
 def test_a_maximum_that_others_exceed_alone_changes_nothing() -> None:
     pod = [container("app", {"cpu": "100m"}, cpu="100m"), container("off", {"cpu": "2"}, cpu="2")]
-    found = cap_for_pod(
+    result = cap_for_pod(
         [advice("app", cpu=900)],
         pod,
         effective({"containerName": "off", "mode": "Off"}),
         limits({"type": "Pod", "max": {"cpu": "1"}}),
     )
-    assert found[0].target["cpu"] == 900
+    assert result[0].target["cpu"] == 900
 
 
 pods = st.lists(
@@ -349,25 +349,25 @@ def test_a_satisfiable_pod_limit_range_is_satisfied(
     ]
     given = [RecommendedResources(f"c{at}", {"cpu": recommended}) for at, (_, _, recommended, _) in enumerate(pod)]
     off = [{"containerName": f"c{at}", "mode": "Off"} for at, (_, _, _, sized) in enumerate(pod) if not sized]
-    found = {
-        each.container: each.target["cpu"]
-        for each in cap_for_pod(
+    result = {
+        item.container: item.target["cpu"]
+        for item in cap_for_pod(
             given, containers, effective(*off), NamespaceLimits(pod=ResourceRange({"cpu": least}, {"cpu": most}))
         )
     }
-    assert found.keys() == {f"c{at}" for at, (_, _, _, sized) in enumerate(pod) if sized}
-    requests = sum(found.get(f"c{at}", request) for at, (request, _, _, _) in enumerate(pod))
-    if any(found.values()):
+    assert result.keys() == {f"c{at}" for at, (_, _, _, sized) in enumerate(pod) if sized}
+    requests = sum(result.get(f"c{at}", request) for at, (request, _, _, _) in enumerate(pod))
+    if any(result.values()):
         assert requests >= least or any(
-            found[f"c{at}"] < recommended for at, (_, _, recommended, sized) in enumerate(pod) if sized
+            result[f"c{at}"] < recommended for at, (_, _, recommended, sized) in enumerate(pod) if sized
         )
     limit_sum = fixed = Fraction(0)
     for at, (request, limit, _, sized) in enumerate(pod):
         if sized:
-            limit_sum += proportional_limit(found[f"c{at}"], request, limit, 0) or 0
+            limit_sum += proportional_limit(result[f"c{at}"], request, limit, 0) or 0
         else:
             fixed += limit
-    grown = any(found[f"c{at}"] > recommended for at, (_, _, recommended, sized) in enumerate(pod) if sized)
+    grown = any(result[f"c{at}"] > recommended for at, (_, _, recommended, sized) in enumerate(pod) if sized)
     assert grown or not most or fixed + limit_sum <= most or fixed >= most
 
 

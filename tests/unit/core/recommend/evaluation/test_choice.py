@@ -46,8 +46,8 @@ class Times(msgspec.Struct, frozen=True):
         last = remembered.build_histograms(WeightedHistory("last", ((RecentHours(), 1.0),))).quantiles(fractions)
         factors = np.full(last.shape[-1], self.factor)
         factors[-48:] = self.factor if self.lately is None else self.lately
-        found: FloatColumn = last * factors
-        return found
+        result: FloatColumn = last * factors
+        return result
 
 
 def summed_up(*used: FloatColumn) -> Ring:
@@ -69,9 +69,9 @@ def test_the_cheapest_candidate_is_chosen() -> None:
 
 
 def test_costs_equal_those_of_a_replay() -> None:
-    found = choose_candidates(summed_up(STEADY), (Times("twice", 2.0), Times("half", 0.5)), ChoiceSettings(margin=0.0))
+    result = choose_candidates(summed_up(STEADY), (Times("twice", 2.0), Times("half", 0.5)), ChoiceSettings(margin=0.0))
     # Percentiles are as fine as buckets, of 5 %. Short all the time, by half of all that is used: 0.5 + 10 + 5 / 2.
-    assert found.costs[:, 0].tolist() == pytest.approx([2.0, 13.0], rel=0.05)
+    assert result.costs[:, 0].tolist() == pytest.approx([2.0, 13.0], rel=0.05)
 
 
 def test_a_small_gain_is_no_reason_to_switch() -> None:
@@ -113,19 +113,19 @@ def test_a_daily_rhythm_is_assigned_to_the_seasonal_candidate() -> None:
 
 
 def test_with_little_history_the_first_candidate_is_chosen_and_costs_are_unknown() -> None:
-    found = choose_candidates(summed_up(STEADY[:40]), FORECAST_CANDIDATES, ChoiceSettings())
-    assert found.number.tolist() == [0]
-    assert np.isnan(found.costs).all()
+    result = choose_candidates(summed_up(STEADY[:40]), FORECAST_CANDIDATES, ChoiceSettings())
+    assert result.number.tolist() == [0]
+    assert np.isnan(result.costs).all()
 
 
 def test_usage_before_the_replayed_window_does_not_affect_the_choice() -> None:
     past = STEADY.copy()
     past[: HOURS - 8 * 24] = RHYTHM[: HOURS - 8 * 24] * 3
     short = ChoiceSettings(window=4 * 24)
-    mine, alone = (
-        choose_candidates(summed_up(each), (Times("a", 1.0), Times("b", 0.9)), short) for each in (past, STEADY)
+    own, alone = (
+        choose_candidates(summed_up(item), (Times("a", 1.0), Times("b", 0.9)), short) for item in (past, STEADY)
     )
-    assert mine.costs[:, 0].tolist() == pytest.approx(alone.costs[:, 0].tolist(), rel=0.06)
+    assert own.costs[:, 0].tolist() == pytest.approx(alone.costs[:, 0].tolist(), rel=0.06)
 
 
 @settings(max_examples=10, deadline=None)
@@ -147,10 +147,10 @@ def test_a_choice_does_not_depend_on_other_rows_or_their_order(used: FloatColumn
 
 def waiting(choices: ChoiceTable, now: float, limit: int = 1000) -> IntColumn:
     """Rows that are due, after which they are chosen for."""
-    found = choices.select_outdated(ROWS, now, limit)
-    none = np.zeros(len(found), dtype=np.int64)
-    choices.record_choices(ROWS, found, now, CandidateChoice(none + 1, np.zeros((2, len(found)))), none)
-    return found
+    result = choices.select_outdated(ROWS, now, limit)
+    none = np.zeros(len(result), dtype=np.int64)
+    choices.record_choices(ROWS, result, now, CandidateChoice(none + 1, np.zeros((2, len(result)))), none)
+    return result
 
 
 ROWS = build_rows([UsageExample([0.1] * 3)] * 60)
@@ -174,8 +174,8 @@ def test_rows_are_chosen_for_in_different_hours() -> None:
 def test_a_pass_chooses_for_a_limited_number_of_rows_until_all_have_a_choice() -> None:
     choices = ChoiceTable(2)
     passes = [waiting(choices, NOW, limit=25).tolist() for _ in range(4)]
-    assert [len(each) for each in passes] == [25, 25, 10, 0]
-    assert sorted(row for each in passes for row in each) == list(range(len(ROWS)))
+    assert [len(item) for item in passes] == [25, 25, 10, 0]
+    assert sorted(row for item in passes for row in item) == list(range(len(ROWS)))
 
 
 def test_a_row_has_the_first_candidate_until_its_choice() -> None:

@@ -36,19 +36,19 @@ def test_scores_at_many_margins_equal_scores_at_each(seed: int, weights: bool, w
 
 def test_a_value_exactly_at_a_margin_is_not_above_it() -> None:
     usage = ReplayedUsage(np.full((1, 1, 1), float(MARGIN_FACTORS[30])))
-    found = score_margins(
+    result = score_margins(
         usage, ReplayResult(np.ones((1, 1)), np.zeros((1, 1), np.bool_), np.zeros((1, 1))), MARGIN_FACTORS
     )
-    assert found.time_over[:, 0].tolist() == [1.0] * 30 + [0.0] * (len(MARGIN_FACTORS) - 30)
+    assert result.time_over[:, 0].tolist() == [1.0] * 30 + [0.0] * (len(MARGIN_FACTORS) - 30)
 
 
 def test_a_rule_compared_with_itself_is_equal_at_its_own_margin() -> None:
     usage, replayed = world(1, weights=False)
     scores = score_margins(usage, replayed, MARGIN_FACTORS)
-    found = build_margin_curve("same", scores, scores, np.ones(3))
+    result = build_margin_curve("same", scores, scores, np.ones(3))
     assert MARGIN_FACTORS[SHIPPED_MARGIN] == pytest.approx(1.0)
-    assert found.shipped.footprint == pytest.approx(1.0)
-    assert found.shipped.time_over == pytest.approx(1.0)
-    assert found.worse == 0.0
-    assert (np.diff(found.time_over) <= 0).all()
-    assert (np.diff(found.footprint) >= 0).all()
+    assert result.shipped.footprint == pytest.approx(1.0)
+    assert result.shipped.time_over == pytest.approx(1.0)
+    assert result.worse == 0.0
+    assert (np.diff(result.time_over) <= 0).all()
+    assert (np.diff(result.footprint) >= 0).all()

@@ -44,14 +44,14 @@ def scored(usage: ReplayedUsage, rule: DecisionTable, terms: ReplaySettings = Re
 
 
 def test_footprint_is_the_mean_target_in_units_of_the_mean_usage() -> None:
-    found = scored(hourly(1.0, 2.0, 3.0), decided(4.0, 4.0, 4.0))
-    assert found.footprint.tolist() == [2.0]
+    result = scored(hourly(1.0, 2.0, 3.0), decided(4.0, 4.0, 4.0))
+    assert result.footprint.tolist() == [2.0]
 
 
 def test_time_over_and_overrun_count_usage_above_the_target() -> None:
-    found = scored(hourly(1.0, 3.0, 2.0, 2.0), decided(2.0, 2.0, 2.0, 2.0))
-    assert found.time_over.tolist() == [0.25]
-    assert found.overrun.tolist() == [1.0 / 8.0]
+    result = scored(hourly(1.0, 3.0, 2.0, 2.0), decided(2.0, 2.0, 2.0, 2.0))
+    assert result.time_over.tolist() == [0.25]
+    assert result.overrun.tolist() == [1.0 / 8.0]
 
 
 def test_a_decision_that_hardly_moves_the_target_is_not_applied() -> None:
@@ -69,16 +69,16 @@ def test_a_rule_without_a_decision_leaves_the_target_unchanged() -> None:
 
 def test_changes_are_counted_per_day_of_known_usage() -> None:
     usage = ReplayedUsage(np.where(np.arange(48) < 24, 1.0, np.nan).reshape(-1, 1, 1))
-    found = compute_scores(usage, replay_rule(usage, DecisionTable(np.tile([1.0, 2.0], 24).reshape(-1, 1))))
-    assert found.days.tolist() == [1.0]
-    assert found.changes.tolist() == [23.0]
+    result = compute_scores(usage, replay_rule(usage, DecisionTable(np.tile([1.0, 2.0], 24).reshape(-1, 1))))
+    assert result.days.tolist() == [1.0]
+    assert result.changes.tolist() == [23.0]
 
 
 def test_steps_of_a_warm_up_are_not_scored() -> None:
     usage = hourly(9.0, 9.0, 1.0, 1.0)
     outcome = replay_rule(usage, decided(2.0, 2.0, 2.0, 2.0))
-    found = compute_scores(usage, outcome, np.array([[False], [False], [True], [True]]))
-    assert (found.footprint.tolist(), found.time_over.tolist()) == ([2.0], [0.0])
+    result = compute_scores(usage, outcome, np.array([[False], [False], [True], [True]]))
+    assert (result.footprint.tolist(), result.time_over.tolist()) == ([2.0], [0.0])
 
 
 def test_a_series_without_usage_has_no_score() -> None:
@@ -88,16 +88,16 @@ def test_a_series_without_usage_has_no_score() -> None:
 
 def test_points_of_a_summary_count_by_their_weights() -> None:
     usage = ReplayedUsage(np.array([[[1.0], [4.0]]]), weights=np.array([0.9, 0.1]))
-    found = compute_scores(usage, replay_rule(usage, decided(2.0)))
-    assert found.time_over.tolist() == pytest.approx([0.1])
-    assert found.overrun.tolist() == pytest.approx([0.2 / 1.3])
+    result = compute_scores(usage, replay_rule(usage, decided(2.0)))
+    assert result.time_over.tolist() == pytest.approx([0.1])
+    assert result.overrun.tolist() == pytest.approx([0.2 / 1.3])
 
 
 def test_variants_of_a_rule_are_replayed_side_by_side() -> None:
     usage = hourly(1.0, 2.0)
-    found = compute_scores(usage, replay_rule(usage, DecisionTable(np.array([[[1.0], [3.0]], [[1.0], [3.0]]]))))
-    assert found.footprint[:, 0].tolist() == pytest.approx([2.0 / 3.0, 2.0])
-    assert found.time_over[:, 0].tolist() == [0.5, 0.0]
+    result = compute_scores(usage, replay_rule(usage, DecisionTable(np.array([[[1.0], [3.0]], [[1.0], [3.0]]]))))
+    assert result.footprint[:, 0].tolist() == pytest.approx([2.0 / 3.0, 2.0])
+    assert result.time_over[:, 0].tolist() == [0.5, 0.0]
 
 
 def test_memory_above_the_target_is_a_kill_that_raises_it_at_once() -> None:
@@ -120,8 +120,8 @@ def test_nothing_to_replay_is_refused() -> None:
 
 def test_a_cost_weighs_shortage_and_unrest_against_slack() -> None:
     usage = hourly(1.0, 3.0, 2.0, 2.0)
-    found = scored(usage, decided(2.0, 2.0, 2.0, 2.0))
-    assert compute_cost(found, CostWeights(time_over=10.0, overrun=5.0)).tolist() == pytest.approx([1.0 + 2.5 + 0.625])
+    result = scored(usage, decided(2.0, 2.0, 2.0, 2.0))
+    assert compute_cost(result, CostWeights(time_over=10.0, overrun=5.0)).tolist() == pytest.approx([1.0 + 2.5 + 0.625])
 
 
 class Watching:
@@ -144,7 +144,7 @@ amounts = st.floats(0.01, 100.0)
 def test_later_usage_never_changes_an_earlier_decision(values: FloatColumn, other: FloatColumn, step: int) -> None:
     changed = values.copy()
     changed[step:] = other
-    before, after = (replay_rule(ReplayedUsage(each), Watching()).targets[: step + 1] for each in (values, changed))
+    before, after = (replay_rule(ReplayedUsage(item), Watching()).targets[: step + 1] for item in (values, changed))
     assert np.array_equal(before, after, equal_nan=True)
 
 
@@ -153,7 +153,7 @@ def test_later_usage_never_changes_an_earlier_decision(values: FloatColumn, othe
 def test_a_replayed_recommender_reads_only_the_past(values: FloatColumn, step: int) -> None:
     changed = values.copy()
     changed[step:] *= 3.0
-    before, after = (decisions_on(each)[: step + 1] for each in (values, changed))
+    before, after = (decisions_on(item)[: step + 1] for item in (values, changed))
     assert np.array_equal(before, after, equal_nan=True)
 
 
@@ -200,7 +200,7 @@ def test_margins_are_variants_of_a_replay() -> None:
     usage = hourly(1.0, 2.0)
     outcome = replay_rule(usage, decided(2.0, 3.0)).with_margins(np.array([0.5, 1.0]))
     assert isinstance(outcome, ReplayResult)
-    found = compute_scores(usage, outcome)
-    assert found.footprint[:, 0].tolist() == pytest.approx([2.5 / 3.0, 5.0 / 3.0])
-    assert found.time_over[:, 0].tolist() == [0.5, 0.0]
-    assert found.changes[:, 0].tolist() == [DAY / HOUR / 2] * 2
+    result = compute_scores(usage, outcome)
+    assert result.footprint[:, 0].tolist() == pytest.approx([2.5 / 3.0, 5.0 / 3.0])
+    assert result.time_over[:, 0].tolist() == [0.5, 0.0]
+    assert result.changes[:, 0].tolist() == [DAY / HOUR / 2] * 2

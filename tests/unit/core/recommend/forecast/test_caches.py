@@ -6,14 +6,14 @@ from trellis.core.recommend.forecast.caches import SettingsCache
 
 
 def test_each_setting_has_its_own_cached_value() -> None:
-    kept: SettingsCache[str, list[str]] = SettingsCache(lambda setting: [setting])
-    assert kept.get("a") is kept.get("a")
-    assert kept.get("b") == ["b"]
+    cache: SettingsCache[str, list[str]] = SettingsCache(lambda setting: [setting])
+    assert cache.get("a") is cache.get("a")
+    assert cache.get("b") == ["b"]
 
 
 def test_an_excess_of_settings_does_not_fill_the_memory() -> None:
     made: list[int] = []
-    kept: SettingsCache[int, None] = SettingsCache(made.append)
+    cache: SettingsCache[int, None] = SettingsCache(made.append)
     for setting in [*range(33), 32, 0]:
-        kept.get(setting)
+        cache.get(setting)
     assert made == [*range(33), 0]

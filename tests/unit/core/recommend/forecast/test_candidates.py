@@ -158,10 +158,10 @@ def test_later_hours_never_change_earlier_quantiles(used: FloatColumn, moment: i
     changed[:, moment:] *= 3.0
     for candidate in FORECAST_CANDIDATES:
         before, after = (
-            candidate.quantiles(HistoryAtMoments(normalize_hours(summed_up(*each)), np.arange(50, 96)), (0.9,))[
+            candidate.quantiles(HistoryAtMoments(normalize_hours(summed_up(*item)), np.arange(50, 96)), (0.9,))[
                 0, :, moment - 50
             ]
-            for each in (used, changed)
+            for item in (used, changed)
         )
         # The scale of a row ends at its highest usage, so that buckets may be cut elsewhere.
         assert before == pytest.approx(after, rel=2 * BUCKET)

@@ -28,14 +28,14 @@ def peaks(period: float, phase: float = 0.0, *, days: float = 280, width: float 
     ago = np.arange(CELLS - 1, -1, -1) / PER_DAY
     begun = (phase - ago) % period
     draw = np.random.default_rng(int(100 * period + 10 * phase))
-    found = np.where(begun < width, HIGH, LOW) * draw.lognormal(0.0, noise, CELLS)
-    found[ago >= days] = np.nan
-    return found[np.newaxis].astype(np.float32)
+    result = np.where(begun < width, HIGH, LOW) * draw.lognormal(0.0, noise, CELLS)
+    result[ago >= days] = np.nan
+    return result[np.newaxis].astype(np.float32)
 
 
-def period_of(found: Peaks, rule: CycleRule | None = None) -> float:
+def period_of(result: Peaks, rule: CycleRule | None = None) -> float:
     """In days; 0 for none."""
-    return float(find_cycle_periods(found, rule or CycleRule())[0]) / PER_DAY
+    return float(find_cycle_periods(result, rule or CycleRule())[0]) / PER_DAY
 
 
 def used_memory(period: float, days_since: float, days: int = 60) -> UsageExample:
@@ -67,10 +67,10 @@ def test_a_period_between_cells_is_recognised_as_the_nearest_one(period: float) 
 
 
 def test_a_phase_that_drifts_by_some_hours_is_tolerated() -> None:
-    found = peaks(10, 5.0)[0]
+    result = peaks(10, 5.0)[0]
     draw = np.random.default_rng(3)
     drifting = np.full(CELLS, LOW, dtype=np.float32)
-    for begin in np.flatnonzero((found > 2) & (np.roll(found, 1) < 2)).tolist():
+    for begin in np.flatnonzero((result > 2) & (np.roll(result, 1) < 2)).tolist():
         moved = begin + int(draw.integers(-1, 2))
         drifting[moved : moved + PER_DAY] = HIGH
     assert period_of(drifting[np.newaxis]) == pytest.approx(10, abs=0.5)
@@ -102,10 +102,10 @@ def test_a_rhythm_of_a_day_is_no_cycle() -> None:
 
 
 def test_an_odd_peak_in_the_last_cycles_ends_the_cycle() -> None:
-    found = peaks(10, 2.0)
-    assert period_of(found) == 10
-    found[0, -28:-24] = HIGH
-    assert period_of(found) == 0
+    result = peaks(10, 2.0)
+    assert period_of(result) == 10
+    result[0, -28:-24] = HIGH
+    assert period_of(result) == 0
 
 
 def test_a_shifted_peak_ends_the_cycle_until_it_repeats() -> None:
@@ -120,22 +120,22 @@ def test_a_shifted_peak_ends_the_cycle_until_it_repeats() -> None:
 
 
 def test_a_missed_peak_does_not_end_the_cycle() -> None:
-    found = peaks(10, 5.0)
-    found[0, -8 * PER_DAY :] = LOW  # the last peak did not come
-    period = find_cycle_periods(found, CycleRule())
+    result = peaks(10, 5.0)
+    result[0, -8 * PER_DAY :] = LOW  # the last peak did not come
+    period = find_cycle_periods(result, CycleRule())
     assert period.tolist() == [10 * PER_DAY]
-    next_peak = np.concatenate([found[:, 5 * PER_DAY :], np.full((1, 5 * PER_DAY), LOW, dtype=np.float32)], axis=1)
+    next_peak = np.concatenate([result[:, 5 * PER_DAY :], np.full((1, 5 * PER_DAY), LOW, dtype=np.float32)], axis=1)
     assert locate_cycle_phase(next_peak, period, CycleRule()).needed[0] > 0.9 * HIGH
 
 
 @pytest.mark.parametrize("rate", [2, 5, 12, 30])
 def test_random_peaks_are_hardly_ever_recognised_as_a_cycle(rate: int) -> None:
     draw = np.random.default_rng(rate)
-    found = np.full((400, CELLS), LOW, dtype=np.float32)
-    for row in found:
+    result = np.full((400, CELLS), LOW, dtype=np.float32)
+    for row in result:
         for begin in draw.integers(0, CELLS, draw.poisson(rate)).tolist():
             row[begin : begin + PER_DAY] = HIGH
-    assert (find_cycle_periods(found, CycleRule()) > 0).mean() <= 0.01
+    assert (find_cycle_periods(result, CycleRule()) > 0).mean() <= 0.01
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.1, 0.3, 1.0])
@@ -149,18 +149,18 @@ def test_noise_is_no_cycle(noise: float) -> None:
 @pytest.mark.req("CR-24", "CR-25")
 def test_memory_is_raised_half_a_day_before_the_peak_and_lowered_a_day_after_it(period: int, days_since: float) -> None:
     since = days_since if days_since < 9 else days_since + period - 10
-    found = estimated(used_memory(period, since, 6 * period))
-    assert found.explanation["memory"] == ["cycle"]
+    result = estimated(used_memory(period, since, 6 * period))
+    assert result.explanation["memory"] == ["cycle"]
     if since < 1.0 or since > period - 0.5:
-        assert found.lower[MEMORY, 0] >= HIGH * GIB
+        assert result.lower[MEMORY, 0] >= HIGH * GIB
     elif 2.5 <= since <= period - 1:
-        assert found.upper[MEMORY, 0] < 1.5 * GIB
+        assert result.upper[MEMORY, 0] < 1.5 * GIB
 
 
 def test_the_explanation_has_the_cycle_and_the_time_to_its_peak() -> None:
-    found = estimated(used_memory(14, 4.0, 80))
-    assert found.explanation["memory-cycle-days"] == pytest.approx([14.0])
-    assert found.explanation["memory-peak-in-days"] == pytest.approx([10.0], abs=0.5)
+    result = estimated(used_memory(14, 4.0, 80))
+    assert result.explanation["memory-cycle-days"] == pytest.approx([14.0])
+    assert result.explanation["memory-peak-in-days"] == pytest.approx([10.0], abs=0.5)
     without = estimated(UsageExample([0.1] * 800, [GIB] * 800))
     assert without.explanation["memory"] == ["peaks"]
     assert np.isnan(without.explanation["memory-cycle-days"]).all()
@@ -189,11 +189,11 @@ def test_without_a_cycle_memory_is_sized_by_the_highest_peak(days: int, seed: in
     for begin in draw.integers(0, len(memory), count).tolist():
         memory[begin : begin + int(draw.integers(1, 40))] *= high
     used = UsageExample([0.1] * len(memory), memory)
-    found, held = estimated(used), estimated(used, longest_memory_cycle=0.0)
-    if found.explanation["memory"] == ["peaks"]:
-        assert found.bounds.tolist() == held.bounds.tolist()
+    result, held = estimated(used), estimated(used, longest_memory_cycle=0.0)
+    if result.explanation["memory"] == ["peaks"]:
+        assert result.bounds.tolist() == held.bounds.tolist()
     # Cycle or not: what was used in the last day always fits.
-    assert found.target[MEMORY, 0] >= memory[-25:-1].max() * 0.999
+    assert result.target[MEMORY, 0] >= memory[-25:-1].max() * 0.999
 
 
 def test_a_row_is_tested_once_a_day_and_another_process_finds_the_same() -> None:
@@ -202,8 +202,8 @@ def test_a_row_is_tested_once_a_day_and_another_process_finds_the_same() -> None
     rows = build_rows([used])
     for hours in range(0, 30, 7):
         now = NOW + hours * HOUR
-        mine, other = (
+        own, other = (
             request_estimates(early, rows, now=now),
             request_estimates(SeasonalRecommender(DefaultRecommender()), rows, now=now),
         )
-        assert mine.bounds.tolist() == other.bounds.tolist()
+        assert own.bounds.tolist() == other.bounds.tolist()

@@ -30,8 +30,8 @@ def told(values: FloatColumn, ahead: float) -> float:
 
 def bounds(highest: FloatColumn, rule: PeakRule) -> FloatColumn:
     """Of one container, by the highest usage of its hours."""
-    found = size_memory_by_peaks(np.repeat(highest[np.newaxis, np.newaxis], 5, axis=1).astype(np.float32), rule)
-    return found[:, 0]
+    result = size_memory_by_peaks(np.repeat(highest[np.newaxis, np.newaxis], 5, axis=1).astype(np.float32), rule)
+    return result[:, 0]
 
 
 def test_steady_growth_is_followed_to_the_horizon() -> None:
@@ -65,9 +65,9 @@ def test_growth_that_has_begun_anew_is_not_followed_across_the_fall() -> None:
 
 @given(amounts, st.floats(0.0, 300.0))
 def test_growth_is_expected_above_the_middle_or_not_at_all(values: FloatColumn, ahead: float) -> None:
-    found = forecast_growth(values, ahead)
-    grows = ~np.isnan(found)
-    assert (found[grows] >= values[grows, -72:].mean(axis=1) * (1 - 1e-9)).all()
+    result = forecast_growth(values, ahead)
+    grows = ~np.isnan(result)
+    assert (result[grows] >= values[grows, -72:].mean(axis=1) * (1 - 1e-9)).all()
 
 
 def test_memory_is_the_highest_peak_of_the_window_and_the_margin() -> None:
@@ -101,10 +101,10 @@ def test_a_pod_that_growth_will_outgrow_is_too_small() -> None:
 
 @given(amounts)
 def test_current_usage_always_fits_and_bounds_are_in_order(values: FloatColumn) -> None:
-    found = size_memory_by_peaks(np.repeat(values[:, np.newaxis], 5, axis=1).astype(np.float32), PeakRule())
-    assert (found[LOWER] <= found[TARGET]).all()
-    assert (found[TARGET] <= found[UPPER]).all()
-    assert (found[TARGET] >= values.max(axis=1).astype(np.float32)).all()
+    result = size_memory_by_peaks(np.repeat(values[:, np.newaxis], 5, axis=1).astype(np.float32), PeakRule())
+    assert (result[LOWER] <= result[TARGET]).all()
+    assert (result[TARGET] <= result[UPPER]).all()
+    assert (result[TARGET] >= values.max(axis=1).astype(np.float32)).all()
 
 
 def leaking(**spec: Any) -> World:

@@ -142,10 +142,10 @@ def test_a_write_that_failed_is_made_again() -> None:
     shop.apply()
     shop.run_pods()
     (first,) = shop.decide().writes
-    (again,) = shop.decide().writes
+    (second,) = shop.decide().writes
     assert first.is_first
-    assert again.is_first
-    assert again.status == first.status
+    assert second.is_first
+    assert second.status == first.status
 
 
 def test_only_the_vpa_that_changed_is_written() -> None:

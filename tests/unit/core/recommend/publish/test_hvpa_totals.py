@@ -46,8 +46,8 @@ SHOP = lived("app")
 PAIR = lived("app", "log")
 
 
-def totals(shop: World, found: VerticalPodAutoscaler, *, by_others: bool = True) -> list[float]:
-    governed = {KEY: GovernedVpa(resolve_vpa(found), read_targets(found) if by_others else None)}
+def totals(shop: World, result: VerticalPodAutoscaler, *, by_others: bool = True) -> list[float]:
+    governed = {KEY: GovernedVpa(resolve_vpa(result), read_targets(result) if by_others else None)}
     cpu, memory = compute_totals(shop.model.view(), DefaultRecommender(), governed, shop.now)[KEY]
     return [float(cpu), float(memory)]
 
@@ -95,9 +95,9 @@ def test_totals_are_unknown_before_the_other_recommender_publishes_and_without_h
 
 
 def test_targets_are_millicores_and_bytes_and_totals_of_a_status_are_observed() -> None:
-    found = read_targets(vpa(part(target={"cpu": "1500m"})))["app"]
-    assert found[0] == 1500
-    assert np.isnan(found[1])
+    result = read_targets(vpa(part(target={"cpu": "1500m"})))["app"]
+    assert result[0] == 1500
+    assert np.isnan(result[1])
     assert read_targets(None) == {}
     assert not publishes_totals(vpa(part(target={"cpu": "1"})))
     assert publishes_totals(vpa(part(target={"cpu": "1"}, totalTarget={"cpu": "3"})))

@@ -44,39 +44,39 @@ def estimated(*used: UsageExample, **given: ParameterValue) -> Estimates:
 
 def daily() -> FloatColumn:
     hour = (np.floor(NOW / HOUR) - np.arange(HOURS - 1, -1, -1)) % 24
-    found: FloatColumn = np.where((hour >= 9) & (hour < 18), 2.0, 0.2).astype(np.float64)
-    return found
+    result: FloatColumn = np.where((hour >= 9) & (hour < 18), 2.0, 0.2).astype(np.float64)
+    return result
 
 
 def wandering() -> FloatColumn:
     draw = np.random.default_rng(4)
     walk = np.cumsum(draw.normal(0.0, 0.15, HOURS))
-    found: FloatColumn = np.exp(walk - walk.max())
-    return found
+    result: FloatColumn = np.exp(walk - walk.max())
+    return result
 
 
-def costs(found: Estimates, row: int = 0) -> dict[str, float]:
+def costs(result: Estimates, row: int = 0) -> dict[str, float]:
     """What each candidate would have cost, by its name."""
-    said = found.explanation.items()
+    said = result.explanation.items()
     return {name.removeprefix("cost of "): float(of[row]) for name, of in said if name.startswith("cost of ")}
 
 
-def chosen_for(found: Estimates) -> int:
+def chosen_for(result: Estimates) -> int:
     """How many rows something has been chosen for."""
-    return int((~np.isnan(found.explanation[f"cost of {FORECAST_CANDIDATES[0].name}"])).sum())
+    return int((~np.isnan(result.explanation[f"cost of {FORECAST_CANDIDATES[0].name}"])).sum())
 
 
 def test_the_explanation_has_the_chosen_candidate_and_the_cost_of_each() -> None:
-    found = estimated(UsageExample(daily()))
-    assert set(costs(found)) == {forecast_candidate.name for forecast_candidate in FORECAST_CANDIDATES}
-    assert found.explanation["cpu"][0] == min(costs(found), key=lambda name: costs(found)[name])
+    result = estimated(UsageExample(daily()))
+    assert set(costs(result)) == {forecast_candidate.name for forecast_candidate in FORECAST_CANDIDATES}
+    assert result.explanation["cpu"][0] == min(costs(result), key=lambda name: costs(result)[name])
 
 
 def test_each_container_gets_the_cheapest_candidate() -> None:
     noise = np.random.default_rng(0).lognormal(-1.0, 0.6, HOURS)
-    found = estimated(UsageExample(daily()), UsageExample(noise))
-    assert found.explanation["cpu"][0].startswith("season")
-    assert found.explanation["cpu"][1] == "last day"
+    result = estimated(UsageExample(daily()), UsageExample(noise))
+    assert result.explanation["cpu"][0].startswith("season")
+    assert result.explanation["cpu"][1] == "last day"
 
 
 def test_it_sizes_by_the_chosen_candidate() -> None:
@@ -97,9 +97,9 @@ def test_weights_are_parameters() -> None:
 
 def test_with_too_little_history_the_estimate_is_that_of_default_and_explained() -> None:
     used = UsageExample([0.5] * 30, [3e8] * 30)
-    found = estimated(used)
-    assert found.target.tolist() == request_estimates(DefaultRecommender(), build_rows([used])).target.tolist()
-    assert (found.explanation["cpu"], found.explanation["memory"]) == (["too little history"],) * 2
+    result = estimated(used)
+    assert result.target.tolist() == request_estimates(DefaultRecommender(), build_rows([used])).target.tolist()
+    assert (result.explanation["cpu"], result.explanation["memory"]) == (["too little history"],) * 2
 
 
 def test_memory_stays_at_the_highest_peak_of_the_last_weeks() -> None:
@@ -116,10 +116,10 @@ def test_choices_are_spread_over_passes() -> None:
 
 def test_a_row_without_a_choice_is_sized_by_the_first_candidate() -> None:
     rows = build_rows([UsageExample([0.5] * 96)] * 40)
-    found = request_estimates(adaptive(), rows)
-    assert chosen_for(found) == 32
-    waiting = np.flatnonzero(np.isnan(found.explanation[f"cost of {FORECAST_CANDIDATES[0].name}"]))
-    assert {found.explanation["cpu"][row] for row in waiting.tolist()} == {FORECAST_CANDIDATES[0].name}
+    result = request_estimates(adaptive(), rows)
+    assert chosen_for(result) == 32
+    waiting = np.flatnonzero(np.isnan(result.explanation[f"cost of {FORECAST_CANDIDATES[0].name}"]))
+    assert {result.explanation["cpu"][row] for row in waiting.tolist()} == {FORECAST_CANDIDATES[0].name}
 
 
 def test_a_choice_lasts_for_a_day() -> None:
@@ -136,9 +136,9 @@ class Counted(msgspec.Struct):
     replays: int = 0
 
     def quantiles(self, remembered: HistoryAtMoments, fractions: Sequence[float], /) -> FloatColumn:
-        found = FORECAST_CANDIDATES[0].quantiles(remembered, fractions)
-        self.replays += found.shape[-1] > 2
-        return found
+        result = FORECAST_CANDIDATES[0].quantiles(remembered, fractions)
+        self.replays += result.shape[-1] > 2
+        return result
 
 
 def test_a_row_is_replayed_once_a_day_however_many_passes_there_are() -> None:
@@ -162,9 +162,9 @@ def test_a_choice_does_not_depend_on_the_pass_that_makes_it() -> None:
 def test_bounds_contain_the_target_for_every_recommender() -> None:
     for recommender in built_in_recommenders().values():
         rows = build_rows([UsageExample(daily(), GIB * daily()), UsageExample([0.0] * 400, [0.0] * 400)])
-        found = request_estimates(recommender, rows)
-        assert (found.lower <= found.target).all()
-        assert (found.target <= found.upper).all()
+        result = request_estimates(recommender, rows)
+        assert (result.lower <= result.target).all()
+        assert (result.target <= result.upper).all()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -90,8 +90,8 @@ def values(recommender: DefaultRecommender, **parameters: str) -> ParameterValue
     return read.values
 
 
-def triple(found: Estimates, resource: int, row: int = 0) -> tuple[float, ...]:
-    return tuple(found.bounds[:, resource, row].tolist())
+def triple(result: Estimates, resource: int, row: int = 0) -> tuple[float, ...]:
+    return tuple(result.bounds[:, resource, row].tolist())
 
 
 CPU_GOLD = {
@@ -117,38 +117,38 @@ AGES = (1 / 24, 1.0, 8.0)
 
 @pytest.mark.parametrize(("usage", "expected"), CPU_GOLD.items())
 def test_steady_cpu_gives_upstreams_numbers_after_an_hour_a_day_and_eight_days(usage: float, expected: Any) -> None:
-    found = estimate(rows(*(steady(usage, 1e9, days) for days in AGES)))
-    assert [triple(found, CPU, row) for row in range(3)] == list(expected)
+    result = estimate(rows(*(steady(usage, 1e9, days) for days in AGES)))
+    assert [triple(result, CPU, row) for row in range(3)] == list(expected)
 
 
 @pytest.mark.parametrize(("usage", "expected"), MEMORY_GOLD.items())
 def test_steady_memory_gives_upstreams_numbers_after_an_hour_a_day_and_eight_days(usage: int, expected: Any) -> None:
-    found = estimate(rows(*(steady(1.0, usage, days) for days in AGES)))
-    assert [triple(found, MEMORY, row) for row in range(3)] == list(expected)
+    result = estimate(rows(*(steady(1.0, usage, days) for days in AGES)))
+    assert [triple(result, MEMORY, row) for row in range(3)] == list(expected)
 
 
 def test_a_container_that_was_never_sampled_gets_no_recommendation_rather_than_the_minimum() -> None:
-    found = estimate(rows(History()))
-    assert np.isnan(found.bounds).all()
+    result = estimate(rows(History()))
+    assert np.isnan(result.bounds).all()
 
 
 def test_a_container_with_samples_of_one_resource_gets_estimates_of_it_alone() -> None:
     cpu_only, memory_only = History(((0.0, 1.0),), (), DAY, 1440), History((), ((0.0, 1e9),))
-    found = estimate(rows(cpu_only, memory_only))
-    assert triple(found, CPU, 0) == (1165, 1168, 2336)
-    assert np.isnan(found.bounds[:, MEMORY, 0]).all()
-    assert np.isnan(found.bounds[:, CPU, 1]).all()
-    assert found.target[MEMORY, 1] > 1e9
+    result = estimate(rows(cpu_only, memory_only))
+    assert triple(result, CPU, 0) == (1165, 1168, 2336)
+    assert np.isnan(result.bounds[:, MEMORY, 0]).all()
+    assert np.isnan(result.bounds[:, CPU, 1]).all()
+    assert result.target[MEMORY, 1] > 1e9
 
 
 def test_the_first_sample_bounds_nothing() -> None:
     """Confidence counts CPU samples alone, so that memory without them is as little trusted."""
-    found = estimate(rows(steady(1.0, 1e9, 0), History((), ((0.0, 1e9),))))
-    assert triple(found, CPU, 0) == (25, 1168, 1e14)
-    assert found.bounds[LOWER, MEMORY].tolist() == [250 * MEBIBYTE] * 2
-    assert found.bounds[UPPER, MEMORY].tolist() == [1e14] * 2
-    assert found.confidence is not None
-    assert found.confidence.tolist() == [0, 0]
+    result = estimate(rows(steady(1.0, 1e9, 0), History((), ((0.0, 1e9),))))
+    assert triple(result, CPU, 0) == (25, 1168, 1e14)
+    assert result.bounds[LOWER, MEMORY].tolist() == [250 * MEBIBYTE] * 2
+    assert result.bounds[UPPER, MEMORY].tolist() == [1e14] * 2
+    assert result.confidence is not None
+    assert result.confidence.tolist() == [0, 0]
 
 
 def test_idle_containers_get_their_share_of_the_pods_minimum() -> None:
@@ -161,10 +161,10 @@ def test_idle_containers_get_their_share_of_the_pods_minimum() -> None:
 
 
 def test_the_minimum_loses_a_millicore_to_rounding_as_upstream() -> None:
-    found = estimate(rows(steady(0.0, 0.0, 8), containers=49), DefaultSettings(pod_min_cpu_millicores=49.0))
+    result = estimate(rows(steady(0.0, 0.0, 8), containers=49), DefaultSettings(pod_min_cpu_millicores=49.0))
     # 49 x (1/49) is a little less than 1 in floats.
     assert share_pod_minimums(49.0, 250.0, np.array([49.0]))[CPU].tolist() == [0]
-    assert triple(found, CPU)[LOWER] == 10
+    assert triple(result, CPU)[LOWER] == 10
 
 
 @pytest.mark.req("CR-23")
@@ -181,31 +181,31 @@ def test_the_percentile_can_be_set_for_each_resource() -> None:
 @pytest.mark.parametrize(("half_life_days", "target"), [(1.0, 126), (30.0, 4742)])
 def test_half_lives_are_settings(half_life_days: float, target: float) -> None:
     busy_last_week = History(((7.0, 4.0),) * 5 + ((0.0, 0.1),) * 5, ((0.0, 1e9),), 8 * DAY, 11520)
-    found = estimate(rows(busy_last_week, half_life=half_life_days * DAY))
-    assert found.target[CPU, 0] == target
+    result = estimate(rows(busy_last_week, half_life=half_life_days * DAY))
+    assert result.target[CPU, 0] == target
 
 
 def test_a_percentile_above_that_of_the_upper_bound_lifts_the_bound() -> None:
     uneven = History(((0.0, 0.1),) * 97 + ((0.0, 4.0),) * 3, ((0.0, 1e9),), 1000 * DAY, 1_440_000)
-    found = estimate(rows(uneven), target_cpu_percentile="0.99")
-    lower, target, upper = triple(found, CPU)
+    result = estimate(rows(uneven), target_cpu_percentile="0.99")
+    lower, target, upper = triple(result, CPU)
     assert lower <= target == upper == 4742
 
 
 def test_totals_are_a_percentile_with_the_margin_and_at_least_the_containers_minimum() -> None:
-    found = estimate(
+    result = estimate(
         rows(
             History(((0.0, 1.0),), ((0.0, 1e9),), DAY, 1440, total_cpu=(5000.0,)),
             History(((0.0, 0.0),), ((0.0, 1e9),), DAY, 1440, total_cpu=(0.0,)),
             steady(1.0, 1e9, 1),
         )
     )
-    assert found.totals is not None
-    beyond_one_container, idle, without = found.totals[CPU].tolist()
+    assert result.totals is not None
+    beyond_one_container, idle, without = result.totals[CPU].tolist()
     assert 5_000_000 * 1.15 <= beyond_one_container < 5_000_000 * 1.15 * 1.06
     assert idle == 25
     assert math.isnan(without)
-    assert np.isnan(found.totals[MEMORY]).all()
+    assert np.isnan(result.totals[MEMORY]).all()
 
 
 def test_without_rows_that_keep_totals_there_are_none() -> None:
@@ -244,33 +244,33 @@ figures = st.builds(
 def test_columns_equal_the_reference_implementation(
     given: list[History], chosen: DefaultSettings, containers: int
 ) -> None:
-    found = estimate(rows(*given, containers=containers), chosen)
+    result = estimate(rows(*given, containers=containers), chosen)
     for row, history in enumerate(given):
         slow = slow_container(history)
         for resource, name in ((CPU, "cpu"), (MEMORY, "memory")):
             expected = slow.estimate(name, chosen, containers)
             if expected is None:
-                assert np.isnan(found.bounds[:, resource, row]).all()
+                assert np.isnan(result.bounds[:, resource, row]).all()
             else:
-                assert triple(found, resource, row) == expected
-                lower, target, upper = triple(found, resource, row)
+                assert triple(result, resource, row) == expected
+                lower, target, upper = triple(result, resource, row)
                 assert lower <= target <= upper
-    assert np.array_equal(found.bounds, np.trunc(found.bounds), equal_nan=True)
-    assert found.target.shape == found.lower.shape == found.upper.shape == (2, len(given))
-    assert np.array_equal(found.bounds[MIDDLE], found.target, equal_nan=True)
+    assert np.array_equal(result.bounds, np.trunc(result.bounds), equal_nan=True)
+    assert result.target.shape == result.lower.shape == result.upper.shape == (2, len(given))
+    assert np.array_equal(result.bounds[MIDDLE], result.target, equal_nan=True)
 
 
 @given(st.lists(histories, min_size=1, max_size=4), figures, st.integers(1, 60))
 def test_the_target_follows_from_the_explanation(
     given: list[History], chosen: DefaultSettings, containers: int
 ) -> None:
-    found = estimate(rows(*given, containers=containers), chosen)
-    why = {name: np.asarray(column) for name, column in found.explanation.items()}
+    result = estimate(rows(*given, containers=containers), chosen)
+    reason = {name: np.asarray(column) for name, column in result.explanation.items()}
     for resource, name in ((CPU, "cpu"), (MEMORY, "memory")):
-        is_known = ~np.isnan(why[f"{name}-used"])
-        raised = np.maximum(add_margin(why[f"{name}-used"], chosen.margin_fraction), why[f"least-{name}"])
-        assert found.target[resource, is_known].tolist() == raised[is_known].tolist()
-        assert np.isnan(found.target[resource, ~is_known]).all()
+        is_known = ~np.isnan(reason[f"{name}-used"])
+        raised = np.maximum(add_margin(reason[f"{name}-used"], chosen.margin_fraction), reason[f"least-{name}"])
+        assert result.target[resource, is_known].tolist() == raised[is_known].tolist()
+        assert np.isnan(result.target[resource, ~is_known]).all()
 
 
 def slow_container(history: History) -> SlowContainer:

@@ -103,8 +103,8 @@ def trained(runs: int = 6, gap: float = HOUR, program: Levels = TRAINING) -> Wor
     return world
 
 
-def said(found: Estimates, what: str) -> float | str:
-    value = found.explanation[what][0]
+def said(result: Estimates, what: str) -> float | str:
+    value = result.explanation[what][0]
     return value if isinstance(value, str) else float(value)
 
 
@@ -114,18 +114,18 @@ def targets_of(world: World, program: Levels, recommenders: Sequence[Recommender
     They are asked `every` so many minutes.
     """
     pod = world.start()
-    found: list[list[FloatColumn]] = []
+    result: list[list[FloatColumn]] = []
     used = zip(used_in(program, CPU) / 1000.0, used_in(program, MEMORY) / GIB, strict=True)
     for minute, (cpu, memory) in enumerate(used):
-        again = minute % every == 0
-        found.append([world.ask(recommender).target[:, 0] for recommender in recommenders] if again else found[-1])
+        second = minute % every == 0
+        result.append([world.ask(recommender).target[:, 0] for recommender in recommenders] if second else result[-1])
         world.use((pod, cpu, memory))
     world.stop(pod)
-    return np.array(found)
+    return np.array(result)
 
 
 def used_in(program: Levels, resource: int) -> FloatColumn:
-    return np.repeat([each[1 + resource] for each in program], [each[0] for each in program]) * (1000.0, GIB)[resource]
+    return np.repeat([item[1 + resource] for item in program], [item[0] for item in program]) * (1000.0, GIB)[resource]
 
 
 @pytest.mark.req("CR-27")
@@ -177,13 +177,13 @@ def test_a_phase_longer_than_ever_keeps_the_target_of_the_next_phase() -> None:
 
 def test_between_runs_the_target_is_that_of_the_first_phase() -> None:
     world = trained()
-    found = world.ask()
-    assert 200 < found.target[CPU, 0] < 300
-    assert GIB < found.target[MEMORY, 0] < 1.2 * GIB
-    assert found.upper[CPU, 0] > 2000
-    assert said(found, "phase") == 0
+    result = world.ask()
+    assert 200 < result.target[CPU, 0] < 300
+    assert GIB < result.target[MEMORY, 0] < 1.2 * GIB
+    assert result.upper[CPU, 0] > 2000
+    assert said(result, "phase") == 0
     world.start()
-    assert world.ask().target.tolist() == found.target.tolist()
+    assert world.ask().target.tolist() == result.target.tolist()
 
 
 def test_a_pod_is_too_small_before_the_next_phase_and_not_too_large_until_the_last() -> None:
@@ -202,9 +202,9 @@ def test_a_pod_is_too_small_before_the_next_phase_and_not_too_large_until_the_la
 
 
 def test_a_horizon_longer_than_a_run_sizes_for_the_full_run() -> None:
-    found = trained().ask(horizon=2 * HOUR, memory_horizon=2 * HOUR)
-    assert found.target[CPU, 0] >= 2000
-    assert found.target[MEMORY, 0] >= 6 * GIB
+    result = trained().ask(horizon=2 * HOUR, memory_horizon=2 * HOUR)
+    assert result.target[CPU, 0] >= 2000
+    assert result.target[MEMORY, 0] >= 6 * GIB
 
 
 def test_the_explanation_has_the_phase_of_a_run_and_the_time_to_the_next_rise() -> None:
@@ -212,12 +212,12 @@ def test_the_explanation_has_the_phase_of_a_run_and_the_time_to_the_next_rise() 
     pod = world.start()
     for _ in range(20):
         world.use((pod, 0.2, 1.0))
-    found = world.ask()
-    assert (said(found, "cpu"), said(found, "memory")) == ("phases", "phases")
-    assert (said(found, "runs"), said(found, "alike"), said(found, "phase")) == (6, 6, 1)
-    assert 8 * MINUTE <= float(said(found, "seconds-to-rise")) <= 12 * MINUTE
-    assert found.confidence is not None
-    assert found.confidence[0] >= 1
+    result = world.ask()
+    assert (said(result, "cpu"), said(result, "memory")) == ("phases", "phases")
+    assert (said(result, "runs"), said(result, "alike"), said(result, "phase")) == (6, 6, 1)
+    assert 8 * MINUTE <= float(said(result, "seconds-to-rise")) <= 12 * MINUTE
+    assert result.confidence is not None
+    assert result.confidence[0] >= 1
 
 
 def test_a_changed_program_is_sized_as_by_default_until_it_has_enough_runs() -> None:
@@ -226,9 +226,9 @@ def test_a_changed_program_is_sized_as_by_default_until_it_has_enough_runs() -> 
     pod = world.start()
     for _ in range(10):
         world.use((pod, 1.0, 3.0))
-    found = world.ask()
-    assert said(found, "cpu") == said(found, "memory") == "unlike earlier runs"
-    assert found.target.tolist() == world.ask(DefaultRecommender()).target.tolist()
+    result = world.ask()
+    assert said(result, "cpu") == said(result, "memory") == "unlike earlier runs"
+    assert result.target.tolist() == world.ask(DefaultRecommender()).target.tolist()
     world.stop(pod)
     for _ in range(3):
         world.run(changed)
@@ -236,15 +236,15 @@ def test_a_changed_program_is_sized_as_by_default_until_it_has_enough_runs() -> 
     assert (targets[5:, CPU] >= used_in(changed, CPU)[5:]).all()
 
 
-@pytest.mark.parametrize(("runs", "why"), [(0, "too few runs"), (2, "too few runs"), (3, "phases")])
-def test_with_too_few_runs_the_estimate_is_that_of_default_with_a_reason(runs: int, why: str) -> None:
+@pytest.mark.parametrize(("runs", "reason"), [(0, "too few runs"), (2, "too few runs"), (3, "phases")])
+def test_with_too_few_runs_the_estimate_is_that_of_default_with_a_reason(runs: int, reason: str) -> None:
     world = trained(runs)
     pod = world.start()
     world.use((pod, 0.2, 1.0))
-    found = world.ask()
-    assert said(found, "cpu") == why
-    same = found.target.tolist() == world.ask(DefaultRecommender()).target.tolist()
-    assert same == (why != "phases")
+    result = world.ask()
+    assert said(result, "cpu") == reason
+    same = result.target.tolist() == world.ask(DefaultRecommender()).target.tolist()
+    assert same == (reason != "phases")
 
 
 def test_pods_that_run_on_are_sized_as_by_default() -> None:
@@ -252,9 +252,9 @@ def test_pods_that_run_on_are_sized_as_by_default() -> None:
     pod = world.start()
     world.now += 25 * HOUR
     world.use((pod, 0.2, 1.0))
-    found = world.ask()
-    assert said(found, "cpu") == "runs for too long"
-    assert found.target.tolist() == world.ask(DefaultRecommender()).target.tolist()
+    result = world.ask()
+    assert said(result, "cpu") == "runs for too long"
+    assert result.target.tolist() == world.ask(DefaultRecommender()).target.tolist()
 
 
 def test_rows_without_run_history_are_sized_as_by_default() -> None:
@@ -262,16 +262,16 @@ def test_rows_without_run_history_are_sized_as_by_default() -> None:
     rows = example_rows(history=False)
     values = {parameter.name: parameter.default for parameter in recommender.parameters}
     usual = {parameter.name: parameter.default for parameter in default.parameters}
-    found, expected = recommender.estimate(rows, values, START), default.estimate(rows, usual, START)
-    assert np.array_equal(found.bounds, expected.bounds, equal_nan=True)
-    assert set(found.explanation["cpu"]) == {"too few runs"}
+    result, expected = recommender.estimate(rows, values, START), default.estimate(rows, usual, START)
+    assert np.array_equal(result.bounds, expected.bounds, equal_nan=True)
+    assert set(result.explanation["cpu"]) == {"too few runs"}
 
 
 def test_a_five_minute_cron_job_is_sized_for_its_full_run_at_once() -> None:
     world = trained(6, gap=300.0, program=((2, 0.1, 0.2), (1, 1.0, 1.0), (2, 0.1, 0.3)))
-    found = world.ask()
-    assert found.target[CPU, 0] >= 1000
-    assert found.target[MEMORY, 0] >= GIB
+    result = world.ask()
+    assert result.target[CPU, 0] >= 1000
+    assert result.target[MEMORY, 0] >= GIB
 
 
 def test_a_training_of_twelve_hours_is_raised_in_time() -> None:
@@ -344,9 +344,9 @@ def test_a_reused_recommender_estimates_like_a_new_instance() -> None:
         world.use((pod, 0.2 if minute < 12 else 2.0, 1.0))
         for seconds in (0.0, 35.0):
             world.now += seconds
-            mine, fresh = world.ask(old), world.ask()
-            assert mine.bounds.tolist() == fresh.bounds.tolist()
-            assert {name: str(said(mine, name)) for name in mine.explanation} == {
+            own, fresh = world.ask(old), world.ask()
+            assert own.bounds.tolist() == fresh.bounds.tolist()
+            assert {name: str(said(own, name)) for name in own.explanation} == {
                 name: str(said(fresh, name)) for name in fresh.explanation
             }
             world.now -= seconds
@@ -363,8 +363,8 @@ class TestSequences:
         means = np.full((1, 2, INTERVALS), np.nan, dtype=np.float32)
         means[0, CPU, : len(cpu)] = cpu
         means[0, MEMORY, : len(memory)] = memory
-        found = split_into_phases(means, np.array([[0.1, 0.1]]))
-        return found.starts[0, : found.phases[0]].tolist()  # type: ignore[no-any-return]
+        result = split_into_phases(means, np.array([[0.1, 0.1]]))
+        return result.starts[0, : result.phases[0]].tolist()  # type: ignore[no-any-return]
 
     def test_one_begins_where_usage_changes_for_good(self) -> None:
         assert self.starts([1.0] * 10 + [3.0] * 10 + [1.0] * 5) == [0, 10, 20]

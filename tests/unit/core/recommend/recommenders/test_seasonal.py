@@ -22,8 +22,8 @@ PEAK = 2000
 
 def hours_until(now: float, days: int = DAYS) -> FloatColumn:
     """The hour, since the epoch, of each hourly sample up to now."""
-    found: FloatColumn = np.floor(now / HOUR) - np.arange(days * 24 - 1, -1, -1, dtype=np.float64)
-    return found
+    result: FloatColumn = np.floor(now / HOUR) - np.arange(days * 24 - 1, -1, -1, dtype=np.float64)
+    return result
 
 
 def estimated(used: UsageExample, now: float = NOW, **given: ParameterValue) -> Estimates:
@@ -99,13 +99,13 @@ def test_monday_morning_is_raised_for_after_a_quiet_weekend() -> None:
 
 @pytest.mark.req("CR-24")
 def test_a_spike_exceeds_its_target_for_less_time_than_that_of_default() -> None:
-    ours, theirs = 0, 0
+    ours, other = 0, 0
     for hour in range(24):
         now = at_hour(hour, SATURDAY + 2)
         due = 2000 if 9 <= hour < 18 else 200
         ours += millicores(working_week(now), now) < due
-        theirs += by_default(working_week(now), now) < due
-    assert ours == 0 < theirs
+        other += by_default(working_week(now), now) < due
+    assert ours == 0 < other
 
 
 def test_without_a_rhythm_it_requests_no_more_than_default() -> None:
@@ -116,9 +116,9 @@ def test_without_a_rhythm_it_requests_no_more_than_default() -> None:
 
 def test_with_too_little_history_the_estimate_is_that_of_default_and_explained() -> None:
     used = UsageExample([0.5] * 30, [3e8] * 30)
-    found = estimated(used)
-    assert found.target.tolist() == request_estimates(DefaultRecommender(), build_rows([used])).target.tolist()
-    assert (found.explanation["cpu"], found.explanation["memory"]) == (["too little history"],) * 2
+    result = estimated(used)
+    assert result.target.tolist() == request_estimates(DefaultRecommender(), build_rows([used])).target.tolist()
+    assert (result.explanation["cpu"], result.explanation["memory"]) == (["too little history"],) * 2
 
 
 def test_the_needed_history_is_a_parameter() -> None:
@@ -128,8 +128,8 @@ def test_the_needed_history_is_a_parameter() -> None:
 
 
 def test_only_an_unmeasured_resource_falls_back() -> None:
-    found = estimated(UsageExample(cpu=[0.5] * 200))
-    assert (found.explanation["cpu"], found.explanation["memory"]) == (["season"], ["too little history"])
+    result = estimated(UsageExample(cpu=[0.5] * 200))
+    assert (result.explanation["cpu"], result.explanation["memory"]) == (["season"], ["too little history"])
 
 
 @pytest.mark.req("CR-25")
@@ -137,9 +137,9 @@ def test_memory_of_a_ten_day_cycle_is_held_between_peaks_before_the_cycle_is_rec
     for days_since in range(1, 10):
         day = hours_until(NOW, 20) // 24
         used = UsageExample([0.1] * (20 * 24), np.where((day - day[-1]) % 10 == (10 - days_since) % 10, 4 * GIB, GIB))
-        found = estimated(used)
-        assert found.explanation["memory"] == ["peaks"]
-        assert found.target[MEMORY, 0] >= 4 * GIB
+        result = estimated(used)
+        assert result.explanation["memory"] == ["peaks"]
+        assert result.target[MEMORY, 0] >= 4 * GIB
 
 
 def test_memory_is_lowered_after_a_peak_that_does_not_return() -> None:
@@ -181,9 +181,9 @@ def test_cpu_that_grows_is_followed() -> None:
 
 def test_bounds_contain_the_target() -> None:
     now = at_hour(12)
-    found = estimated(UsageExample(office_hours(now), GIB * office_hours(now)), now)
-    assert (found.lower <= found.target).all()
-    assert (found.target <= found.upper).all()
+    result = estimated(UsageExample(office_hours(now), GIB * office_hours(now)), now)
+    assert (result.lower <= result.target).all()
+    assert (result.target <= result.upper).all()
 
 
 def test_a_night_is_no_reason_to_make_a_running_pod_smaller() -> None:
@@ -192,13 +192,13 @@ def test_a_night_is_no_reason_to_make_a_running_pod_smaller() -> None:
 
 
 def test_the_least_of_a_pod_is_heeded() -> None:
-    found = estimated(UsageExample([0.001] * (DAYS * 24), [1e6] * (DAYS * 24)))
-    assert found.target[:, 0].tolist() == [25.0, 250.0 * 2**20]
+    result = estimated(UsageExample([0.001] * (DAYS * 24), [1e6] * (DAYS * 24)))
+    assert result.target[:, 0].tolist() == [25.0, 250.0 * 2**20]
 
 
 def test_another_hour_is_worked_out_anew_and_the_same_hour_is_not() -> None:
     recommender, now = SeasonalRecommender(DefaultRecommender()), at_hour(7) - 600.0
     rows = build_rows([UsageExample(office_hours(now))], now)
-    early, again, later = (request_estimates(recommender, rows, now=each) for each in (now, now + 60.0, now + HOUR))
-    assert early.target[CPU, 0] == again.target[CPU, 0]
+    early, second, later = (request_estimates(recommender, rows, now=item) for item in (now, now + 60.0, now + HOUR))
+    assert early.target[CPU, 0] == second.target[CPU, 0]
     assert early.target[CPU, 0] < PEAK <= later.target[CPU, 0]

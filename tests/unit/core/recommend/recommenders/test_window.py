@@ -68,14 +68,14 @@ def test_usage_before_the_window_does_not_count() -> None:
 def test_memory_is_sized_by_the_tolerance_of_kills(tolerance: str, least: float, most: float) -> None:
     memory = np.full(HOURS, 1.0)
     memory[-3 * 24] = 4.0  # one hour of a week
-    found = estimated([0.1] * HOURS, memory * GIB, oom_tolerance=tolerance).target[MEMORY, 0] / GIB
-    assert least <= found <= most
+    result = estimated([0.1] * HOURS, memory * GIB, oom_tolerance=tolerance).target[MEMORY, 0] / GIB
+    assert least <= result <= most
 
 
 def test_higher_tolerance_of_kills_never_requests_more() -> None:
     draw = np.random.default_rng(5)
     memory = draw.lognormal(0.0, 0.5, HOURS) * GIB
-    targets = [estimated([0.1] * HOURS, memory, oom_tolerance=each).target[MEMORY, 0] for each in ("minimal", "low")]
+    targets = [estimated([0.1] * HOURS, memory, oom_tolerance=item).target[MEMORY, 0] for item in ("minimal", "low")]
     assert targets[0] >= targets[1]
 
 
@@ -88,15 +88,15 @@ def test_memory_before_the_window_is_forgotten() -> None:
 
 def test_with_too_little_history_the_estimate_is_that_of_default_and_explained() -> None:
     used = UsageExample([0.5] * 12, [3e8] * 12)
-    found, rows = request_estimates(WindowRecommender(DefaultRecommender()), build_rows([used])), build_rows([used])
-    assert found.target.tolist() == request_estimates(DefaultRecommender(), rows).target.tolist()
-    assert (found.explanation["cpu"], found.explanation["memory"]) == (["too little history"],) * 2
+    result, rows = request_estimates(WindowRecommender(DefaultRecommender()), build_rows([used])), build_rows([used])
+    assert result.target.tolist() == request_estimates(DefaultRecommender(), rows).target.tolist()
+    assert (result.explanation["cpu"], result.explanation["memory"]) == (["too little history"],) * 2
 
 
 def test_the_explanation_has_the_origin_of_estimates() -> None:
-    found = estimated([0.5] * HOURS, [3e8] * HOURS)
-    assert (found.explanation["cpu"], found.explanation["memory"]) == (["window"], ["peaks"])
-    assert found.explanation["days"][0] == pytest.approx(DAYS, abs=0.1)
+    result = estimated([0.5] * HOURS, [3e8] * HOURS)
+    assert (result.explanation["cpu"], result.explanation["memory"]) == (["window"], ["peaks"])
+    assert result.explanation["days"][0] == pytest.approx(DAYS, abs=0.1)
 
 
 def test_a_later_pass_within_the_hour_uses_the_cache() -> None:

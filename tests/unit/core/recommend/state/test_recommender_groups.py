@@ -127,14 +127,14 @@ def test_each_vpa_is_served_by_at_most_one_recommender(wanted: list[str | None],
     taken: set[str] = set()
     writers: dict[str, list[str]] = {}
     for served in processes:
-        mine, taken = served - taken, taken | served
-        shop = World(*(Stub(name, (1.0, float(1000 * at), 1e6)) for at, name in enumerate(sorted(mine), start=1)))
-        shop.recommenders = {name: shop.recommenders[name] for name in sorted(mine)}
+        own, taken = served - taken, taken | served
+        shop = World(*(Stub(name, (1.0, float(1000 * at), 1e6)) for at, name in enumerate(sorted(own), start=1)))
+        shop.recommenders = {name: shop.recommenders[name] for name in sorted(own)}
         for number, name in enumerate(wanted):
             shop.apply(f"vpa-{number}", recommenders=None if name is None else [{"name": name}])
             shop.run_pods(f"vpa-{number}")
         for write in shop.run():
-            at = sorted(mine).index(wanted[int(write.name[4:])] or "default") + 1
+            at = sorted(own).index(wanted[int(write.name[4:])] or "default") + 1
             assert shop.target(write.name)["cpu"] == str(at)
             writers.setdefault(write.name, []).append(NAMESPACE)
     assert all(len(writer) == 1 for writer in writers.values())

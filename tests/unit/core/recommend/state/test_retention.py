@@ -47,26 +47,26 @@ def a_pod(*containers: str) -> TrackedPod:
 
 def test_memory_is_counted_by_the_overrides_of_the_vpa_until_they_are_removed() -> None:
     model, known = Listening(), dict[ObjectKey, ServedVpa]()
-    kept = UsageRetention(model, known, FeatureGates())
+    retention = UsageRetention(model, known, FeatureGates())
     known[WEB] = served(policy(oomBumpUpRatio="1.5"))
-    kept.tune([a_pod("app", "proxy")])
+    retention.tune([a_pod("app", "proxy")])
     assert model.told() == [("app", Tuning(oom_bump_up_ratio=1.5))]
     known[WEB] = served(vpa())
-    kept.tune([a_pod("app", "proxy")])
+    retention.tune([a_pod("app", "proxy")])
     assert model.told() == [("app", None)]
-    kept.tune([a_pod("app", "proxy")])
+    retention.tune([a_pod("app", "proxy")])
     assert model.told() == []
 
 
 def test_tunings_of_a_vpa_that_is_served_no_longer_are_dropped() -> None:
     model, known = Listening(), dict[ObjectKey, ServedVpa]()
-    kept = UsageRetention(model, known, FeatureGates())
+    retention = UsageRetention(model, known, FeatureGates())
     known[WEB] = served(policy(oomBumpUpRatio="1.5"))
-    kept.tune([a_pod("app")])
-    kept.forget(WEB)
+    retention.tune([a_pod("app")])
+    retention.forget(WEB)
     model.told()
     known[WEB] = served(vpa())
-    kept.tune([a_pod("app")])
+    retention.tune([a_pod("app")])
     assert model.told() == []
 
 

@@ -45,25 +45,26 @@ def test_a_shadow_gets_only_the_rows_of_its_vpas_and_changes_no_status() -> None
     plain.run()
     assert plain.advice("web") == shop.advice("web")
     assert plain.true_conditions("web") == shop.true_conditions("web")
-    assert [each.shadows.keys() for each in result.explain_vpa(NAMESPACE, "calm")] == [set(), set()]
+    assert [item.shadows.keys() for item in result.explain_vpa(NAMESPACE, "calm")] == [set(), set()]
     for found in result.explain_vpa(NAMESPACE, "web"):
         assert found.recommender == "default"
         assert found.shadows["other"].estimates[:, CPU].tolist() == list(OTHER)
 
 
 def test_differences_are_relative_to_the_recommendation() -> None:
-    answers = shadowed_world(Stub("other", OTHER, (1e9, 1e9, 1e9))).decide().estimates
-    found = {
-        (name, resource): column.tolist() for name, resource, column in compare_shadows(answers.shadows, answers.bounds)
+    estimates = shadowed_world(Stub("other", OTHER, (1e9, 1e9, 1e9))).decide().estimates
+    result = {
+        (name, resource): column.tolist()
+        for name, resource, column in compare_shadows(estimates.shadows, estimates.bounds)
     }
-    assert found == {("other", "cpu"): [0.5, 0.5], ("other", "memory"): [-0.5, -0.5]}
+    assert result == {("other", "cpu"): [0.5, 0.5], ("other", "memory"): [-0.5, -0.5]}
 
 
 def test_without_both_estimates_there_is_no_difference() -> None:
     other = Stub("other", (np.nan,) * 3)
-    answers = shadowed_world(other).decide().estimates
-    found = {resource: len(column) for _, resource, column in compare_shadows(answers.shadows, answers.bounds)}
-    assert found == {"cpu": 0, "memory": 2}
+    estimates = shadowed_world(other).decide().estimates
+    result = {resource: len(column) for _, resource, column in compare_shadows(estimates.shadows, estimates.bounds)}
+    assert result == {"cpu": 0, "memory": 2}
 
 
 def test_a_failing_shadow_fails_no_vpa() -> None:
@@ -81,9 +82,9 @@ def test_a_failing_shadow_fails_no_vpa() -> None:
 def test_an_impossible_shadow_estimate_is_reported_and_skipped() -> None:
     class Half(Stub):
         def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
-            found = super().estimate(rows, values, now)
-            found.bounds[0, 0, [key.vpa == "web" for key in rows.keys]] = -1
-            return found
+            result = super().estimate(rows, values, now)
+            result.bounds[0, 0, [key.vpa == "web" for key in rows.keys]] = -1
+            return result
 
     shop = shadowed_world(Half("other", OTHER))
     shop.apply("calm", annotations={SHADOW_RECOMMENDERS: "other"})

@@ -148,8 +148,8 @@ def test_a_row_survives_its_checkpoint() -> None:
     saved = SavedRow(KEY, NOON, NOON, 400, NOON, bank.save(rows[:1])[0], SavedHistogram())
     bank.load(1, read_checkpoint(decoded(build_checkpoint_status(saved))).cpu)
     both = np.array([0, 1])
-    found = bank.percentiles([0.5, 0.9, 0.95], both)
-    assert found[:, 0].tolist() == found[:, 1].tolist()
+    result = bank.percentiles([0.5, 0.9, 0.95], both)
+    assert result[:, 0].tolist() == result[:, 1].tolist()
     assert bank.totals(both)[0] == bank.totals(both)[1]
     # A weight is right to half of a ten-thousandth of the heaviest, and scaled as a whole.
     weights = bank.weights(both)
@@ -218,13 +218,13 @@ def test_a_fractional_weight_is_refused_by_the_decoder() -> None:
 
 
 def test_a_number_that_json_does_not_have_is_refused() -> None:
-    found = decoded(FROM_UPSTREAM)
-    assert found.status is not None
-    assert found.status.cpu_histogram is not None
-    histogram = msgspec.structs.replace(found.status.cpu_histogram, total_weight=math.nan)
-    status = msgspec.structs.replace(found.status, cpu_histogram=histogram)
+    result = decoded(FROM_UPSTREAM)
+    assert result.status is not None
+    assert result.status.cpu_histogram is not None
+    histogram = msgspec.structs.replace(result.status.cpu_histogram, total_weight=math.nan)
+    status = msgspec.structs.replace(result.status, cpu_histogram=histogram)
     with pytest.raises(InvalidCheckpoint, match="totalWeight"):
-        read_checkpoint(msgspec.structs.replace(found, status=status))
+        read_checkpoint(msgspec.structs.replace(result, status=status))
 
 
 @pytest.mark.parametrize("field", ["vpaObjectName", "containerName"])
@@ -260,9 +260,9 @@ def test_a_checkpoint_has_upstreams_name() -> None:
 @given(st.integers(180, 253), st.integers(1, 63), st.sampled_from("ab.-"))
 def test_a_checkpoint_has_a_name_that_an_object_can_have(vpa: int, container: int, filling: str) -> None:
     vpas = ["a" + (f"{filling}a" * 130)[: vpa - 2] + end for end in "xy"]
-    names = {build_checkpoint_name(each, "c" * container) for each in vpas}
+    names = {build_checkpoint_name(item, "c" * container) for item in vpas}
     assert len(names) == 2
-    if all(check_dns_subdomain(each) is None for each in vpas):
+    if all(check_dns_subdomain(item) is None for item in vpas):
         assert [check_dns_subdomain(name) for name in names] == [None, None]
 
 

@@ -32,8 +32,8 @@ def lived(days: int = 3) -> UsageModel:
 
 
 def saved(model: UsageModel, now: float) -> SavedRow:
-    (found,) = model.save_rows(row(model), now)
-    return found
+    (result,) = model.save_rows(row(model), now)
+    return result
 
 
 def test_a_saved_row_equals_the_reference_without_the_peaks_of_open_windows() -> None:
@@ -49,15 +49,15 @@ def test_a_saved_row_equals_the_reference_without_the_peaks_of_open_windows() ->
                 container.add_cpu(time, 0.1)
                 container.add_memory(time, memory)
     now = START + 3600 * 40  # the window of b is over, that of a is not
-    found = saved(model, now)
+    result = saved(model, now)
     for container in containers.values():
         container.without_peak(now)
-    assert found.memory.weights == slow.memory.saved()
-    assert found.memory.total == pytest.approx(slow.memory.total)
-    assert found.memory.reference == slow.memory.reference
-    assert found.cpu.weights == slow.cpu.saved()
-    assert (found.first, found.last, found.count) == (slow.first, slow.last, slow.count)
-    assert found.updated == now
+    assert result.memory.weights == slow.memory.saved()
+    assert result.memory.total == pytest.approx(slow.memory.total)
+    assert result.memory.reference == slow.memory.reference
+    assert result.cpu.weights == slow.cpu.saved()
+    assert (result.first, result.last, result.count) == (slow.first, slow.last, slow.count)
+    assert result.updated == now
 
 
 def test_saving_changes_nothing() -> None:
@@ -93,7 +93,7 @@ def test_a_restored_row_equals_the_saved_one() -> None:
 
 
 def test_samples_after_a_restart_merge_with_the_history() -> None:
-    whole, now = lived(4), START + 3 * DAY
+    complete, now = lived(4), START + 3 * DAY
     first = lived(3)
     copy = UsageModel()
     copy.restore(saved(first, now - 3600))
@@ -102,11 +102,11 @@ def test_samples_after_a_restart_merge_with_the_history() -> None:
         time = START + 3600 * hour
         lines = [(f"web-{n}", "app", time, 0.1 * n + 0.01 * (hour % 24), 1e8 * n + 1e6 * hour) for n in (1, 2)]
         copy.ingest(batch(*lines), time)
-    assert copy.view().count.tolist() == whole.view().count.tolist()
+    assert copy.view().count.tolist() == complete.view().count.tolist()
     assert copy.view().first.tolist() == [START]
     for fraction in (0.503, 0.903, 0.953):
-        mine = copy.view().cpu.percentiles([fraction], row(copy))[0, 0]
-        assert mine == pytest.approx(whole.view().cpu.percentiles([fraction], row(whole))[0, 0], rel=0.06)
+        own = copy.view().cpu.percentiles([fraction], row(copy))[0, 0]
+        assert own == pytest.approx(complete.view().cpu.percentiles([fraction], row(complete))[0, 0], rel=0.06)
 
 
 def test_a_late_checkpoint_is_merged_into_its_row() -> None:
@@ -166,9 +166,9 @@ def test_kills_in_the_checkpoint_do_not_count_again_after_a_restart() -> None:
     copy = UsageModel()
     copy.restore(saved(model, now))
     copy.track_pods("shop", [pod("web-1", memory=1e9)], now + 30)
-    found = copy.record_ooms([kill("web-1", now - 60), kill("web-1", now), kill("web-1", now + 1)], now + 30)
-    assert found.dropped == {"KnownOomKill": 2}
-    assert len(found.kills) == 1
+    result = copy.record_ooms([kill("web-1", now - 60), kill("web-1", now), kill("web-1", now + 1)], now + 30)
+    assert result.dropped == {"KnownOomKill": 2}
+    assert len(result.kills) == 1
 
 
 def test_a_kill_in_a_window_that_runs_outlives_a_restart() -> None:
@@ -204,14 +204,14 @@ def test_many_rows_are_saved_at_once_and_in_order() -> None:
     lines = [(f"p-{n}", name, START, 0.01 * (n + 1), 1e7 * (n + 1)) for n in range(30) for name in ("app", "proxy")]
     model.ingest(batch(*lines), START)
     rows = model.view().rows[::-1]
-    found = model.save_rows(rows, START + 2 * DAY)
-    assert [each.key for each in found] == model.view(rows).keys
-    assert [each.memory.weights for each in found] == [
+    result = model.save_rows(rows, START + 2 * DAY)
+    assert [item.key for item in result] == model.view(rows).keys
+    assert [item.memory.weights for item in result] == [
         save_row.memory.weights for n in rows for save_row in model.save_rows(np.array([n]), START + 2 * DAY)
     ]
     copy = UsageModel()
-    copy.restore_all(found)
-    order = copy.find_rows([each.key for each in found])
+    copy.restore_all(result)
+    order = copy.find_rows([item.key for item in result])
     assert copy.view().cpu.percentiles([0.9], order).tolist() == model.view().cpu.percentiles([0.9], rows).tolist()
 
 
@@ -266,8 +266,8 @@ class TestDue:
         samples = batch(("web-1", "app", START, 0.1, 1e8))
         model.ingest(samples, START)
         model.mark_saved(row(model), START)
-        again = model.ingest(samples, START + 60)
-        assert (again.accepted, again.dropped) == (0, {"RepeatedSample": 1})
+        second = model.ingest(samples, START + 60)
+        assert (second.accepted, second.dropped) == (0, {"RepeatedSample": 1})
         assert model.select_due(START + 60, 9).tolist() == []
 
 
@@ -284,12 +284,12 @@ def test_a_history_that_cannot_be_read_changes_nothing_and_stops_no_other() -> N
 
 def test_a_vpa_that_another_process_served_is_restored_from_its_checkpoints() -> None:
     model = lived()
-    (mine,) = model.save_rows(model.view().rows, START)
+    (own,) = model.save_rows(model.view().rows, START)
     model.reset_vpa("shop", "web")
     assert model.view().count.tolist() == [0]
-    theirs = msgspec.structs.replace(mine, count=mine.count + 100)
-    model.restore(theirs)
-    assert model.view().count.tolist() == [mine.count + 100]
+    other = msgspec.structs.replace(own, count=own.count + 100)
+    model.restore(other)
+    assert model.view().count.tolist() == [own.count + 100]
 
 
 def test_a_workload_without_pods_keeps_its_history_and_a_removed_container_does_not() -> None:

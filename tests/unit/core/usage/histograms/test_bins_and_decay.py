@@ -93,8 +93,8 @@ def test_a_value_lies_between_the_edges_of_its_bin(layout: BinLayout, values: li
 
 @given(st.lists(times, min_size=1), half_lives)
 def test_references_are_rounded_as_go_rounds_times(moments: list[float], half_life: float) -> None:
-    found = round_to_half_life(np.array(moments), half_life)
-    for moment, reference in zip(moments, found.tolist(), strict=True):
+    result = round_to_half_life(np.array(moments), half_life)
+    for moment, reference in zip(moments, result.tolist(), strict=True):
         assert abs(reference - moment) <= half_life / 2 + 1e-5
         # A time before 1970 may be cut to the microsecond on the way, and then be half way on either side.
         near = {
@@ -102,7 +102,7 @@ def test_references_are_rounded_as_go_rounds_times(moments: list[float], half_li
             round_like_go(moment, half_life),
             round_like_go(moment + 1e-6, half_life),
         }
-        assert min(abs(reference - each) for each in near) <= 1e-5
+        assert min(abs(reference - item) for item in near) <= 1e-5
 
 
 @pytest.mark.parametrize(
@@ -135,5 +135,5 @@ def test_rounds_name_every_sample_once_and_no_row_twice_and_keep_the_order(rows:
     for row in set(rows):
         turns = [[position for position in part if rows[position] == row] for part in parts]
         assert all(len(turn) <= 1 for turn in turns)
-        seen = [turn[0] for turn in turns if turn]
-        assert seen == sorted(seen)
+        observed = [turn[0] for turn in turns if turn]
+        assert observed == sorted(observed)

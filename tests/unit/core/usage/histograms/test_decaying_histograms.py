@@ -126,14 +126,14 @@ def assert_same(bank: HistogramBank, oracles: Oracles, heaviest: float) -> None:
 
 
 def assert_same_percentiles(bank: HistogramBank, oracles: Oracles) -> None:
-    found = bank.percentiles(FRACTIONS)[:, :ROWS]
+    result = bank.percentiles(FRACTIONS)[:, :ROWS]
     for number, fraction in enumerate(FRACTIONS):
         for row, slow in enumerate(oracles.rows):
             # Where a sum is just about the threshold, its last digit decides.
             around = [slow.percentile(fraction * by) for by in (1 - 1e-9, 1, 1 + 1e-9)]
-            assert min(around) * (1 - 1e-9) <= found[number, row] <= max(around) * (1 + 1e-9)
+            assert min(around) * (1 - 1e-9) <= result[number, row] <= max(around) * (1 + 1e-9)
     for rows in (ints(3), ints(4, 0, 4), ints()):
-        np.testing.assert_array_equal(bank.percentiles(FRACTIONS, rows), found[:, rows])
+        np.testing.assert_array_equal(bank.percentiles(FRACTIONS, rows), result[:, rows])
 
 
 def samples_at(moments: st.SearchStrategy[float]) -> st.SearchStrategy[list[Sample]]:
@@ -218,13 +218,13 @@ def test_an_empty_row_has_no_percentile() -> None:
 
 
 def test_percentile_0_is_the_lowest_bucket_and_percentile_1_the_highest() -> None:
-    found = filled(0.1, 0.5, 4.0).percentiles([0.0, 1.0], ints(0))[:, 0]
-    assert found.tolist() == pytest.approx([0.110265643, 4.124698514], rel=1e-8)
+    result = filled(0.1, 0.5, 4.0).percentiles([0.0, 1.0], ints(0))[:, 0]
+    assert result.tolist() == pytest.approx([0.110265643, 4.124698514], rel=1e-8)
 
 
 def test_a_sum_that_just_reaches_the_threshold_is_enough() -> None:
-    found = filled(0.1, 4.0).percentiles([0.5, 0.50001], ints(0))[:, 0]
-    assert found.tolist() == pytest.approx([0.110265643, 4.124698514], rel=1e-8)
+    result = filled(0.1, 4.0).percentiles([0.5, 0.50001], ints(0))[:, 0]
+    assert result.tolist() == pytest.approx([0.110265643, 4.124698514], rel=1e-8)
 
 
 def test_the_percentile_in_the_last_bin_is_its_start() -> None:
@@ -242,8 +242,8 @@ def test_weights_below_a_thousandth_of_the_lightest_sample_do_not_count() -> Non
 def test_light_buckets_at_both_ends_are_passed_over() -> None:
     bank = filled(0.5, 1.0)
     feed(bank, [Sample(0, MIDNIGHT, value, 0.9 * EPSILON) for value in (0.0, 4.0)])
-    found = bank.percentiles([0.0, 1.0], ints(0))[:, 0]
-    assert found.tolist() == pytest.approx([0.511134538, 1.016281389], rel=1e-8)
+    result = bank.percentiles([0.0, 1.0], ints(0))[:, 0]
+    assert result.tolist() == pytest.approx([0.511134538, 1.016281389], rel=1e-8)
 
 
 def test_weights_below_the_lowest_counted_bin_are_not_summed() -> None:
@@ -255,8 +255,8 @@ def test_weights_below_the_lowest_counted_bin_are_not_summed() -> None:
 
 def test_weights_that_do_not_count_are_neither_merged_nor_saved() -> None:
     bank, other = filled(0.5), filled(0.5)
-    for each in (bank, other):
-        feed(each, [Sample(0, MIDNIGHT, value, 0.9 * EPSILON) for value in (0.0, 4.0)])
+    for item in (bank, other):
+        feed(item, [Sample(0, MIDNIGHT, value, 0.9 * EPSILON) for value in (0.0, 4.0)])
     assert other.save(ints(0))[0].weights == {25: 10_000}
     bank.merge(ints(0), other, ints(0))
     assert bank.weights(ints(0))[[0, 25, 62], 0].tolist() == [0.9 * EPSILON, 2.0, 0.9 * EPSILON]
@@ -289,8 +289,8 @@ def test_taking_away_almost_all_leaves_nothing() -> None:
 def test_a_sample_of_a_half_life_ago_weighs_half() -> None:
     bank = bank_of()
     feed(bank, [Sample(0, MIDNIGHT, 0.5, 1.0), Sample(0, MIDNIGHT + DAY, 4.0, 1.0)])
-    found = bank.percentiles([0.33, 0.34], ints(0))[:, 0]
-    assert found.tolist() == pytest.approx([0.511134538, 4.124698514], rel=1e-8)
+    result = bank.percentiles([0.33, 0.34], ints(0))[:, 0]
+    assert result.tolist() == pytest.approx([0.511134538, 4.124698514], rel=1e-8)
 
 
 def test_the_reference_stays_for_a_hundred_half_lives_and_then_follows() -> None:
@@ -431,13 +431,13 @@ def test_a_loaded_row_has_its_shares_of_the_total() -> None:
 def test_loading_many_is_loading_each() -> None:
     saved = [SavedHistogram(MIDNIGHT + n * DAY, {n: 10_000, n + 9: 7 * n}, 1.0 + n) for n in range(ROWS - 1)]
     saved.append(SavedHistogram())
-    many, each = bank_of(), bank_of()
+    many, item = bank_of(), bank_of()
     many.load_all(np.arange(ROWS, dtype=np.int64), saved)
     for row, one in enumerate(saved):
-        each.load(row, one)
+        item.load(row, one)
     everyone = np.arange(ROWS, dtype=np.int64)
-    np.testing.assert_array_equal(many.weights(everyone), each.weights(everyone))
-    np.testing.assert_array_equal(many.references(everyone), each.references(everyone))
+    np.testing.assert_array_equal(many.weights(everyone), item.weights(everyone))
+    np.testing.assert_array_equal(many.references(everyone), item.references(everyone))
     assert many.totals(everyone).tolist() == [1.0, 2.0, 3.0, 4.0, 0.0]
 
 

@@ -63,10 +63,10 @@ def test_means_and_maxima_do_not_depend_on_the_order_of_samples(
             slow[math.floor((time - START) / HOUR)].append(value)
     until = START + 90 * HOUR
     ring.close_quiet_hours(until)
-    found = known(ring, until)
-    assert sorted(found) == sorted(slow)
+    result = known(ring, until)
+    assert sorted(result) == sorted(slow)
     for hour, values in slow.items():
-        measures = found[hour]
+        measures = result[hour]
         assert measures[MEAN] == pytest.approx(sum(values) / len(values), rel=1e-5)
         assert measures[MAXIMUM] == pytest.approx(max(values), rel=1e-6)
         assert measures[P50] <= measures[P90] * 1.00001
@@ -117,9 +117,9 @@ def test_new_hours_replace_the_oldest() -> None:
     ring = history(days=1)
     for hour in range(60):
         add(ring, (START + hour * HOUR, float(hour)))
-    found = known(ring, START + 59 * HOUR)
-    assert list(found) == list(range(35, 59))
-    assert [measures[MEAN] for measures in found.values()] == list(range(35, 59))
+    result = known(ring, START + 59 * HOUR)
+    assert list(result) == list(range(35, 59))
+    assert [measures[MEAN] for measures in result.values()] == list(range(35, 59))
 
 
 def test_a_long_silence_leaves_no_old_hours_behind() -> None:
@@ -148,11 +148,11 @@ def test_rows_and_resources_have_rings_of_their_own() -> None:
         values = np.array([(number + 1) * factor for number in range(300)])
         ring.add(numbers, resource, times_of_all, values)
         ring.add(numbers, resource, times_of_all + 3600, values)
-    found = ring.read_summaries(numbers, START + HOUR)
-    assert found.shape == (300, 2, len(MEASURES), 48)
-    assert found.dtype == np.float32
-    assert found[:, CPU_SERIES, MEAN, -1].tolist() == (numbers + 1).tolist()
-    assert found[:, MEMORY_SERIES, MAXIMUM, -1] == pytest.approx((numbers + 1) * 1e8)
+    result = ring.read_summaries(numbers, START + HOUR)
+    assert result.shape == (300, 2, len(MEASURES), 48)
+    assert result.dtype == np.float32
+    assert result[:, CPU_SERIES, MEAN, -1].tolist() == (numbers + 1).tolist()
+    assert result[:, MEMORY_SERIES, MAXIMUM, -1] == pytest.approx((numbers + 1) * 1e8)
 
 
 def test_a_kill_raises_the_maximum_of_its_hour() -> None:
@@ -162,15 +162,15 @@ def test_a_kill_raises_the_maximum_of_its_hour() -> None:
     at = np.array([START + 60, START + HOUR + 60, START + 2 * HOUR + 60])
     ring.raise_maximum(np.zeros(3, dtype=np.int64), MEMORY_SERIES, at, np.array([5e8, 6e8, 7e8]))
     add(ring, (START + 2 * HOUR, 1e8), (START + 3 * HOUR, 1e8), resource=MEMORY_SERIES)
-    found = known(ring, START + 3 * HOUR, resource=MEMORY_SERIES)
-    assert {hour: measures[MAXIMUM] for hour, measures in found.items()} == {0: 5e8, 1: 6e8, 2: 7e8}
-    assert found[0][MEAN] == pytest.approx(1e8)
+    result = known(ring, START + 3 * HOUR, resource=MEMORY_SERIES)
+    assert {hour: measures[MAXIMUM] for hour, measures in result.items()} == {0: 5e8, 1: 6e8, 2: 7e8}
+    assert result[0][MEAN] == pytest.approx(1e8)
 
 
-def assert_close(found: Ring, values: Ring) -> None:
+def assert_close(result: Ring, values: Ring) -> None:
     """Within half a percent, and of half a percent of a millicore or of 100 KB."""
     for resource, unit in ((CPU_SERIES, 1e-3), (MEMORY_SERIES, 1e5)):
-        assert (np.abs(found[resource] - values[resource]) <= 0.0051 * (values[resource] + unit)).all()
+        assert (np.abs(result[resource] - values[resource]) <= 0.0051 * (values[resource] + unit)).all()
 
 
 class TestText:
@@ -193,9 +193,9 @@ class TestText:
 
     def test_values_come_back_within_half_a_percent(self) -> None:
         values = self.day_and_night()
-        newest, found = decode_history(encode_history(472_222, values))
+        newest, result = decode_history(encode_history(472_222, values))
         assert newest == 472_222
-        assert_close(found, values)
+        assert_close(result, values)
 
     def test_thirty_five_days_of_a_service_take_less_than_half_of_the_room(self) -> None:
         assert len(encode_history(472_222, self.day_and_night())) < LONGEST_HISTORY_TEXT / 2
@@ -204,8 +204,8 @@ class TestText:
         values = self.day_and_night(100)
         values[:, :, 40:60] = np.nan
         values[1, :, :70] = np.nan
-        _, found = decode_history(encode_history(472_222, values))
-        assert np.isnan(found).tolist() == np.isnan(values).tolist()
+        _, result = decode_history(encode_history(472_222, values))
+        assert np.isnan(result).tolist() == np.isnan(values).tolist()
 
     def test_hours_before_the_first_known_one_take_no_room(self) -> None:
         values = np.full((2, len(MEASURES), 840), np.nan, dtype=np.float32)
@@ -213,17 +213,17 @@ class TestText:
         values[0, :, -2:] = 1.0
         text = encode_history(472_222, values)
         assert len(text) < 100
-        newest, found = decode_history(text)
-        assert (newest, found.shape) == (472_222, (2, len(MEASURES), 2))
+        newest, result = decode_history(text)
+        assert (newest, result.shape) == (472_222, (2, len(MEASURES), 2))
 
     def test_the_oldest_hours_are_left_out_where_there_is_no_room(self) -> None:
         values = self.noise(3000)
         text = encode_history(472_222, values)
         assert LONGEST_HISTORY_TEXT * 0.9 < len(text) <= LONGEST_HISTORY_TEXT
-        _, found = decode_history(text)
-        hours = found.shape[-1]
+        _, result = decode_history(text)
+        hours = result.shape[-1]
         assert 700 < hours < 3000
-        assert_close(found, values[:, :, -hours:])
+        assert_close(result, values[:, :, -hours:])
 
     @given(st.binary(max_size=200))
     @settings(max_examples=40)

@@ -60,9 +60,9 @@ def test_a_ring_has_the_highest_value_of_every_cell_it_reaches(batches: list[lis
         for cell, value in values:
             slow[cell] = max(slow.get(cell, 0.0), value)
     newest = max(slow, default=0)
-    [found] = ring.read(np.array([1]), FIRST + newest)
+    [result] = ring.read(np.array([1]), FIRST + newest)
     expected = [slow.get(newest - CELLS + 1 + place, math.nan) for place in range(CELLS)]
-    assert found == pytest.approx(np.array(expected, dtype=np.float32), nan_ok=True)
+    assert result == pytest.approx(np.array(expected, dtype=np.float32), nan_ok=True)
     assert np.isnan(ring.read(np.array([0]), FIRST + newest)).all()
 
 
@@ -136,10 +136,10 @@ def test_all_peaks_fit_and_come_back_within_half_a_percent(spread: float, longes
     peaks[200:240] = np.nan
     text = encode_peaks(FIRST, peaks)
     assert len(text) < longest < LONGEST_PEAKS_TEXT
-    newest, found = decode_peaks(text)
+    newest, result = decode_peaks(text)
     assert newest == FIRST
-    assert (np.isnan(found) == np.isnan(peaks)).all()
-    assert (np.nan_to_num(np.abs(found - peaks) - 0.0051 * (peaks + 1e5)) <= 0).all()
+    assert (np.isnan(result) == np.isnan(peaks)).all()
+    assert (np.nan_to_num(np.abs(result - peaks) - 0.0051 * (peaks + 1e5)) <= 0).all()
 
 
 def test_no_peaks_are_no_text() -> None:

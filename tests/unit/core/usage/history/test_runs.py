@@ -49,7 +49,7 @@ class Oracle:
 
     def add(self, samples: list[Sample]) -> None:
         # The newest pods of a batch come first: they are those whose runs are kept.
-        for number, start in sorted({sample[:2] for sample in samples}, key=lambda each: -each[1]):
+        for number, start in sorted({sample[:2] for sample in samples}, key=lambda item: -item[1]):
             self._begin(number, start)
         for number, start, offset, value in samples:
             at = self._find(number, start)
@@ -58,18 +58,20 @@ class Oracle:
 
     def seen(self, number: int) -> list[tuple[float, dict[int, tuple[float, float]]]]:
         """Runs, newest first, each as mean and maximum by interval."""
-        runs = [(begin, mine) for begin, mine in zip(self.begins[number], self.samples[number], strict=True) if mine]
-        minutes = [int(offset // FIRST_INTERVAL_SECONDS) for _, mine in runs for offset, _ in mine]
+        runs = [(begin, own) for begin, own in zip(self.begins[number], self.samples[number], strict=True) if own]
+        minutes = [int(offset // FIRST_INTERVAL_SECONDS) for _, own in runs for offset, _ in own]
         width = 1
         while any(minute // width >= INTERVALS for minute in minutes):
             width *= 2
-        found = []
-        for begin, mine in sorted(runs, key=lambda run: -run[0]):
+        result = []
+        for begin, own in sorted(runs, key=lambda run: -run[0]):
             intervals: dict[int, list[float]] = {}
-            for offset, value in mine:
+            for offset, value in own:
                 intervals.setdefault(int(offset // FIRST_INTERVAL_SECONDS) // width, []).append(value)
-            found.append((begin, {interval: (float(np.mean(all_)), max(all_)) for interval, all_ in intervals.items()}))
-        return found
+            result.append(
+                (begin, {interval: (float(np.mean(all_)), max(all_)) for interval, all_ in intervals.items()})
+            )
+        return result
 
     def _find(self, number: int, start: float) -> int | None:
         distances = [abs(begin - start) for begin in self.begins[number]]
@@ -90,10 +92,10 @@ def added(runs: RunHistory, samples: list[Sample], resource: int = CPU) -> None:
 
 def seen(runs: RunHistory, number: int, resource: int = CPU) -> list[tuple[float, dict[int, tuple[float, float]]]]:
     """What is remembered, as the oracle says it."""
-    found = runs.read_recent(np.array([number]))
+    result = runs.read_recent(np.array([number]))
     return [
         (begin, {interval: (float(run[MEAN, interval]), float(run[HIGHEST, interval])) for interval in known(run)})
-        for begin, run in zip(found.begin[0].tolist(), found.values[0, :, resource], strict=True)
+        for begin, run in zip(result.begin[0].tolist(), result.values[0, :, resource], strict=True)
         if not math.isnan(begin)
     ]
 
@@ -115,15 +117,15 @@ samples_of = st.tuples(
 def test_the_history_equals_the_reference_implementation(batches: list[list[Sample]]) -> None:
     runs, oracle = RunHistory(), Oracle(3)
     runs.allocate(3)
-    for each in batches:
-        added(runs, each)
-        oracle.add(each)
+    for item in batches:
+        added(runs, item)
+        oracle.add(item)
     for number in range(3):
-        found, expected = seen(runs, number), oracle.seen(number)
-        assert [run[0] for run in found] == [run[0] for run in expected]
-        for (_, mine), (_, theirs) in zip(found, expected, strict=True):
-            assert mine.keys() == theirs.keys()
-            assert np.allclose([mine[interval] for interval in theirs], list(theirs.values()), rtol=1e-4, atol=1e-5)
+        result, expected = seen(runs, number), oracle.seen(number)
+        assert [run[0] for run in result] == [run[0] for run in expected]
+        for (_, own), (_, other) in zip(result, expected, strict=True):
+            assert own.keys() == other.keys()
+            assert np.allclose([own[interval] for interval in other], list(other.values()), rtol=1e-4, atol=1e-5)
 
 
 @given(st.lists(samples_of, min_size=1, max_size=40))
@@ -133,9 +135,9 @@ def test_rows_do_not_touch_each_other(samples: list[Sample]) -> None:
     alone.allocate(3)
     added(together, samples)
     for number in range(3):
-        mine = [sample for sample in samples if sample[0] == number]
-        if mine:
-            added(alone, mine)
+        own = [sample for sample in samples if sample[0] == number]
+        if own:
+            added(alone, own)
     for number in range(3):
         assert seen(together, number) == seen(alone, number)
 
@@ -151,19 +153,19 @@ class TestRuns:
         return runs
 
     def test_pods_that_start_together_are_one_run_of_which_the_highest_counts(self) -> None:
-        found = seen(self.one((1000.0, 70.0, 1.0), (1010.0, 70.0, 3.0), (1200.0, 70.0, 5.0)), 0)
-        assert found == [(1200.0, {1: (5.0, 5.0)}), (1000.0, {1: (2.0, 3.0)})]
+        result = seen(self.one((1000.0, 70.0, 1.0), (1010.0, 70.0, 3.0), (1200.0, 70.0, 5.0)), 0)
+        assert result == [(1200.0, {1: (5.0, 5.0)}), (1000.0, {1: (2.0, 3.0)})]
 
     def test_a_sample_counts_by_the_start_of_its_own_pod(self) -> None:
-        found = seen(self.one((1000.0, 59.0, 1.0), (1029.0, 59.0, 2.0)), 0)
-        assert found == [(1000.0, {0: (1.5, 2.0)})]
+        result = seen(self.one((1000.0, 59.0, 1.0), (1029.0, 59.0, 2.0)), 0)
+        assert result == [(1000.0, {0: (1.5, 2.0)})]
 
     def test_a_long_run_has_longer_intervals(self) -> None:
         runs = self.one(*((0.0, MINUTE * minute, float(minute)) for minute in range(12 * 60)))
-        found = runs.read_recent(np.array([0]))
-        assert found.width.tolist() == [8 * MINUTE]
-        assert found.values[0, 0, CPU, HIGHEST, 10] == 87.0
-        assert found.values[0, 0, CPU, MEAN, 10] == pytest.approx(83.5)
+        result = runs.read_recent(np.array([0]))
+        assert result.width.tolist() == [8 * MINUTE]
+        assert result.values[0, 0, CPU, HIGHEST, 10] == 87.0
+        assert result.values[0, 0, CPU, MEAN, 10] == pytest.approx(83.5)
 
     def test_short_runs_are_widened_to_be_seen_beside_a_long_one_and_else_are_not(self) -> None:
         runs = self.one((0.0, 90_000.0, 1.0), (200_000.0, 0.0, 2.0), (200_000.0, 60.0, 4.0))
@@ -242,11 +244,11 @@ class TestText:
     @settings(max_examples=40)
     def test_what_is_written_is_read_within_one_percent(self, runs: list[StoredRun]) -> None:
         text = encode_runs(runs)
-        found = decode_runs(text) if text else []
-        for mine, theirs in zip(found, runs, strict=True):
-            assert mine[:3] == theirs[:3]
+        result = decode_runs(text) if text else []
+        for own, other in zip(result, runs, strict=True):
+            assert own[:3] == other[:3]
             units = np.array([1e-3, 1e5])[:, np.newaxis, np.newaxis]
-            assert np.allclose(mine.values, theirs.values, rtol=0.0051, atol=0.0051 * units.max(), equal_nan=True)
+            assert np.allclose(own.values, other.values, rtol=0.0051, atol=0.0051 * units.max(), equal_nan=True)
 
     def test_what_does_not_fit_leaves_out_the_oldest_runs(self) -> None:
         runs = [made_up(1000.0 * number, 0, number, INTERVALS) for number in range(RUNS)]
@@ -312,8 +314,8 @@ class TestInTheModel:
 
     def highest(self, model: UsageModel) -> list[list[float]]:
         view = model.view(row(model))
-        found = view.runs.read_recent(view.run_rows)
-        runs = found.values[0, ~np.isnan(found.begin[0]), CPU, HIGHEST]
+        result = view.runs.read_recent(view.run_rows)
+        runs = result.values[0, ~np.isnan(result.begin[0]), CPU, HIGHEST]
         return [run[~np.isnan(run)].tolist() for run in runs]
 
     def test_it_is_kept_for_the_vpas_asked_for_alone(self) -> None:
