@@ -1,4 +1,4 @@
-"""History outlives the process that collected it: checkpoints on a real control plane.
+"""Checkpoints on a real control plane: history survives the process that collected it.
 
 Memory is counted by windows of five seconds, because a window that is not over is in no checkpoint.
 """

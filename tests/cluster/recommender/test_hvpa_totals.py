@@ -1,4 +1,4 @@
-"""What an Hvpa reads of its whole workload: in the status of the VPA it made, or in its own if the VPA is a user's."""
+"""Totals of an Hvpa's workload: in the status of the VPA it made, or in its own if the VPA is a user's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers that are killed for their memory on a real control plane get more of it, and each kill counts once."""
+"""OOM kills on a real control plane raise memory, and each kill counts once."""
 
 from __future__ import annotations
 

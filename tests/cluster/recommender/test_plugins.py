@@ -1,4 +1,4 @@
-"""Recommenders of others on a real control plane: a wheel beside Trellis, one that misbehaves, and one of its own.
+"""Installed recommenders on a real control plane: a wheel beside Trellis, and one that misbehaves.
 
 The first is that of `examples/recommender-plugin`, installed as its users would. None of them costs the others more
 than a deadline, and none is left behind when its parent is gone.

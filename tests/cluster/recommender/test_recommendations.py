@@ -1,4 +1,4 @@
-"""`trellis recommender` on a real control plane: what the real metrics-server reports becomes recommendations."""
+"""`trellis recommender` on a real control plane: usage of the real metrics-server becomes recommendations."""
 
 from __future__ import annotations
 

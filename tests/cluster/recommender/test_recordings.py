@@ -1,4 +1,4 @@
-"""What recommenders on a real control plane wrote down gives the same decisions again, byte for byte."""
+"""Recordings of recommenders on a real control plane replay to the same decisions, byte for byte."""
 
 from __future__ import annotations
 

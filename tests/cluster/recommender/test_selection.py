@@ -1,4 +1,4 @@
-"""Several recommenders in one cluster: each serves the VPAs that name it, and nothing else changes by a byte."""
+"""Several recommenders in one cluster: each serves the VPAs that name it, and changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which targets a VPA can have on a real cluster, what it says of those it cannot have, and who governs a pod."""
+"""Targets of VPAs on a real cluster: supported ones, problems of others, and governance of pods."""
 
 from __future__ import annotations
 

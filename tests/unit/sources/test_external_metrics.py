@@ -1,4 +1,4 @@
-"""Usage from external.metrics.k8s.io: one request for a VPA and a metric, and one VPA's trouble is its own."""
+"""Usage from external.metrics.k8s.io: one request per VPA and metric, and isolated failures."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_pods_are_requested_one_by_one_as_upstream_where_no_value_names_a_pod() 
     assert asked == {"app=web,tier in (a,b)" + more for more in ("", ",pod=web-1", ",pod=web-2")}
 
 
-def asked_one_by_one(responses: dict[str, ScriptedResponse]) -> tuple[ExternalBatch, list[str]]:
+def fetch_one_by_one(responses: dict[str, ScriptedResponse]) -> tuple[ExternalBatch, list[str]]:
     """What comes of three pods, each answered for by its name and the whole by none; and the pods in turn."""
     asked = []
 
@@ -106,7 +106,7 @@ def asked_one_by_one(responses: dict[str, ScriptedResponse]) -> tuple[ExternalBa
     return asyncio.run(source.fetch([query])), asked
 
 
-def of_one(amount: str) -> Response:
+def build_value_response(amount: str) -> Response:
     item = value("", amount)
     del item["metricLabels"]["pod"]
     return values(item)
@@ -114,7 +114,9 @@ def of_one(amount: str) -> Response:
 
 def test_a_failed_pod_affects_no_other_pod() -> None:
     broken = error_response(500, "InternalError", "the adapter gave up")
-    batch, _ = asked_one_by_one({"": values(), "web-1": of_one("1"), "web-2": broken, "web-3": of_one("3")})
+    batch, _ = fetch_one_by_one(
+        {"": values(), "web-1": build_value_response("1"), "web-2": broken, "web-3": build_value_response("3")}
+    )
     assert (batch.samples.pods, batch.samples.cpu.tolist()) == (["web-1", "web-3"], [1.0, 3.0])
     [problem] = batch.problems
     assert (problem.vpa, problem.metric) == ("web", "cpu")
@@ -124,14 +126,21 @@ def test_a_failed_pod_affects_no_other_pod() -> None:
 
 def test_pods_are_requested_one_by_one_where_the_list_is_refused() -> None:
     refused = error_response(404, "NotFound", "no series without a pod")
-    batch, _ = asked_one_by_one({"": refused, "web-1": of_one("1"), "web-2": of_one("2"), "web-3": of_one("3")})
+    batch, _ = fetch_one_by_one(
+        {
+            "": refused,
+            "web-1": build_value_response("1"),
+            "web-2": build_value_response("2"),
+            "web-3": build_value_response("3"),
+        }
+    )
     assert (batch.samples.pods, batch.samples.cpu.tolist()) == (["web-1", "web-2", "web-3"], [1.0, 2.0, 3.0])
     assert batch.problems == ()
 
 
 def test_a_metric_refused_for_the_list_and_for_a_pod_is_not_requested_again() -> None:
     refused = error_response(404, "NotFound", "no such metric")
-    batch, asked = asked_one_by_one({"": refused, "web-1": refused})
+    batch, asked = fetch_one_by_one({"": refused, "web-1": refused})
     assert (batch.samples.pods, asked) == ([], ["", "web-1"])
     [problem] = batch.problems
     assert "no such metric" in problem.message
@@ -213,7 +222,7 @@ def test_invalid_values_are_counted_and_affect_no_others() -> None:
 def test_the_number_of_concurrent_requests_is_limited() -> None:
     under_way = most = 0
 
-    class Counting(ScriptedTransport):
+    class CountingTransport(ScriptedTransport):
         async def send(self, request: Request) -> Response:
             nonlocal under_way, most
             under_way += 1
@@ -224,7 +233,9 @@ def test_the_number_of_concurrent_requests_is_limited() -> None:
             return values(value(request.path.split("/")[5], "1"))
 
     async def main() -> ExternalBatch:
-        source = ExternalMetrics(Client(Counting()), cpu_metric="cpu", memory_metric="", container_label="name")
+        source = ExternalMetrics(
+            Client(CountingTransport()), cpu_metric="cpu", memory_metric="", container_label="name"
+        )
         return await source.fetch([ExternalQuery(f"ns-{n}", "web", parse_selector("app=web")) for n in range(100)])
 
     assert len(asyncio.run(main()).samples) == 100

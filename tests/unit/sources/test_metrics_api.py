@@ -1,4 +1,4 @@
-"""Usage from metrics.k8s.io: the bytes of one answer become columns, and what is wrong in it costs nothing else."""
+"""Usage from metrics.k8s.io: a response becomes columns, and invalid entries affect no others."""
 
 from __future__ import annotations
 

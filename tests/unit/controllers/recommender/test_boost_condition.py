@@ -1,4 +1,4 @@
-"""A VPA whose boost could not be taken back, or only by a restart, has a condition that says so."""
+"""The condition of VPAs whose boost could not end, or only by a restart."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def serving(*subresources: str) -> Any:
     return reply
 
 
-def told(server: Any, *flags: str, **spec: Any) -> dict[str, Any] | None:
+def get_boost_condition(server: Any, *flags: str, **spec: Any) -> dict[str, Any] | None:
     world = World(*flags)
     world.fault = server
     world.add_workload("web", 1)
@@ -52,22 +52,22 @@ def told(server: Any, *flags: str, **spec: Any) -> dict[str, Any] | None:
 
 @pytest.mark.req("SB-46")
 def test_without_in_place_resize_a_condition_reports_that_no_pod_is_boosted() -> None:
-    condition = told(serving("status"), startupBoost=BOOST)
+    condition = get_boost_condition(serving("status"), startupBoost=BOOST)
     assert condition is not None
     assert (condition["status"], condition["reason"]) == ("True", "ResizeNotServed")
     assert "1.33" in condition["message"]
 
 
 def test_with_in_place_resize_no_condition_is_set() -> None:
-    assert told(serving("resize"), startupBoost=BOOST) is None
+    assert get_boost_condition(serving("resize"), startupBoost=BOOST) is None
 
 
 def test_a_vpa_without_a_boost_has_no_boost_condition() -> None:
-    assert told(serving("status")) is None
+    assert get_boost_condition(serving("status")) is None
 
 
 def test_with_the_feature_gate_off_no_condition_is_set() -> None:
-    assert told(serving("status"), "--feature-gates=CPUStartupBoost=false", startupBoost=BOOST) is None
+    assert get_boost_condition(serving("status"), "--feature-gates=CPUStartupBoost=false", startupBoost=BOOST) is None
 
 
 def with_resize_policies(policies: dict[str, str], *flags: str, **spec: Any) -> dict[str, Any] | None:

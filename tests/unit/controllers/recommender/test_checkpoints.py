@@ -1,4 +1,4 @@
-"""Runs are remembered for the VPAs whose recommender asks for them, and outlive the process in checkpoints."""
+"""Runs are recorded for VPAs whose recommender needs them, and survive the process in checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of two VPAs on one workload, whose recommendation is it? That of the one that is applied, else of the older."""
+"""Of two VPAs on one workload, the acting one has the recommendation, else the older."""
 
 from __future__ import annotations
 

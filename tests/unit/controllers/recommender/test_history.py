@@ -1,4 +1,4 @@
-"""History that comes from elsewhere: whose it is, when it is taken over, and what is said meanwhile."""
+"""Backfilled history: which VPAs it belongs to, when it is restored, and the condition meanwhile."""
 
 from __future__ import annotations
 

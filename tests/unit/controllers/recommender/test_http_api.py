@@ -1,4 +1,4 @@
-"""Why is asked over HTTP, of the process that decided."""
+"""The HTTP API explains the last pass of the process."""
 
 from __future__ import annotations
 

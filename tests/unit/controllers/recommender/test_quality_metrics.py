@@ -1,4 +1,4 @@
-"""Which samples count for and against recommendations in the metrics of quality? Those that upstream counts."""
+"""Quality metrics count the samples that upstream counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole recommender, from flags to requests, beside an API server in memory and on a virtual clock."""
+"""The recommender from flags to requests, beside an API server in memory and on a virtual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statuses are written in portions where there are many, and nobody is left out."""
+"""Many statuses are written in batches, each once."""
 
 from __future__ import annotations
 

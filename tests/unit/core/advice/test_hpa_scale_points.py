@@ -1,4 +1,4 @@
-"""Where a new request makes an HPA act otherwise, it is told, with the target that keeps it."""
+"""HPA targets that a new request moves are reported, with the target that keeps the scale point."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advice as manifests: patches that say only what changes, and VPAs that anybody may apply."""
+"""Advice as manifests: patches with changes only, and VPAs in mode Off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a container should ask for: by its usage, by the policy, and never without a reason."""
+"""Requests by usage and policy, each with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advice within the LimitRanges of a namespace: what a pod would be refused for is not advised, and it is told."""
+"""Advice within the LimitRanges of a namespace, with the reason of each cap."""
 
 from __future__ import annotations
 

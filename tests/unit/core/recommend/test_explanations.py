@@ -1,4 +1,4 @@
-"""Whoever asks why is told what the last pass decided, and nothing else."""
+"""Explanations have the decisions of the last pass."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def passed(shop: World) -> LastPass:
     return LastPass.build(result, shop.vpa_store, result.writes, shop.now)
 
 
-def asked(last: LastPass, name: str = "web") -> dict[str, Any]:
+def describe(last: LastPass, name: str = "web") -> dict[str, Any]:
     """The document, as it comes out of JSON."""
     result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(describe_vpa(last, last.find(NAMESPACE, name))))
     return result
@@ -56,7 +56,7 @@ def world(*recommenders: Stub, **spec: Any) -> World:
 def test_the_document_has_the_recommender_its_estimates_and_the_outcome() -> None:
     policy = {"containerPolicies": [{"containerName": "app", "maxAllowed": {"cpu": "750m", "memory": "1G"}}]}
     shop = world(Talkative("default", GOOD), resourcePolicy=policy)
-    result = asked(passed(shop))
+    result = describe(passed(shop))
     assert (result["recommender"], result["given"], result["parameters"]) == ("default", {}, {"pace": 2.0})
     app, proxy = result["containers"]
     assert (app["name"], app["recommender"], app["reason"]) == ("app", "default", "Recommended")
@@ -76,11 +76,11 @@ def test_written_values_are_reported_as_published() -> None:
     stub = Stub("default", GOOD)
     shop = world(stub)
     last = passed(shop)
-    for container in asked(last)["containers"]:
+    for container in describe(last)["containers"]:
         assert {"containerName": container["name"], **container["published"]} == shop.advice()[container["name"]]
     shop.put("web")
     stub.cpu = (510.0, 1020.0, 2000.0)  # too little to be written at once
-    app = asked(passed(shop))["containers"][0]
+    app = describe(passed(shop))["containers"][0]
     assert (app["recommended"]["target"]["cpu"], app["published"]["target"]["cpu"]) == ("1020m", "1")
     assert {"containerName": "app", **app["published"]} == shop.advice()["app"]
 
@@ -90,11 +90,11 @@ def test_conditions_equal_those_of_the_status() -> None:
     stub.confidence = 0.25
     shop = world(stub)
     last = passed(shop)
-    assert asked(last)["conditions"] == shop.status()["conditions"]
+    assert describe(last)["conditions"] == shop.status()["conditions"]
     assert "container app has a history of 1 samples" in shop.conditions()["LowConfidence"]["message"]
-    assert asked(last)["containers"][0]["confidence"] == 0.25
+    assert describe(last)["containers"][0]["confidence"] == 0.25
     shop.set_state(problem="no such thing", problem_reason="TargetNotFound")
-    assert asked(passed(shop))["conditions"] == shop.status()["conditions"]
+    assert describe(passed(shop))["conditions"] == shop.status()["conditions"]
 
 
 def test_a_failure_is_reported_with_the_published_recommendation() -> None:
@@ -103,7 +103,7 @@ def test_a_failure_is_reported_with_the_published_recommendation() -> None:
     passed(shop)
     shop.put("web")
     stub.error = ValueError("no")
-    result = asked(passed(shop))
+    result = describe(passed(shop))
     assert result["failure"] == 'recommender default failed: ValueError: "no"'
     assert result["conditions"] == shop.status()["conditions"]
     app = result["containers"][0]
@@ -117,16 +117,16 @@ def test_a_retained_pass_does_not_change_with_the_next_one() -> None:
     shop = world(stub)
     stub.error = ValueError("no")
     last = passed(shop)
-    before = asked(last)
+    before = describe(last)
     stub.error = None
     shop.apply("another")
     shop.run_pods("another")
     shop.ingest_usage(vpa="another")
     passed(shop)
-    assert asked(last)["failure"] == before["failure"]
-    assert asked(last)["containers"] == before["containers"]
+    assert describe(last)["failure"] == before["failure"]
+    assert describe(last)["containers"] == before["containers"]
     shop.vpa_store.drop(NAMESPACE, "web")
-    assert asked(last)["containers"] == before["containers"]
+    assert describe(last)["containers"] == before["containers"]
 
 
 def test_each_shadow_has_its_estimates_or_its_failure_for_this_vpa() -> None:
@@ -142,7 +142,7 @@ def test_each_shadow_has_its_estimates_or_its_failure_for_this_vpa() -> None:
         shop.run_pods(name)
         shop.ingest_usage(vpa=name)
     last = passed(shop)
-    result = {name: asked(last, name) for name in ("web", "bad")}
+    result = {name: describe(last, name) for name in ("web", "bad")}
     for name, document in result.items():
         [app] = document["containers"]
         assert app["recommended"]["target"]["cpu"] == "1"
@@ -155,7 +155,7 @@ def test_each_shadow_has_its_estimates_or_its_failure_for_this_vpa() -> None:
 
 def test_a_bad_parameter_is_a_condition_and_no_recommender_is_called() -> None:
     shop = world(Talkative("default", GOOD), recommenders=[{"name": "default", "parameters": {"pace": "99"}}])
-    result = asked(passed(shop))
+    result = describe(passed(shop))
     [unsupported] = [condition for condition in result["conditions"] if condition["type"] == "ConfigUnsupported"]
     assert "pace" in unsupported["message"]
     assert (result["given"], result["parameters"]) == ({"pace": "99"}, {})
@@ -164,7 +164,7 @@ def test_a_bad_parameter_is_a_condition_and_no_recommender_is_called() -> None:
 
 def test_where_every_container_is_off_the_condition_equals_the_written_one() -> None:
     shop = world(Stub("default", GOOD), resourcePolicy={"containerPolicies": [{"containerName": "*", "mode": "Off"}]})
-    result = asked(passed(shop))
+    result = describe(passed(shop))
     [provided] = result["conditions"]
     assert (provided["status"], provided["reason"]) == ("False", "NothingToSize")
     assert [container["reason"] for container in result["containers"]] == ["ContainerOff", "ContainerOff"]
@@ -173,7 +173,7 @@ def test_where_every_container_is_off_the_condition_equals_the_written_one() -> 
 def test_a_vpa_without_pods_has_no_containers_to_report() -> None:
     shop = World(Stub("default", GOOD))
     shop.apply()
-    result = asked(passed(shop))
+    result = describe(passed(shop))
     assert result["containers"] == []
     assert {condition["type"]: condition["status"] for condition in result["conditions"]} == {
         "NoPodsMatched": "True",
@@ -187,7 +187,7 @@ def test_before_the_target_is_read_no_conditions_are_reported() -> None:
     shop.vpa_store.drop(NAMESPACE, "web")
     shop.put("web")
     last = passed(shop)
-    assert asked(last)["conditions"] == []
+    assert describe(last)["conditions"] == []
 
 
 def test_in_a_list_a_vpa_is_a_line() -> None:
@@ -216,4 +216,4 @@ def test_a_retained_pass_has_columns_and_no_statuses(containers: int) -> None:
     last = passed(shop)
     assert last.result.writes == []
     assert (len(last.messages), len(last.entries)) == (0, 1)
-    assert len(asked(last)["containers"]) == containers
+    assert len(describe(last)["containers"]) == containers

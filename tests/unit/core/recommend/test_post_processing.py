@@ -1,4 +1,4 @@
-"""Whoever watches a pass sees every stage that amounts go through, and changes none of them."""
+"""An observer of a pass is called with every stage of amounts and changes none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recommender gets to see: rows in columns, and nothing else."""
+"""The input of a recommender: rows in columns."""
 
 from __future__ import annotations
 

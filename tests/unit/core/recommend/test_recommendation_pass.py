@@ -1,4 +1,4 @@
-"""From usage to statuses: what is recommended, what is kept, what is explained."""
+"""From usage to statuses: recommended, retained and explained amounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is set for everybody, and what a recommender declares of itself."""
+"""Presets for all VPAs, and declarations of recommenders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why so? What recommenders say of their rows reaches whoever asks about a container."""
+"""Explanations of rows by recommenders, for each container."""
 
 from __future__ import annotations
 

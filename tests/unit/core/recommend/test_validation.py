@@ -1,4 +1,4 @@
-"""Recommenders that fail: their VPAs keep what they had and say so, and nobody else notices."""
+"""Failing recommenders: their VPAs keep the recommendation with a condition, and others are not affected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trellis.core.recommend.protocol import Estimates, Rows
 GOOD = (500.0, 1000.0, 2000.0)
 
 
-def two_worlds() -> tuple[World, Stub]:
+def create_world_with_two_recommenders() -> tuple[World, Stub]:
     """One VPA served by a recommender that can be broken, one by another."""
     broken = Stub("broken", GOOD)
     shop = World(broken, Stub("default", GOOD))
@@ -38,7 +38,7 @@ def two_worlds() -> tuple[World, Stub]:
     ],
 )
 def test_impossible_estimates_change_nothing_and_are_reported(cpu: tuple[float, ...], told: str) -> None:
-    shop, broken = two_worlds()
+    shop, broken = create_world_with_two_recommenders()
     before = shop.advice()
     broken.cpu = cpu
     assert [write.name for write in shop.run()] == ["web"]
@@ -54,7 +54,7 @@ def test_impossible_estimates_change_nothing_and_are_reported(cpu: tuple[float, 
 
 
 def test_an_error_changes_nothing_and_is_named() -> None:
-    shop, broken = two_worlds()
+    shop, broken = create_world_with_two_recommenders()
     before = shop.advice()
     broken.error = ZeroDivisionError("division\nby zero")
     result = shop.decide()
@@ -128,7 +128,7 @@ def test_totals_must_be_possible_too() -> None:
 
 
 def test_missing_estimates_are_no_failure() -> None:
-    shop, broken = two_worlds()
+    shop, broken = create_world_with_two_recommenders()
     before = shop.advice()
     broken.cpu = broken.memory = (math.nan,) * 3
     assert shop.run() == []

@@ -1,4 +1,4 @@
-"""What came before in a batch is found for all samples at once; a batch may name containers by their numbers."""
+"""Earlier samples of a batch are found for all samples at once; a batch may name containers by slots."""
 
 from __future__ import annotations
 

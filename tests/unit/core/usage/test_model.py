@@ -1,4 +1,4 @@
-"""The usage model against the slow life of containers."""
+"""The usage model against a reference implementation."""
 
 from __future__ import annotations
 

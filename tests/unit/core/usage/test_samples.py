@@ -1,4 +1,4 @@
-"""Bad samples are counted under their reason, and never stop or spoil the good ones."""
+"""Invalid samples are counted by reason and do not affect valid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is followed of a pod."""
+"""The tracked fields of a pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods come and go; history stays, and nothing grows."""
+"""Pods are replaced; history stays, and tables do not grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A second pair of histograms holds what the whole workload uses."""
+"""A second pair of histograms has the usage of whole workloads."""
 
 from __future__ import annotations
 

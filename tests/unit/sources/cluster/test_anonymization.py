@@ -1,4 +1,4 @@
-"""What a dump that names nothing still says, and what it does not."""
+"""The content of an anonymized dump."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dump that names nothing still says why a Buffer keeps its room."""
+"""An anonymized dump explains the capacity of a Buffer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def masked(cluster: Cluster, mask: Anonymizer) -> list[bytes]:
     ]
 
 
-def told(lines: list[bytes], namespace: str, name: str) -> BufferPart:
+def explain_buffer_in_dump(lines: list[bytes], namespace: str, name: str) -> BufferPart:
     result = explain_buffer(build_evidence(ClusterState.from_dump(lines), namespace, COMPONENTS_SEEN), name)
     assert result.buffer is not None
     return result.buffer
@@ -37,8 +37,8 @@ def told(lines: list[bytes], namespace: str, name: str) -> BufferPart:
 @pytest.mark.parametrize("name", ["web", "builds", "spot"])
 def test_an_anonymized_dump_gives_the_same_decision(name: str) -> None:
     cluster, mask = spare(), Anonymizer(b"0")
-    plain = told(cluster.lines(), NAMESPACE, name)
-    part = told(masked(cluster, mask), mask.namespace(NAMESPACE), mask.name(name))
+    plain = explain_buffer_in_dump(cluster.lines(), NAMESPACE, name)
+    part = explain_buffer_in_dump(masked(cluster, mask), mask.namespace(NAMESPACE), mask.name(name))
     assert (part.ready, part.wanted, part.chunks, part.totals) == (
         plain.ready,
         plain.wanted,

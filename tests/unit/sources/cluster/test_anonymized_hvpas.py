@@ -1,4 +1,4 @@
-"""A dump that names nothing still says why an Hvpa has its count."""
+"""An anonymized dump explains the replicas of an Hvpa."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is collected for Buffers: themselves without secrets, the counts of their targets, and the pods of all nodes."""
+"""Objects collected for Buffers: without secrets, with the replicas of targets and the pods of all nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is collected for nodes: groups, storage, and what decides about them in all namespaces; also without names."""
+"""Objects collected for nodes: groups, storage, and deciding objects of all namespaces; also anonymized."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is collected from a cluster, what is left out of it, and what is said of the rest."""
+"""Objects collected from a cluster, skipped ones, and reports of missing data."""
 
 from __future__ import annotations
 

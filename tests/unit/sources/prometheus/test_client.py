@@ -1,4 +1,4 @@
-"""One query to Prometheus: who asks, what is repeated, and what is said when it fails."""
+"""Queries to Prometheus: credentials, retries, and errors."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def refusing(status: int, kind: str, message: str) -> Callable[[], web.StreamRes
     return lambda: error(status, kind, message)
 
 
-def ask(handler: Handler, **settings: Any) -> QueryResult:
+def run_query(handler: Handler, **settings: Any) -> QueryResult:
     async def main() -> QueryResult:
         async with serving(handler) as url, talking_to(url, **settings) as client:
             return await client.query("up", 5.0)
@@ -83,13 +83,13 @@ def ask(handler: Handler, **settings: Any) -> QueryResult:
 
 def refused(handler: Handler, **settings: Any) -> PrometheusError:
     with pytest.raises(PrometheusError) as caught:
-        ask(handler, **settings)
+        run_query(handler, **settings)
     return caught.value
 
 
 def test_a_query_is_posted_as_a_form_with_the_time_it_may_take() -> None:
     server = Scripted(fine)
-    assert ask(server, prometheus_query_timeout=parse_duration("90s")).labels == [{"a": "b"}]
+    assert run_query(server, prometheus_query_timeout=parse_duration("90s")).labels == [{"a": "b"}]
     [request] = server.requests
     assert (request.method, request.path) == ("POST", "/api/v1/query")
     assert server.bodies == ["query=up&time=5.000&timeout=90000ms"]
@@ -138,7 +138,7 @@ def basic(user: str, password: str) -> str:
 )
 def test_credentials_are_sent_in_upstreams_order(settings: dict[str, str], header: str | None) -> None:
     server = Scripted(fine)
-    ask(server, **settings)
+    run_query(server, **settings)
     assert server.headers("Authorization") == [header]
 
 
@@ -185,7 +185,7 @@ def test_credentials_in_the_address_are_used_and_never_printed() -> None:
 
 def test_further_headers_are_sent_along() -> None:
     server = Scripted(fine)
-    ask(server, prometheus_headers=("X-Scope-OrgID=team-a", "X-Other=b"))
+    run_query(server, prometheus_headers=("X-Scope-OrgID=team-a", "X-Other=b"))
     assert (server.headers("X-Scope-OrgID"), server.headers("X-Other")) == (["team-a"], ["b"])
 
 
@@ -256,7 +256,7 @@ def test_a_proxy_of_the_environment_is_used() -> None:
 )
 def test_temporary_errors_are_retried(trouble: Callable[[], web.StreamResponse]) -> None:
     server = Scripted(trouble, trouble, fine)
-    assert ask(server).values.tolist() == [1.0]
+    assert run_query(server).values.tolist() == [1.0]
     assert len(server.requests) == 3
 
 
@@ -388,7 +388,7 @@ def test_every_request_is_counted_with_code_method_and_time() -> None:
     def observe(code: str, method: str, seconds: float) -> None:
         observed.append((code, method, seconds))
 
-    ask(Scripted(failing(405), failing(500), fine), observe=observe)
+    run_query(Scripted(failing(405), failing(500), fine), observe=observe)
     assert [(code, method) for code, method, _ in observed] == [("405", "post"), ("500", "get"), ("200", "get")]
     assert all(0 <= seconds < 10 for _, _, seconds in observed)
 

@@ -1,4 +1,4 @@
-"""History comes oldest first, in bounded pieces, and complete; live usage and labels come from the same place."""
+"""History is read oldest first, in bounded windows, and completely; also live usage and labels."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read(server: ModelPrometheus, namespaces: Any = None, **settings: Any) -> Re
     return asyncio.run(main())
 
 
-def found(batches: list[Samples]) -> dict[Container, list[tuple[float, float, float]]]:
+def collect_samples(batches: list[Samples]) -> dict[Container, list[tuple[float, float, float]]]:
     """Every sample of every container in the order in which they came."""
     rows: dict[Container, list[tuple[float, float, float]]] = {}
     for batch in batches:
@@ -64,7 +64,7 @@ def test_eight_days_are_read_a_day_at_a_time_oldest_first() -> None:
     server.put("cpu", APP, hours_ago(*range(200)))
     server.put("memory", APP, hours_ago(*range(200)))
     batches, reports = read(server)
-    rows = found(batches)[APP]
+    rows = collect_samples(batches)[APP]
     assert [time for time, _, _ in rows] == [NOW - HOUR * n for n in range(192, -1, -1)]
     assert [cpu for _, cpu, _ in rows] == [memory for _, _, memory in rows] == list(range(192, -1, -1))
     assert [len(batch) for batch in batches] == [24] * 8 + [1]
@@ -78,7 +78,7 @@ def test_samples_of_one_resource_alone_are_read() -> None:
     server.put("cpu", APP, hours_ago(3, 2))
     server.put("memory", APP, hours_ago(2, 1))
     server.put("memory", DB, hours_ago(5))
-    rows = found(read(server)[0])
+    rows = collect_samples(read(server)[0])
     times = {container: [round((NOW - time) / HOUR) for time, _, _ in row] for container, row in rows.items()}
     assert times == {APP: [3, 2, 1], DB: [5]}
     assert [math.isnan(cpu) for _, cpu, _ in rows[APP]] == [False, False, True]
@@ -91,7 +91,7 @@ def test_the_given_namespaces_are_queried_in_groups() -> None:
         server.put("memory", (f"ns-{number}", "web", "app"), hours_ago(1))
     names = [f"ns-{number}" for number in range(5)]
     batches, reports = read(server, names, prometheus_namespaces_per_query=2, history_length="1d")
-    assert {container[0] for container in found(batches)} == set(names)
+    assert {container[0] for container in collect_samples(batches)} == set(names)
     queries = [item.parameters["query"] for item in server.asked if "rate" not in item.parameters["query"]]
     assert len(queries) == 6
     assert 'namespace=~"ns-0|ns-1"' in queries[0]
@@ -130,7 +130,7 @@ def test_all_history_is_read_once_and_in_order_whatever_the_limit_of_prometheus(
         history_chunk=f"{chunk}h",
         prometheus_namespaces_per_query=per_query,
     )
-    rows = found(batches)
+    rows = collect_samples(batches)
     expected = {c: cpu.get(c, set()) | memory.get(c, set()) for c in cpu.keys() | memory.keys()}
     assert {container: [round((NOW - time) / HOUR) for time, _, _ in row] for container, row in rows.items()} == {
         container: sorted(hours, reverse=True) for container, hours in expected.items() if hours
@@ -154,7 +154,7 @@ def test_a_too_long_response_is_queried_in_halves() -> None:
         server.put("memory", ("shop", f"web-{number}", "app"), hours_ago(*range(48)))
     limit = Quantity.from_units(1 << 16)
     batches, _ = read(server, ["shop"], prometheus_answer_limit=limit, history_length="47h", history_chunk="4d")
-    assert {len(rows) for rows in found(batches).values()} == {48}
+    assert {len(rows) for rows in collect_samples(batches).values()} == {48}
     assert len(batches) > 1
 
 
@@ -163,7 +163,7 @@ def test_series_without_a_container_are_counted() -> None:
     server.put("memory", ("", "web-1", "app"), hours_ago(5))
     server.put("memory", APP, hours_ago(5))
     batches, reports = read(server, history_length="1d", history_chunk="2d")
-    assert list(found(batches)) == [APP]
+    assert list(collect_samples(batches)) == [APP]
     assert reports[-1].unread == 1
 
 
@@ -182,7 +182,7 @@ def test_history_that_fails_midway_has_yielded_earlier_samples() -> None:
 
     with pytest.raises(PrometheusTooMuch):
         asyncio.run(main())
-    [rows] = found(batches).values()
+    [rows] = collect_samples(batches).values()
     assert [round((NOW - time) / HOUR) for time, _, _ in rows] == list(range(192, 144, -1))
 
 
@@ -203,11 +203,11 @@ def test_the_newest_sample_has_its_own_time() -> None:
     server.put("cpu", DB, {NOW - 20: 1.5})
     server.put("memory", PROXY, {NOW - 400: 1e6})  # Prometheus looks back five minutes.
     batch = live(server, ["shop", "data"])
-    [(time, cpu, memory)] = found([batch])[APP]
+    [(time, cpu, memory)] = collect_samples([batch])[APP]
     assert (time, cpu, memory) == (NOW - 40, 0.5, 7e6)
-    [(time, cpu, memory)] = found([batch])[DB]
+    [(time, cpu, memory)] = collect_samples([batch])[DB]
     assert (time, cpu, math.isnan(memory)) == (NOW, 1.5, True), "without memory nobody knows when"
-    assert PROXY not in found([batch])
+    assert PROXY not in collect_samples([batch])
     assert "[5m]" in server.asked[0].parameters["query"]
 
 
@@ -259,8 +259,8 @@ def test_labels_are_read_from_a_matrix_and_the_newest_count() -> None:
         {"metric": metric("web-0", pod_label_app="gone"), "values": [[NOW - 90000, "1"]]},
     ]
     server.raw["kube_pod_labels[8d]"] = {"resultType": "matrix", "result": result}
-    found = labels(server, metric_for_pod_labels="kube_pod_labels[8d]")
-    assert found == {("shop", "web-1"): {"app": "new"}, ("shop", "web-0"): {"app": "gone"}}
+    collect_samples = labels(server, metric_for_pod_labels="kube_pod_labels[8d]")
+    assert collect_samples == {("shop", "web-1"): {"app": "new"}, ("shop", "web-0"): {"app": "gone"}}
 
 
 def test_a_range_with_too_many_samples_is_queried_for_the_last_ones() -> None:
@@ -273,8 +273,8 @@ def test_a_range_with_too_many_samples_is_queried_for_the_last_ones() -> None:
     last = {"metric": metric("web-1", pod_label_app="web"), "value": [NOW, "1"]}
     server.raw["last_over_time(kube_pod_labels[8d])"] = {"resultType": "vector", "result": [last]}
     limit = Quantity.from_units(1 << 16)
-    found = labels(server, metric_for_pod_labels="kube_pod_labels[8d]", prometheus_answer_limit=limit)
-    assert found == {("shop", "web-1"): {"app": "web"}}
+    collect_samples = labels(server, metric_for_pod_labels="kube_pod_labels[8d]", prometheus_answer_limit=limit)
+    assert collect_samples == {("shop", "web-1"): {"app": "web"}}
 
 
 def test_labels_are_not_queried_without_a_query_and_a_scalar_response_is_refused() -> None:

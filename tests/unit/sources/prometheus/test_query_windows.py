@@ -1,4 +1,4 @@
-"""However often a piece is too much, every step of every namespace comes once, and in the order of time."""
+"""However often a window is halved, every step of every namespace is queried once, in the order of time."""
 
 from __future__ import annotations
 

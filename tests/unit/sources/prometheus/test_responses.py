@@ -1,4 +1,4 @@
-"""What Prometheus writes is read, whatever it is, and joined by container and time."""
+"""Responses of Prometheus are read and joined by container and time."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_long_response_is_read_in_parts_without_losing_samples() -> None:
     assert response.values.tolist() == [float(f"{n}.{t}") for n in range(150) for t in range(1000)]
 
 
-def answer_of(*series: tuple[str, dict[float, float]]) -> QueryResult:
+def build_result(*series: tuple[str, dict[float, float]]) -> QueryResult:
     labels = [dict(zip(LABELS, name.split("/"), strict=False)) for name, _ in series]
     samples = [sample for _, values in series for sample in values.items()]
     columns = np.array(samples, dtype=np.float64).reshape(-1, 2)
@@ -131,8 +131,8 @@ def entries(joined: JoinedSeries) -> list[tuple[str, int, list[float]]]:
 
 
 def test_cpu_and_memory_of_one_container_and_time_are_one_entry() -> None:
-    cpu = answer_of(("shop/web/app", {100.0: 1.0, 160.0: 2.0}))
-    memory = answer_of(("shop/db/pg", {160.0: 7.0}), ("shop/web/app", {100.0: 5.0, 160.0: 6.0}))
+    cpu = build_result(("shop/web/app", {100.0: 1.0, 160.0: 2.0}))
+    memory = build_result(("shop/db/pg", {160.0: 7.0}), ("shop/web/app", {100.0: 5.0, 160.0: 6.0}))
     joined = join_results([cpu, memory], LABELS, 100.0, 60.0)
     first, second, (name, tick, values) = entries(joined)
     assert [first, second] == [("shop/web/app", 0, [1.0, 5.0]), ("shop/web/app", 1, [2.0, 6.0])]
@@ -144,15 +144,15 @@ def test_cpu_and_memory_of_one_container_and_time_are_one_entry() -> None:
 
 
 def test_series_without_a_container_are_counted_and_empty_entries_are_dropped() -> None:
-    cpu = answer_of(("shop/web", {100.0: 1.0}), ("shop/web/app", {100.0: math.nan, 160.0: 1.0}))
-    joined = join_results([cpu, answer_of()], LABELS, 100.0, 60.0)
+    cpu = build_result(("shop/web", {100.0: 1.0}), ("shop/web/app", {100.0: math.nan, 160.0: 1.0}))
+    joined = join_results([cpu, build_result()], LABELS, 100.0, 60.0)
     assert joined.unread == 1
     [(name, tick, values)] = entries(joined)
     assert (name, tick, same(values, [1.0, math.nan])) == ("shop/web/app", 1, True)
 
 
 def test_nothing_joins_to_nothing() -> None:
-    joined = join_results([answer_of(), answer_of()], LABELS, 100.0, 60.0)
+    joined = join_results([build_result(), build_result()], LABELS, 100.0, 60.0)
     assert len(joined.build_samples(np.zeros(0), *joined.columns)) == 0
 
 
@@ -166,7 +166,7 @@ series = st.dictionaries(
 @given(series, series)
 def test_a_join_is_the_union_of_both_results(cpu: Any, memory: Any) -> None:
     def made(result: dict[str, dict[int, float]]) -> QueryResult:
-        return answer_of(
+        return build_result(
             *((name, {50.0 + 0.25 * t: v for t, v in sorted(item.items())}) for name, item in result.items())
         )
 

@@ -1,4 +1,4 @@
-"""What of Prometheus can be set, and under which names."""
+"""Settings of Prometheus and their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Series from Prometheus: one for each container of each pod, of the namespaces that are meant."""
+"""Series from Prometheus: one for each container of each pod, of the selected namespaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dates in files of usage: every form and zone that programs write, and what is none, however long the column."""
+"""Dates in files of usage: all forms and zones, and invalid ones."""
 
 from __future__ import annotations
 

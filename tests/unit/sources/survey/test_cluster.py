@@ -1,4 +1,4 @@
-"""What a cluster shows of its workloads, what is said where it hides some, and where its Prometheus is found."""
+"""Workloads of a cluster, missing rights, and discovery of its Prometheus."""
 
 from __future__ import annotations
 

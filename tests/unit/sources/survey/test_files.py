@@ -1,4 +1,4 @@
-"""Files of usage as workloads: what their names mean, and what is said of those that cannot be used."""
+"""Files of usage as workloads: the meaning of names, and reports of invalid files."""
 
 from __future__ import annotations
 

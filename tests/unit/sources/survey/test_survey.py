@@ -1,4 +1,4 @@
-"""A survey from Prometheus alone: the workloads it finds, what it makes of their usage, and what it says of faults."""
+"""A survey from Prometheus alone: workloads, their usage, and reports of failures."""
 
 from __future__ import annotations
 

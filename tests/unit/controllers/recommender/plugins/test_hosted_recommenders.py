@@ -1,4 +1,4 @@
-"""Who answers to a name, from the flags to what VPAs say."""
+"""The recommender behind each name, from the flags to the conditions of VPAs."""
 
 from __future__ import annotations
 

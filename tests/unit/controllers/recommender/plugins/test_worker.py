@@ -1,4 +1,4 @@
-"""Recommenders of others in processes of their own: what they do is over by a deadline, and nobody is left behind."""
+"""Recommenders in worker processes: every request ends by its deadline, and no process is left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROWS = build_rows([UsageExample([0.5], [1e9])] * 3)
 DEADLINE = 1.0
 
 
-class Seen:
+class ObservedFailures:
     """What a worker reported, and a clock that only the test moves."""
 
     def __init__(self) -> None:
@@ -42,8 +42,8 @@ class Seen:
 @contextmanager
 def working(
     value: str = "unruly_recommender:Unruly", *, given: dict[str, str] | None = None, **settings: Any
-) -> Iterator[tuple[RecommenderWorker, Seen]]:
-    observed = Seen()
+) -> Iterator[tuple[RecommenderWorker, ObservedFailures]]:
+    observed = ObservedFailures()
     worker = RecommenderWorker(
         RecommenderPlugin("unruly", value, "unruly-package", "1.0"),
         WorkerSettings(**{"deadline": DEADLINE, **settings}),
@@ -69,7 +69,7 @@ def pid_of(worker: RecommenderWorker) -> int:
     return worker._process.pid
 
 
-def is_gone(pid: int) -> bool:
+def has_exited(pid: int) -> bool:
     """Whether a process has ended; one that was killed a moment ago may need another to end."""
     try:
         process = os.pidfd_open(pid)
@@ -92,7 +92,7 @@ def test_declaration_and_estimates_are_transferred_completely() -> None:
 
 
 @pytest.fixture(scope="module")
-def limited() -> Iterator[tuple[RecommenderWorker, Seen]]:
+def limited() -> Iterator[tuple[RecommenderWorker, ObservedFailures]]:
     """One for all ways to fail: it goes on after each of them."""
     with working(memory=1 << 30) as result:
         yield result
@@ -110,7 +110,7 @@ def limited() -> Iterator[tuple[RecommenderWorker, Seen]]:
     ],
 )
 def test_each_kind_of_failure_is_reported_and_later_requests_succeed(
-    limited: tuple[RecommenderWorker, Seen], mood: str, reason: str, told: str
+    limited: tuple[RecommenderWorker, ObservedFailures], mood: str, reason: str, told: str
 ) -> None:
     worker, observed = limited
     observed.failures.clear()
@@ -132,9 +132,9 @@ def test_a_hanging_worker_is_killed_with_its_children_and_delays_others_for_one_
             hanging()
         with pytest.raises(RecommenderFailure, match="took its 1 s for VPAs with other parameters"):
             queued()
-        assert is_gone(child)
+        assert has_exited(child)
         result = subprocess.run(["pgrep", "-s", str(child)], capture_output=True, text=True, check=False).stdout.split()
-        assert all(is_gone(int(pid)) for pid in result)
+        assert all(has_exited(int(pid)) for pid in result)
         assert observed.failures == ["RecommenderTimedOut"]
 
 
@@ -217,7 +217,7 @@ def test_closing_ends_the_process_in_any_state() -> None:
         worker.close()
         with pytest.raises(RecommenderFailure):
             pending()
-        assert is_gone(child)
+        assert has_exited(child)
         with pytest.raises(RecommenderFailure, match="is being stopped"):
             target(worker)
 

@@ -1,4 +1,4 @@
-"""Advice from what VerticalPodAutoscalers already say."""
+"""Advice from the statuses of existing VerticalPodAutoscalers."""
 
 from __future__ import annotations
 

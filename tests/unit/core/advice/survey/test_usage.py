@@ -1,4 +1,4 @@
-"""Usage of a namespace is counted alike however it comes, outlives the process, and leads to what a VPA would say."""
+"""Usage of a namespace: equal in any batches, saved across restarts, and estimated as for a VPA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of pods are summed up time by time, however they are cut into batches."""
+"""Usage of workloads is summed by time, in any batches."""
 
 from __future__ import annotations
 

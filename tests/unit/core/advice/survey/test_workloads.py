@@ -1,4 +1,4 @@
-"""Whose pods are whose, which Jobs are one workload, and what most pods of a workload request."""
+"""Owners of pods, groups of Jobs, and the usual requests of a workload."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def made(name: str, owners: tuple[OwnerReference, ...] = (), labels: dict[str, s
     return KubeObject(ObjectMeta(name=name, namespace="shop", owner_references=owners, labels=labels or {}))
 
 
-def found(
+def find_all(
     choice: WorkloadFilter = WorkloadFilter(),  # noqa: B008 - frozen
     *,
     pods: tuple[ObservedPod, ...] = (),
@@ -78,7 +78,7 @@ def only(what: WorkloadInventory) -> SurveyedWorkload:
 
 def test_controllers_are_followed_to_the_one_with_the_template() -> None:
     rollout = owner("Rollout", "canary", "argoproj.io/v1alpha1")
-    workloads = found(
+    workloads = find_all(
         pods=(
             pod("a", owner("ReplicaSet", "web-1")),
             pod("b", owner("ReplicaSet", "canary-1")),
@@ -124,18 +124,18 @@ def test_controllers_are_followed_to_the_one_with_the_template() -> None:
 def test_an_unreadable_owner_is_derived_from_names(
     made_by: tuple[OwnerReference, ...], labels: dict[str, str], is_of: str
 ) -> None:
-    assert named(found(pods=(pod("a", made_by, labels=labels),))) == [is_of]
+    assert named(find_all(pods=(pod("a", made_by, labels=labels),))) == [is_of]
 
 
 def test_jobs_with_the_same_label_are_one_workload() -> None:
     labels = {"pipeline": "etl"}
     jobs = [made(f"etl-{letter}", labels=labels) for letter in "abc"]
     pods = (pod("etl-a-x", owner("Job", "etl-a", "batch/v1")), pod("loner-x", owner("Job", "loner", "batch/v1")))
-    grouped = found(WorkloadFilter.parse(job_labels=["team", "pipeline"]), pods=pods, Job=[*jobs, made("loner")])
+    grouped = find_all(WorkloadFilter.parse(job_labels=["team", "pipeline"]), pods=pods, Job=[*jobs, made("loner")])
     assert named(grouped) == ["Job loner", "Job etl"]
     etl = grouped.workloads["shop", "Job/pipeline=etl"]
     assert (etl.group, etl.members, etl.pods) == ("pipeline=etl", 3, 1)
-    alone = found(pods=pods, Job=[*jobs, made("loner")])
+    alone = find_all(pods=pods, Job=[*jobs, made("loner")])
     assert named(alone) == ["Job etl-a", "Job loner"], "Jobs that are over and alike to nobody are past"
 
 
@@ -144,7 +144,7 @@ def test_requests_are_those_that_most_pods_have() -> None:
         *(pod(name, owner("StatefulSet", "db")) for name in "ab"),
         pod("c", owner("StatefulSet", "db"), requests=("3", "")),
     )
-    workload = only(found(pods=pods, StatefulSet=[made("db")]))
+    workload = only(find_all(pods=pods, StatefulSet=[made("db")]))
     [container] = workload.containers
     assert (container.request.cpu, container.differing) == (1000, 1)
     assert workload.pods == 3
@@ -152,15 +152,17 @@ def test_requests_are_those_that_most_pods_have() -> None:
 
 def test_ended_pods_do_not_count_as_pods() -> None:
     pods = tuple(pod(name, owner("Job", "once"), phase=phase) for name, phase in (("a", "Running"), ("b", "Succeeded")))
-    assert only(found(pods=pods, Job=[made("once")])).pods == 1
+    assert only(find_all(pods=pods, Job=[made("once")])).pods == 1
     over = tuple(pod(name, owner("Job", "once"), phase="Failed") for name in "ab")
-    assert found(pods=over, Job=[made("once")]).workloads == {}
+    assert find_all(pods=over, Job=[made("once")]).workloads == {}
 
 
 def test_kills_that_pods_show_are_reported() -> None:
     ended = ObservedState(terminated=ObservedTermination("OOMKilled", finished_at=THEN))
     status = ObservedContainerStatus("app", last_state=ended)
-    what = found(pods=(pod("a", owner("StatefulSet", "db"), container_statuses=(status,)),), StatefulSet=[made("db")])
+    what = find_all(
+        pods=(pod("a", owner("StatefulSet", "db"), container_statuses=(status,)),), StatefulSet=[made("db")]
+    )
     [kill] = what.kills
     assert (kill.pod, kill.container, kill.time, kill.memory) == ("a", "app", THEN.timestamp(), 2**30)
 
@@ -184,7 +186,9 @@ def test_label_selectors_match_labels_of_workloads_or_else_of_their_pods() -> No
     def chosen(selector: str) -> list[str]:
         pods = (pod("a", owner("StatefulSet", "db"), labels={"tier": "pod"}), pod("b", labels={"tier": "bare"}))
         return named(
-            found(WorkloadFilter.parse(selector=selector), pods=pods, StatefulSet=[made("db", labels={"tier": "data"})])
+            find_all(
+                WorkloadFilter.parse(selector=selector), pods=pods, StatefulSet=[made("db", labels={"tier": "data"})]
+            )
         )
 
     assert chosen("tier=data") == ["StatefulSet db"]
@@ -203,7 +207,7 @@ def test_label_selectors_match_labels_of_workloads_or_else_of_their_pods() -> No
     ],
 )
 def test_kinds_have_short_names_and_plurals(kinds: list[str], chosen: list[str]) -> None:
-    what = found(WorkloadFilter.parse(kinds=kinds), Deployment=[made("web")], StatefulSet=[made("db")])
+    what = find_all(WorkloadFilter.parse(kinds=kinds), Deployment=[made("web")], StatefulSet=[made("db")])
     assert named(what) == chosen
 
 
@@ -221,7 +225,7 @@ def test_a_workload_without_pods_has_the_requests_of_its_template() -> None:
     container = Container("app", resources=ResourceRequirements(requests={"cpu": "250m"}))
     template = PodTemplateSpec(spec=PodSpec(containers=(container,)))
     web = Deployment(ObjectMeta(name="web", namespace="shop"), DeploymentSpec(replicas=0, template=template))
-    workload = only(found(Deployment=[web]))
+    workload = only(find_all(Deployment=[web]))
     assert (workload.pods, workload.desired_replicas) == (0, 0)
     assert workload.containers[0].request.cpu == 250
     assert math.isnan(workload.containers[0].request.memory)

@@ -1,4 +1,4 @@
-"""How a recommendation is bounded: policies in columns, and everything else for one pod."""
+"""Capping of recommendations: policies in columns, and all bounds of one pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which candidate a row is given: the cheapest in a replay of its past, kept unless another is clearly cheaper."""
+"""The choice of a candidate: the cheapest in a replay, changed only for a clearly cheaper one."""
 
 from __future__ import annotations
 

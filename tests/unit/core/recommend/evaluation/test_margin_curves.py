@@ -1,4 +1,4 @@
-"""Scores at many margins in one look are what each would be by itself; curves compare by them."""
+"""Scores at many margins equal the scores at each; curves compare rules by them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replaying a sizing rule: what it may know, when its decisions count, and what is made of the outcome."""
+"""Replays of a sizing rule: its input, when decisions apply, and the scores."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_cost_weighs_shortage_and_unrest_against_slack() -> None:
     assert compute_cost(result, CostWeights(time_over=10.0, overrun=5.0)).tolist() == pytest.approx([1.0 + 2.5 + 0.625])
 
 
-class Watching:
+class RecordingRule:
     """A rule that decides for what it saw last, and notes what it was told."""
 
     def __init__(self) -> None:
@@ -144,7 +144,9 @@ amounts = st.floats(0.01, 100.0)
 def test_later_usage_never_changes_an_earlier_decision(values: FloatColumn, other: FloatColumn, step: int) -> None:
     changed = values.copy()
     changed[step:] = other
-    before, after = (replay_rule(ReplayedUsage(item), Watching()).targets[: step + 1] for item in (values, changed))
+    before, after = (
+        replay_rule(ReplayedUsage(item), RecordingRule()).targets[: step + 1] for item in (values, changed)
+    )
     assert np.array_equal(before, after, equal_nan=True)
 
 

@@ -1,4 +1,4 @@
-"""One thing of a kind for each setting: the same one every time, and never more of them than a few."""
+"""One cached value for each setting, and a limited number of them."""
 
 from __future__ import annotations
 

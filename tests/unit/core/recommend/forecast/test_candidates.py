@@ -1,4 +1,4 @@
-"""What past hours tell about the coming one: the same hour of earlier days, days that were alike, the last hours."""
+"""Forecast candidates: the same hour of earlier days, similar days, and the last hours."""
 
 from __future__ import annotations
 

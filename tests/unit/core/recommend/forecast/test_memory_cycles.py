@@ -1,4 +1,4 @@
-"""Cycles of memory from a week to a quarter: recognised, raised for before the peak, and given up when they break."""
+"""Memory cycles from a week to a quarter: recognised, followed before the peak, and ended when they break."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory by its highest peaks, and ahead of steady growth: where it will be at the horizon, within what is allowed."""
+"""Memory by its highest peaks, and by steady growth up to the horizon."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOWER, TARGET, UPPER = 0, 1, 2
 amounts = arrays(np.float64, (3, 100), elements=st.floats(1.0, 1e12), fill=st.just(1e9))
 
 
-def told(values: FloatColumn, ahead: float) -> float:
+def forecast_at(values: FloatColumn, ahead: float) -> float:
     return float(forecast_growth(values[np.newaxis], ahead)[0])
 
 
@@ -36,13 +36,13 @@ def bounds(highest: FloatColumn, rule: PeakRule) -> FloatColumn:
 
 def test_steady_growth_is_followed_to_the_horizon() -> None:
     values = 100.0 + 2.0 * np.arange(96.0)
-    assert told(values, 48.0) == pytest.approx(100.0 + 2.0 * (95.0 + 48.0))
+    assert forecast_at(values, 48.0) == pytest.approx(100.0 + 2.0 * (95.0 + 48.0))
 
 
 def test_a_little_noise_hides_no_growth() -> None:
     draw = np.random.default_rng(2)
     values = 100.0 + 2.0 * np.arange(96.0) + draw.normal(0.0, 5.0, 96)
-    assert told(values, 24.0) == pytest.approx(100.0 + 2.0 * 119.0, rel=0.05)
+    assert forecast_at(values, 24.0) == pytest.approx(100.0 + 2.0 * 119.0, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ def test_a_little_noise_hides_no_growth() -> None:
     ],
 )
 def test_unsteady_growth_is_not_forecast(values: FloatColumn) -> None:
-    assert np.isnan(told(values, 24.0))
+    assert np.isnan(forecast_at(values, 24.0))
 
 
 def test_growth_that_has_begun_anew_is_not_followed_across_the_fall() -> None:
-    assert np.isnan(told(np.concatenate([np.arange(60.0), np.arange(36.0)]) + 10.0, 24.0))
+    assert np.isnan(forecast_at(np.concatenate([np.arange(60.0), np.arange(36.0)]) + 10.0, 24.0))
 
 
 @given(amounts, st.floats(0.0, 300.0))

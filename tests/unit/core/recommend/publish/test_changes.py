@@ -23,7 +23,7 @@ def published(cpu: tuple[float, ...] = (500.0, 1000.0, 2000.0), settings: Pipeli
     return shop
 
 
-def answer(shop: World, *cpu: float) -> list[VpaStatusWrite]:
+def run_with_estimates(shop: World, *cpu: float) -> list[VpaStatusWrite]:
     recommender = shop.recommenders["default"]
     assert isinstance(recommender, Stub)
     recommender.cpu = cpu
@@ -48,27 +48,27 @@ def test_a_value_is_written_once_it_moved_by_more_than_the_threshold(
     cpu: tuple[float, ...], expected: set[str]
 ) -> None:
     shop = published()
-    assert reasons(answer(shop, *cpu)) == expected
+    assert reasons(run_with_estimates(shop, *cpu)) == expected
 
 
 def test_a_published_value_has_full_precision() -> None:
     shop = published()
-    answer(shop, 501, 1003, 2007)
+    run_with_estimates(shop, 501, 1003, 2007)
     assert shop.target()["cpu"] == "1"
-    answer(shop, 501, 1103, 2007)
+    run_with_estimates(shop, 501, 1103, 2007)
     entry = shop.advice()["app"]
     assert [entry[field]["cpu"] for field in ("lowerBound", "target", "upperBound")] == ["501m", "1103m", "2007m"]
 
 
 def test_small_steps_are_measured_from_the_published_value_and_add_up() -> None:
     shop = published()
-    assert answer(shop, 500, 1030, 2000) == []
-    assert reasons(answer(shop, 500, 1060, 2000)) == {"TargetMoved"}
+    assert run_with_estimates(shop, 500, 1030, 2000) == []
+    assert reasons(run_with_estimates(shop, 500, 1060, 2000)) == {"TargetMoved"}
 
 
 def test_a_small_difference_is_written_when_the_status_is_old() -> None:
     shop = published()
-    answer(shop, 500, 1001, 2000)
+    run_with_estimates(shop, 500, 1001, 2000)
     shop.now += 299
     assert shop.run() == []
     shop.now += 301
@@ -124,7 +124,7 @@ def test_a_restart_writes_nothing_that_is_published_already() -> None:
 def test_after_a_restart_the_age_of_a_status_begins_anew() -> None:
     shop = published()
     shop.restart()
-    assert answer(shop, 500, 1001, 2000) == []
+    assert run_with_estimates(shop, 500, 1001, 2000) == []
     shop.now += 600
     assert reasons(shop.run()) == {"StatusAged"}
 

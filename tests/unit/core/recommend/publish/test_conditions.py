@@ -1,4 +1,4 @@
-"""Conditions: which hold, what they say, and when their times move."""
+"""Conditions: which are true, their messages, and their transition times."""
 
 from __future__ import annotations
 

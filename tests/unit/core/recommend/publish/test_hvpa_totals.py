@@ -1,4 +1,4 @@
-"""What an Hvpa learns of the whole workload where another recommender than ours judges a pod."""
+"""Totals for an Hvpa where another recommender serves its VPA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`adaptive` sizes each container by the rule that would have sized its own past best."""
+"""`adaptive` sizes each container by the candidate that would have sized its own past best."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`phases` sizes a run for what comes next: it raises before the next phase, and says when it cannot tell."""
+"""`phases` sizes a run for its next phase before it begins, and explains its fallback."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class World:
         names = ["shop"] * len(pods), [pod.name for pod in pods], ["app"] * len(pods)
         self.model.ingest(Samples(*names, times - 20.0, cpu * stray, memory * GIB), self.now)
 
-    def ask(self, recommender: Recommender | None = None, **given: float) -> Estimates:
+    def estimate_web(self, recommender: Recommender | None = None, **given: float) -> Estimates:
         asked = recommender or phases()
         view = self.model.view(row(self.model))
         values = {parameter.name: parameter.default for parameter in asked.parameters}
@@ -103,12 +103,12 @@ def trained(runs: int = 6, gap: float = HOUR, program: Levels = TRAINING) -> Wor
     return world
 
 
-def said(result: Estimates, what: str) -> float | str:
+def read_explanation(result: Estimates, what: str) -> float | str:
     value = result.explanation[what][0]
     return value if isinstance(value, str) else float(value)
 
 
-def targets_of(world: World, program: Levels, recommenders: Sequence[Recommender], every: int = 3) -> FloatColumn:
+def simulate_targets(world: World, program: Levels, recommenders: Sequence[Recommender], every: int = 3) -> FloatColumn:
     """(minutes, recommenders, resources): what each recommends for every minute of one more run, before it begins.
 
     They are asked `every` so many minutes.
@@ -118,7 +118,9 @@ def targets_of(world: World, program: Levels, recommenders: Sequence[Recommender
     used = zip(used_in(program, CPU) / 1000.0, used_in(program, MEMORY) / GIB, strict=True)
     for minute, (cpu, memory) in enumerate(used):
         second = minute % every == 0
-        result.append([world.ask(recommender).target[:, 0] for recommender in recommenders] if second else result[-1])
+        result.append(
+            [world.estimate_web(recommender).target[:, 0] for recommender in recommenders] if second else result[-1]
+        )
         world.use((pod, cpu, memory))
     world.stop(pod)
     return np.array(result)
@@ -132,7 +134,7 @@ def used_in(program: Levels, resource: int) -> FloatColumn:
 def test_the_target_rises_before_the_next_phase_and_that_of_default_after_it() -> None:
     # Every fourth day, so that what default remembers is mostly the phase that the run is in.
     world = trained(6, gap=4 * DAY)
-    targets = targets_of(world, TRAINING, [phases(), DefaultRecommender()])
+    targets = simulate_targets(world, TRAINING, [phases(), DefaultRecommender()])
     busy, needed = 30, 2000.0
     assert (targets[busy - 8 : busy, 0, CPU] >= needed).all()
     assert (targets[:15, 0, CPU] < 500).all()
@@ -146,7 +148,7 @@ def test_the_target_rises_before_the_next_phase_and_that_of_default_after_it() -
 @pytest.mark.req("CR-27")
 def test_memory_is_raised_before_its_phase_and_lowered_after_it() -> None:
     world = trained()
-    targets = targets_of(world, TRAINING, [phases(), DefaultRecommender()])
+    targets = simulate_targets(world, TRAINING, [phases(), DefaultRecommender()])
     assert (targets[:, 0, MEMORY] >= used_in(TRAINING, MEMORY)).all()
     assert (targets[:15, 0, MEMORY] < 1.5 * GIB).all()
     assert (targets[30:50, 0, MEMORY] >= 6 * GIB).all()
@@ -164,45 +166,45 @@ def test_phases_may_last_longer_or_shorter_than_before(seed: int) -> None:
     for _ in range(6):
         world.run(program())
     once_more = program()
-    targets = targets_of(world, once_more, [phases()])[:, 0]
+    targets = simulate_targets(world, once_more, [phases()])[:, 0]
     for resource in (CPU, MEMORY):
         assert (targets[:, resource] >= 0.99 * used_in(once_more, resource)).all()
     assert targets[:10, CPU].max() < 500
 
 
 def test_a_phase_longer_than_ever_keeps_the_target_of_the_next_phase() -> None:
-    targets = targets_of(trained(), ((55, 0.2, 1.0), (20, 2.0, 1.0)), [phases()])[:, 0]
+    targets = simulate_targets(trained(), ((55, 0.2, 1.0), (20, 2.0, 1.0)), [phases()])[:, 0]
     assert (targets[25:, CPU] >= 2000).all()
 
 
 def test_between_runs_the_target_is_that_of_the_first_phase() -> None:
     world = trained()
-    result = world.ask()
+    result = world.estimate_web()
     assert 200 < result.target[CPU, 0] < 300
     assert GIB < result.target[MEMORY, 0] < 1.2 * GIB
     assert result.upper[CPU, 0] > 2000
-    assert said(result, "phase") == 0
+    assert read_explanation(result, "phase") == 0
     world.start()
-    assert world.ask().target.tolist() == result.target.tolist()
+    assert world.estimate_web().target.tolist() == result.target.tolist()
 
 
 def test_a_pod_is_too_small_before_the_next_phase_and_not_too_large_until_the_last() -> None:
     world = trained()
     pod = world.start()
-    first = world.ask().target[CPU, 0]
+    first = world.estimate_web().target[CPU, 0]
     for _ in range(25):
         world.use((pod, 0.2, 1.0))
-    before = world.ask()
+    before = world.estimate_web()
     assert before.lower[CPU, 0] > first
     assert before.upper[MEMORY, 0] >= 6 * GIB
     for minutes, cpu, memory in ((5, 0.2, 1.0), (20, 2.0, 1.0), (5, 0.5, 6.0)):
         for _ in range(minutes):
             world.use((pod, cpu, memory))
-    assert world.ask().upper[CPU, 0] < before.target[CPU, 0]
+    assert world.estimate_web().upper[CPU, 0] < before.target[CPU, 0]
 
 
 def test_a_horizon_longer_than_a_run_sizes_for_the_full_run() -> None:
-    result = trained().ask(horizon=2 * HOUR, memory_horizon=2 * HOUR)
+    result = trained().estimate_web(horizon=2 * HOUR, memory_horizon=2 * HOUR)
     assert result.target[CPU, 0] >= 2000
     assert result.target[MEMORY, 0] >= 6 * GIB
 
@@ -212,10 +214,14 @@ def test_the_explanation_has_the_phase_of_a_run_and_the_time_to_the_next_rise() 
     pod = world.start()
     for _ in range(20):
         world.use((pod, 0.2, 1.0))
-    result = world.ask()
-    assert (said(result, "cpu"), said(result, "memory")) == ("phases", "phases")
-    assert (said(result, "runs"), said(result, "alike"), said(result, "phase")) == (6, 6, 1)
-    assert 8 * MINUTE <= float(said(result, "seconds-to-rise")) <= 12 * MINUTE
+    result = world.estimate_web()
+    assert (read_explanation(result, "cpu"), read_explanation(result, "memory")) == ("phases", "phases")
+    assert (read_explanation(result, "runs"), read_explanation(result, "alike"), read_explanation(result, "phase")) == (
+        6,
+        6,
+        1,
+    )
+    assert 8 * MINUTE <= float(read_explanation(result, "seconds-to-rise")) <= 12 * MINUTE
     assert result.confidence is not None
     assert result.confidence[0] >= 1
 
@@ -226,13 +232,13 @@ def test_a_changed_program_is_sized_as_by_default_until_it_has_enough_runs() -> 
     pod = world.start()
     for _ in range(10):
         world.use((pod, 1.0, 3.0))
-    result = world.ask()
-    assert said(result, "cpu") == said(result, "memory") == "unlike earlier runs"
-    assert result.target.tolist() == world.ask(DefaultRecommender()).target.tolist()
+    result = world.estimate_web()
+    assert read_explanation(result, "cpu") == read_explanation(result, "memory") == "unlike earlier runs"
+    assert result.target.tolist() == world.estimate_web(DefaultRecommender()).target.tolist()
     world.stop(pod)
     for _ in range(3):
         world.run(changed)
-    targets = targets_of(world, changed, [phases()])[:, 0]
+    targets = simulate_targets(world, changed, [phases()])[:, 0]
     assert (targets[5:, CPU] >= used_in(changed, CPU)[5:]).all()
 
 
@@ -241,9 +247,9 @@ def test_with_too_few_runs_the_estimate_is_that_of_default_with_a_reason(runs: i
     world = trained(runs)
     pod = world.start()
     world.use((pod, 0.2, 1.0))
-    result = world.ask()
-    assert said(result, "cpu") == reason
-    same = result.target.tolist() == world.ask(DefaultRecommender()).target.tolist()
+    result = world.estimate_web()
+    assert read_explanation(result, "cpu") == reason
+    same = result.target.tolist() == world.estimate_web(DefaultRecommender()).target.tolist()
     assert same == (reason != "phases")
 
 
@@ -252,9 +258,9 @@ def test_pods_that_run_on_are_sized_as_by_default() -> None:
     pod = world.start()
     world.now += 25 * HOUR
     world.use((pod, 0.2, 1.0))
-    result = world.ask()
-    assert said(result, "cpu") == "runs for too long"
-    assert result.target.tolist() == world.ask(DefaultRecommender()).target.tolist()
+    result = world.estimate_web()
+    assert read_explanation(result, "cpu") == "runs for too long"
+    assert result.target.tolist() == world.estimate_web(DefaultRecommender()).target.tolist()
 
 
 def test_rows_without_run_history_are_sized_as_by_default() -> None:
@@ -269,7 +275,7 @@ def test_rows_without_run_history_are_sized_as_by_default() -> None:
 
 def test_a_five_minute_cron_job_is_sized_for_its_full_run_at_once() -> None:
     world = trained(6, gap=300.0, program=((2, 0.1, 0.2), (1, 1.0, 1.0), (2, 0.1, 0.3)))
-    result = world.ask()
+    result = world.estimate_web()
     assert result.target[CPU, 0] >= 1000
     assert result.target[MEMORY, 0] >= GIB
 
@@ -277,7 +283,7 @@ def test_a_five_minute_cron_job_is_sized_for_its_full_run_at_once() -> None:
 def test_a_training_of_twelve_hours_is_raised_in_time() -> None:
     program: Levels = ((240, 0.3, 1.0), (60, 3.0, 4.0), (420, 0.5, 2.0))
     world = trained(4, program=program)
-    targets = targets_of(world, program[:2], [phases()], every=6)[:, 0]
+    targets = simulate_targets(world, program[:2], [phases()], every=6)[:, 0]
     assert (targets[234:, CPU] >= 3000).all()
     assert (targets[20:200, CPU] < 500).all()
     assert (targets[225:, MEMORY] >= 4 * GIB).all()
@@ -285,7 +291,7 @@ def test_a_training_of_twelve_hours_is_raised_in_time() -> None:
 
 def test_growing_memory_is_sized_by_the_growth_of_earlier_runs() -> None:
     ramp: Levels = [(1, 1.0, 1.0 + minute / 10) for minute in range(70)]
-    targets = targets_of(trained(4, program=ramp), ramp, [phases()], every=2)[:, 0, MEMORY]
+    targets = simulate_targets(trained(4, program=ramp), ramp, [phases()], every=2)[:, 0, MEMORY]
     used = used_in(ramp, MEMORY)
     assert (targets >= used).all()
     assert targets[10] < 6 * GIB
@@ -299,11 +305,11 @@ def test_of_overlapping_runs_the_highest_need_counts() -> None:
     late = world.start()
     for _ in range(4):
         world.use((early, 2.0, 1.0), (late, 0.2, 1.0))
-    assert world.ask().target[CPU, 0] >= 2000
+    assert world.estimate_web().target[CPU, 0] >= 2000
     for _ in range(17):
         world.use((early, 2.0, 1.0), (late, 0.2, 1.0))
     world.stop(early)
-    assert said(world.ask(), "cpu") == "phases"
+    assert read_explanation(world.estimate_web(), "cpu") == "phases"
 
 
 def test_a_kill_of_an_earlier_run_is_in_the_memory_of_the_next() -> None:
@@ -314,7 +320,7 @@ def test_a_kill_of_an_earlier_run_is_in_the_memory_of_the_next() -> None:
     world.model.record_ooms([kill(pod.name, world.now, 8 * GIB)], world.now)
     world.stop(pod)
     world.now += HOUR
-    assert world.ask().target[MEMORY, 0] >= 8 * GIB
+    assert world.estimate_web().target[MEMORY, 0] >= 8 * GIB
 
 
 def test_estimates_after_a_restart_are_equal() -> None:
@@ -322,19 +328,19 @@ def test_estimates_after_a_restart_are_equal() -> None:
     pod = world.start()
     for _ in range(25):
         world.use((pod, 0.2, 1.0))
-    before = world.ask()
+    before = world.estimate_web()
     saved = world.model.save_rows(row(world.model), world.now)
     world.model = UsageModel()
     world.model.keep_runs([VPA])
     world.model.restore_all(saved)
     world.model.track_pods("shop", world.pods, world.now)
-    after = world.ask()
+    after = world.estimate_web()
     assert after.bounds == pytest.approx(before.bounds, rel=0.012)
-    assert {name: said(after, name) for name in after.explanation} == {
-        name: said(before, name) for name in before.explanation
+    assert {name: read_explanation(after, name) for name in after.explanation} == {
+        name: read_explanation(before, name) for name in before.explanation
     }
     world.use((pod, 0.2, 1.0))
-    assert world.ask().target[CPU, 0] >= 2000
+    assert world.estimate_web().target[CPU, 0] >= 2000
 
 
 def test_a_reused_recommender_estimates_like_a_new_instance() -> None:
@@ -344,16 +350,16 @@ def test_a_reused_recommender_estimates_like_a_new_instance() -> None:
         world.use((pod, 0.2 if minute < 12 else 2.0, 1.0))
         for seconds in (0.0, 35.0):
             world.now += seconds
-            own, fresh = world.ask(old), world.ask()
+            own, fresh = world.estimate_web(old), world.estimate_web()
             assert own.bounds.tolist() == fresh.bounds.tolist()
-            assert {name: str(said(own, name)) for name in own.explanation} == {
-                name: str(said(fresh, name)) for name in fresh.explanation
+            assert {name: str(read_explanation(own, name)) for name in own.explanation} == {
+                name: str(read_explanation(fresh, name)) for name in fresh.explanation
             }
             world.now -= seconds
     world.stop(pod)
     for later in (0.0, 60.0, 600.0):
         world.now += later
-        assert world.ask(old).bounds.tolist() == world.ask().bounds.tolist()
+        assert world.estimate_web(old).bounds.tolist() == world.estimate_web().bounds.tolist()
 
 
 class TestSequences:
@@ -394,8 +400,8 @@ class TestSequences:
         assert self.starts([]) == []
 
 
-class Plain:
-    """A recommender as they were written before there was a memory of runs."""
+class RecommenderWithoutRuns:
+    """A recommender from before run history, without `needs_runs`."""
 
     name = "plain"
     needs_history = False
@@ -406,19 +412,21 @@ class Plain:
 
 
 def test_a_recommender_without_a_declaration_of_runs_gets_none() -> None:
-    assert not read_declaration(Plain()).needs_runs
-    assert not needs_runs(Plain())
+    assert not read_declaration(RecommenderWithoutRuns()).needs_runs
+    assert not needs_runs(RecommenderWithoutRuns())
 
 
 def test_a_recommender_declares_that_it_needs_runs() -> None:
     recommender = phases()
     assert read_declaration(recommender).needs_runs
     assert needs_runs(apply_preset(recommender, {"horizon": "20m"}))
-    assert msgspec.convert({"needs_history": False}, type(read_declaration(Plain()))) == read_declaration(Plain())
+    assert msgspec.convert(
+        {"needs_history": False}, type(read_declaration(RecommenderWithoutRuns()))
+    ) == read_declaration(RecommenderWithoutRuns())
 
 
 def test_a_recommender_with_an_invalid_declaration_of_runs_is_refused() -> None:
-    odd = Plain()
+    odd = RecommenderWithoutRuns()
     odd.needs_runs = "often"  # type: ignore[attr-defined]
     with pytest.raises(InvalidInput, match="`needs_runs` is neither true nor false"):
         read_declaration(odd)
@@ -435,7 +443,7 @@ def test_bounds_are_in_order_in_every_phase_of_a_run() -> None:
     pod = world.start()
     for minutes, cpu, memory in ((10, 0.2, 1.0), (6, 2.0, 1.0), (6, 0.5, 6.0), (6, 5.0, 0.1)):
         for _ in range(minutes):
-            bounds = world.ask(recommender).bounds
+            bounds = world.estimate_web(recommender).bounds
             assert (bounds[LOWER] <= bounds[MIDDLE]).all()
             assert (bounds[MIDDLE] <= bounds[UPPER]).all()
             world.use((pod, cpu, memory))

@@ -1,4 +1,4 @@
-"""`seasonal` sizes for the hours that come: it raises before a daily peak, knows weekends, and says when it cannot."""
+"""`seasonal` sizes for the coming hours: before a daily peak, lower on weekends, with an explained fallback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`window` sizes by the last hours, in which work counts and rest does not, and memory by how well kills are borne."""
+"""`window` sizes CPU by the last hours, weighted by load, and memory by the tolerance of kills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which recommender serves which VerticalPodAutoscaler, and that the others leave it alone."""
+"""The recommender of each VerticalPodAutoscaler; no other changes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What VPAs ask to be kept is told to the model when it changes, and taken back when nobody asks for it any more."""
+"""The model is tuned and retains history as VPAs need it, by changes only."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
 WEB = ("shop", "web")
 
 
-class Listening(UsageModel):
-    """A model that writes down what it is told."""
+class RecordingModel(UsageModel):
+    """A model that records calls of `tune`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,10 +30,10 @@ class Listening(UsageModel):
         self.tuned.append((container, tuning))
         super().tune(namespace, vpa, container, tuning)
 
-    def told(self) -> list[tuple[str, Tuning | None]]:
-        """What it has been told since this was last asked."""
-        told, self.tuned = self.tuned, []
-        return told
+    def pop_calls(self) -> list[tuple[str, Tuning | None]]:
+        """The calls since the last `pop_calls`."""
+        calls, self.tuned = self.tuned, []
+        return calls
 
 
 def served(document: dict[str, Any]) -> ServedVpa:
@@ -46,33 +46,33 @@ def a_pod(*containers: str) -> TrackedPod:
 
 
 def test_memory_is_counted_by_the_overrides_of_the_vpa_until_they_are_removed() -> None:
-    model, known = Listening(), dict[ObjectKey, ServedVpa]()
+    model, known = RecordingModel(), dict[ObjectKey, ServedVpa]()
     retention = UsageRetention(model, known, FeatureGates())
     known[WEB] = served(policy(oomBumpUpRatio="1.5"))
     retention.tune([a_pod("app", "proxy")])
-    assert model.told() == [("app", Tuning(oom_bump_up_ratio=1.5))]
+    assert model.pop_calls() == [("app", Tuning(oom_bump_up_ratio=1.5))]
     known[WEB] = served(vpa())
     retention.tune([a_pod("app", "proxy")])
-    assert model.told() == [("app", None)]
+    assert model.pop_calls() == [("app", None)]
     retention.tune([a_pod("app", "proxy")])
-    assert model.told() == []
+    assert model.pop_calls() == []
 
 
 def test_tunings_of_a_vpa_that_is_served_no_longer_are_dropped() -> None:
-    model, known = Listening(), dict[ObjectKey, ServedVpa]()
+    model, known = RecordingModel(), dict[ObjectKey, ServedVpa]()
     retention = UsageRetention(model, known, FeatureGates())
     known[WEB] = served(policy(oomBumpUpRatio="1.5"))
     retention.tune([a_pod("app")])
     retention.forget(WEB)
-    model.told()
+    model.pop_calls()
     known[WEB] = served(vpa())
     retention.tune([a_pod("app")])
-    assert model.told() == []
+    assert model.pop_calls() == []
 
 
 def test_without_the_feature_gate_overrides_are_ignored() -> None:
-    model = Listening()
+    model = RecordingModel()
     UsageRetention(model, {WEB: served(policy(oomBumpUpRatio="1.5"))}, FeatureGates(per_vpa_config=False)).tune(
         [a_pod("app")]
     )
-    assert model.told() == []
+    assert model.pop_calls() == []

@@ -1,4 +1,4 @@
-"""Shadows are asked like the others, and nothing that they say is ever published."""
+"""Shadow recommenders estimate the same rows, and their estimates are never published."""
 
 from __future__ import annotations
 

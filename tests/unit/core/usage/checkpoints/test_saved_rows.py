@@ -1,4 +1,4 @@
-"""What is saved comes back: nothing is lost and nothing counts twice."""
+"""Saved rows are restored: no sample is lost or counts twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hourly summaries of the last weeks, for rows whose recommender asks for them."""
+"""Hourly summaries of the last weeks, for rows whose recommender needs them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,12 @@ def add(to: HourlyHistory, *samples: tuple[float, float], number: int = 0, resou
     to.add(np.full(len(times), number), resource, times, values)
 
 
-def known(of: HourlyHistory, until: float, number: int = 0, resource: int = CPU_SERIES) -> dict[int, list[float]]:
+def read_known_hours(
+    history: HourlyHistory, until: float, number: int = 0, resource: int = CPU_SERIES
+) -> dict[int, list[float]]:
     """Hours since START to their five measures."""
-    values = of.read_summaries(np.array([number]), until)[0, resource]
-    first = int((until - START) // HOUR) - of.hours
+    values = history.read_summaries(np.array([number]), until)[0, resource]
+    first = int((until - START) // HOUR) - history.hours
     hours = np.flatnonzero(~np.isnan(values[0]))
     return {first + int(hour): values[:, hour].tolist() for hour in hours}
 
@@ -63,7 +65,7 @@ def test_means_and_maxima_do_not_depend_on_the_order_of_samples(
             slow[math.floor((time - START) / HOUR)].append(value)
     until = START + 90 * HOUR
     ring.close_quiet_hours(until)
-    result = known(ring, until)
+    result = read_known_hours(ring, until)
     assert sorted(result) == sorted(slow)
     for hour, values in slow.items():
         measures = result[hour]
@@ -81,7 +83,7 @@ def test_the_percentiles_of_an_hour_that_fills_up_are_as_fine_as_the_histograms(
     for minute in range(60):
         add(ring, *((START + 60 * minute, value) for value in values[10 * minute : 10 * minute + 10]))
     add(ring, (START + HOUR, 1.0))
-    measures = known(ring, START + HOUR)[0]
+    measures = read_known_hours(ring, START + HOUR)[0]
     for measure, fraction in ((P50, 0.5), (P90, 0.9), (P95, 0.95)):
         assert measures[measure] == pytest.approx(np.quantile(values, fraction), rel=0.06)
 
@@ -90,26 +92,26 @@ def test_an_old_hour_in_one_batch_has_the_percentiles_of_its_values() -> None:
     ring = history()
     add(ring, (START + 5 * HOUR, 1.0))
     add(ring, *((START + second, float(second)) for second in range(1, 101)))
-    assert known(ring, START + 5 * HOUR)[0] == [50.5, 50.0, 90.0, 95.0, 100.0]
+    assert read_known_hours(ring, START + 5 * HOUR)[0] == [50.5, 50.0, 90.0, 95.0, 100.0]
 
 
 def test_the_running_hour_is_not_shown_and_an_hour_without_samples_is_unknown() -> None:
     ring = history()
     add(ring, (START, 1.0))
-    assert known(ring, START + 60) == {}
-    assert list(known(ring, START + HOUR)) == [0]
+    assert read_known_hours(ring, START + 60) == {}
+    assert list(read_known_hours(ring, START + HOUR)) == [0]
     add(ring, (START + 3 * HOUR, 2.0))
     add(ring, (START + 4 * HOUR, 3.0))
-    assert list(known(ring, START + 4 * HOUR + 60)) == [0, 3]
+    assert list(read_known_hours(ring, START + 4 * HOUR + 60)) == [0, 3]
 
 
 def test_closing_an_hour_does_not_change_it() -> None:
     ring = history()
     add(ring, *((START + 60 * minute, 1.0 + minute) for minute in range(50)))
     add(ring, (START - HOUR, 7.0), (START + 60, 7.0))
-    before = known(ring, START + 2 * HOUR)
+    before = read_known_hours(ring, START + 2 * HOUR)
     ring.close_quiet_hours(START + 2 * HOUR)
-    assert known(ring, START + 2 * HOUR) == before
+    assert read_known_hours(ring, START + 2 * HOUR) == before
     assert list(before) == [-1, 0]
 
 
@@ -117,7 +119,7 @@ def test_new_hours_replace_the_oldest() -> None:
     ring = history(days=1)
     for hour in range(60):
         add(ring, (START + hour * HOUR, float(hour)))
-    result = known(ring, START + 59 * HOUR)
+    result = read_known_hours(ring, START + 59 * HOUR)
     assert list(result) == list(range(35, 59))
     assert [measures[MEAN] for measures in result.values()] == list(range(35, 59))
 
@@ -127,17 +129,17 @@ def test_a_long_silence_leaves_no_old_hours_behind() -> None:
     add(ring, *((START + hour * HOUR, 1.0) for hour in range(24)))
     add(ring, (START + 40 * HOUR, 2.0))
     add(ring, (START + 41 * HOUR, 2.0))
-    assert list(known(ring, START + 41 * HOUR)) == [17, 18, 19, 20, 21, 22, 23, 40]
+    assert list(read_known_hours(ring, START + 41 * HOUR)) == [17, 18, 19, 20, 21, 22, 23, 40]
     add(ring, (START + 400 * HOUR, 3.0))
     add(ring, (START + 401 * HOUR, 3.0))
-    assert list(known(ring, START + 401 * HOUR)) == [400]
+    assert list(read_known_hours(ring, START + 401 * HOUR)) == [400]
 
 
 def test_hours_older_than_the_ring_are_dropped() -> None:
     ring = history(days=1)
     add(ring, (START + 100 * HOUR, 1.0), (START + 101 * HOUR, 1.0))
     add(ring, (START, 9.0))
-    assert list(known(ring, START + 101 * HOUR)) == [100]
+    assert list(read_known_hours(ring, START + 101 * HOUR)) == [100]
 
 
 def test_rows_and_resources_have_rings_of_their_own() -> None:
@@ -162,7 +164,7 @@ def test_a_kill_raises_the_maximum_of_its_hour() -> None:
     at = np.array([START + 60, START + HOUR + 60, START + 2 * HOUR + 60])
     ring.raise_maximum(np.zeros(3, dtype=np.int64), MEMORY_SERIES, at, np.array([5e8, 6e8, 7e8]))
     add(ring, (START + 2 * HOUR, 1e8), (START + 3 * HOUR, 1e8), resource=MEMORY_SERIES)
-    result = known(ring, START + 3 * HOUR, resource=MEMORY_SERIES)
+    result = read_known_hours(ring, START + 3 * HOUR, resource=MEMORY_SERIES)
     assert {hour: measures[MAXIMUM] for hour, measures in result.items()} == {0: 5e8, 1: 6e8, 2: 7e8}
     assert result[0][MEAN] == pytest.approx(1e8)
 
@@ -266,7 +268,10 @@ class TestInTheModel:
 
     def means(self, model: UsageModel, until: float) -> dict[int, float]:
         view = model.view(row(model))
-        return {hour: values[MEAN] for hour, values in known(view.history, until, int(view.history_rows[0])).items()}
+        return {
+            hour: values[MEAN]
+            for hour, values in read_known_hours(view.history, until, int(view.history_rows[0])).items()
+        }
 
     def test_it_is_kept_for_the_vpas_asked_for_alone(self) -> None:
         model = self.lived(3)
@@ -313,4 +318,4 @@ class TestInTheModel:
         model.ingest(batch(("web-1", "app", START + HOUR, 0.1, 1e8)), START + HOUR)
         view = model.view(row(model))
         number = int(view.history_rows[0])
-        assert known(view.history, START + HOUR, number, MEMORY_SERIES)[0][MAXIMUM] == pytest.approx(6e9)
+        assert read_known_hours(view.history, START + HOUR, number, MEMORY_SERIES)[0][MAXIMUM] == pytest.approx(6e9)

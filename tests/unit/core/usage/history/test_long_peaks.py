@@ -1,4 +1,4 @@
-"""Peaks of memory of three quarters of a year: kept by six hours and through restarts."""
+"""Peaks of memory over 280 days, in cells of six hours, across restarts."""
 
 from __future__ import annotations
 

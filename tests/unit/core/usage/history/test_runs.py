@@ -56,7 +56,7 @@ class Oracle:
             if at is not None:
                 self.samples[number][at].append((offset, value))
 
-    def seen(self, number: int) -> list[tuple[float, dict[int, tuple[float, float]]]]:
+    def read_runs(self, number: int) -> list[tuple[float, dict[int, tuple[float, float]]]]:
         """Runs, newest first, each as mean and maximum by interval."""
         runs = [(begin, own) for begin, own in zip(self.begins[number], self.samples[number], strict=True) if own]
         minutes = [int(offset // FIRST_INTERVAL_SECONDS) for _, own in runs for offset, _ in own]
@@ -90,17 +90,23 @@ def added(runs: RunHistory, samples: list[Sample], resource: int = CPU) -> None:
     runs.add(numbers, resource, starts.astype(float), (starts + offsets).astype(float), values.astype(float))
 
 
-def seen(runs: RunHistory, number: int, resource: int = CPU) -> list[tuple[float, dict[int, tuple[float, float]]]]:
+def read_runs(runs: RunHistory, number: int, resource: int = CPU) -> list[tuple[float, dict[int, tuple[float, float]]]]:
     """What is remembered, as the oracle says it."""
     result = runs.read_recent(np.array([number]))
     return [
-        (begin, {interval: (float(run[MEAN, interval]), float(run[HIGHEST, interval])) for interval in known(run)})
+        (
+            begin,
+            {
+                interval: (float(run[MEAN, interval]), float(run[HIGHEST, interval]))
+                for interval in find_known_intervals(run)
+            },
+        )
         for begin, run in zip(result.begin[0].tolist(), result.values[0, :, resource], strict=True)
         if not math.isnan(begin)
     ]
 
 
-def known(run: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> list[int]:
+def find_known_intervals(run: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> list[int]:
     intervals: list[int] = np.flatnonzero(~np.isnan(run[MEAN])).tolist()
     return intervals
 
@@ -121,7 +127,7 @@ def test_the_history_equals_the_reference_implementation(batches: list[list[Samp
         added(runs, item)
         oracle.add(item)
     for number in range(3):
-        result, expected = seen(runs, number), oracle.seen(number)
+        result, expected = read_runs(runs, number), oracle.read_runs(number)
         assert [run[0] for run in result] == [run[0] for run in expected]
         for (_, own), (_, other) in zip(result, expected, strict=True):
             assert own.keys() == other.keys()
@@ -139,13 +145,13 @@ def test_rows_do_not_touch_each_other(samples: list[Sample]) -> None:
         if own:
             added(alone, own)
     for number in range(3):
-        assert seen(together, number) == seen(alone, number)
+        assert read_runs(together, number) == read_runs(alone, number)
 
 
 class TestRuns:
     """Runs of one row, by themselves."""
 
-    def one(self, *samples: tuple[float, float, float]) -> RunHistory:
+    def record_run(self, *samples: tuple[float, float, float]) -> RunHistory:
         runs = RunHistory()
         runs.allocate(1)
         for sample in samples:
@@ -153,59 +159,59 @@ class TestRuns:
         return runs
 
     def test_pods_that_start_together_are_one_run_of_which_the_highest_counts(self) -> None:
-        result = seen(self.one((1000.0, 70.0, 1.0), (1010.0, 70.0, 3.0), (1200.0, 70.0, 5.0)), 0)
+        result = read_runs(self.record_run((1000.0, 70.0, 1.0), (1010.0, 70.0, 3.0), (1200.0, 70.0, 5.0)), 0)
         assert result == [(1200.0, {1: (5.0, 5.0)}), (1000.0, {1: (2.0, 3.0)})]
 
     def test_a_sample_counts_by_the_start_of_its_own_pod(self) -> None:
-        result = seen(self.one((1000.0, 59.0, 1.0), (1029.0, 59.0, 2.0)), 0)
+        result = read_runs(self.record_run((1000.0, 59.0, 1.0), (1029.0, 59.0, 2.0)), 0)
         assert result == [(1000.0, {0: (1.5, 2.0)})]
 
     def test_a_long_run_has_longer_intervals(self) -> None:
-        runs = self.one(*((0.0, MINUTE * minute, float(minute)) for minute in range(12 * 60)))
+        runs = self.record_run(*((0.0, MINUTE * minute, float(minute)) for minute in range(12 * 60)))
         result = runs.read_recent(np.array([0]))
         assert result.width.tolist() == [8 * MINUTE]
         assert result.values[0, 0, CPU, HIGHEST, 10] == 87.0
         assert result.values[0, 0, CPU, MEAN, 10] == pytest.approx(83.5)
 
     def test_short_runs_are_widened_to_be_seen_beside_a_long_one_and_else_are_not(self) -> None:
-        runs = self.one((0.0, 90_000.0, 1.0), (200_000.0, 0.0, 2.0), (200_000.0, 60.0, 4.0))
+        runs = self.record_run((0.0, 90_000.0, 1.0), (200_000.0, 0.0, 2.0), (200_000.0, 60.0, 4.0))
         assert runs.read_recent(np.array([0])).width.tolist() == [16 * MINUTE]
-        assert seen(runs, 0)[0] == (200_000.0, {0: (3.0, 4.0)})
+        assert read_runs(runs, 0)[0] == (200_000.0, {0: (3.0, 4.0)})
         short = runs.read_recent(np.array([0]), longest=86_400.0)
         assert short.width.tolist() == [MINUTE]
         assert short.values[0, 0, CPU, HIGHEST, :2].tolist() == [2.0, 4.0]
         assert np.isnan(short.begin[0, 1:]).all()
 
     def test_the_oldest_run_makes_room_and_what_is_older_is_left_out(self) -> None:
-        runs = self.one(*((100.0 * number, 0.0, 1.0) for number in range(1, RUNS + 3)), (1.0, 0.0, 9.0))
-        assert [begin for begin, _ in seen(runs, 0)] == [100.0 * number for number in range(RUNS + 2, 2, -1)]
+        runs = self.record_run(*((100.0 * number, 0.0, 1.0) for number in range(1, RUNS + 3)), (1.0, 0.0, 9.0))
+        assert [begin for begin, _ in read_runs(runs, 0)] == [100.0 * number for number in range(RUNS + 2, 2, -1)]
 
     def test_a_thousand_pods_that_come_at_once_leave_the_newest_runs(self) -> None:
         runs = RunHistory()
         runs.allocate(1)
         added(runs, [(0, 100.0 * number, 0.0, float(number)) for number in range(1000)])
-        assert [begin for begin, _ in seen(runs, 0)] == [100.0 * number for number in range(999, 999 - RUNS, -1)]
+        assert [begin for begin, _ in read_runs(runs, 0)] == [100.0 * number for number in range(999, 999 - RUNS, -1)]
 
     def test_pods_with_unknown_start_times_are_left_out(self) -> None:
-        assert seen(self.one((math.nan, 0.0, 1.0)), 0) == []
+        assert read_runs(self.record_run((math.nan, 0.0, 1.0)), 0) == []
 
     def test_a_sample_from_before_its_pod_belongs_to_its_beginning(self) -> None:
-        assert seen(self.one((1000.0, -20.0, 1.0)), 0) == [(1000.0, {0: (1.0, 1.0)})]
+        assert read_runs(self.record_run((1000.0, -20.0, 1.0)), 0) == [(1000.0, {0: (1.0, 1.0)})]
 
     def test_a_kill_raises_the_highest_and_leaves_the_mean(self) -> None:
-        runs = self.one()
+        runs = self.record_run()
         added(runs, [(0, 0.0, 0.0, 2.0)], MEMORY)
         for offset in (10.0, 70.0):
             at, time = np.array([0.0]), np.array([offset])
             runs.raise_highest(np.array([0]), MEMORY, at, time, np.array([9.0]))
-        assert seen(runs, 0, MEMORY) == [(0.0, {0: (2.0, 9.0), 1: (9.0, 9.0)})]
+        assert read_runs(runs, 0, MEMORY) == [(0.0, {0: (2.0, 9.0), 1: (9.0, 9.0)})]
 
     def test_a_reused_row_has_no_runs_of_the_released_one(self) -> None:
-        runs = self.one((1000.0, 60.0, 1.0))
+        runs = self.record_run((1000.0, 60.0, 1.0))
         before = runs.revisions(np.array([0]))[0]
         runs.release(np.array([0]))
         assert runs.allocate(1).tolist() == [0]
-        assert seen(runs, 0) == []
+        assert read_runs(runs, 0) == []
         assert runs.revisions(np.array([0]))[0] > before
 
     def test_it_takes_21_kilobytes_a_row_whatever_happens(self) -> None:
@@ -219,7 +225,7 @@ class TestRuns:
         runs.allocate(3)
         added(runs, [(number, 100.0, 60.0, float(number)) for number in range(3)])
         copy = pickle.loads(pickle.dumps(runs.copy_rows(np.array([2, 0]))))  # noqa: S301 - made here
-        assert [seen(copy, number) for number in range(2)] == [seen(runs, 2), seen(runs, 0)]
+        assert [read_runs(copy, number) for number in range(2)] == [read_runs(runs, 2), read_runs(runs, 0)]
         assert copy.size == 2
         assert runs.copy_rows(np.zeros(0, dtype=np.int64)).size == 0
 
@@ -392,4 +398,4 @@ class TestInTheModel:
         assert set(without.run_rows.tolist()) == {-1}
         assert without.runs.size == 0
         number = int(with_runs.run_rows.max())
-        assert seen(with_runs.runs, number) == seen(view.runs, int(view.run_rows.max()))
+        assert read_runs(with_runs.runs, number) == read_runs(view.runs, int(view.run_rows.max()))
