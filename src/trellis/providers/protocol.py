@@ -1,16 +1,16 @@
 """The protocol of a provider: it reports node groups, takes orders for more nodes and releases nodes.
 
-What it must keep to, and `trellis.testing.providers` tests:
+Its rules, which `trellis.testing.providers` tests:
 
 - An order says how many instances a group is to have, not how many more. The same order given again, after a crash or
-  on an old view, orders nothing twice: whatever is new has the id it would have had the first time, or none.
-- What it is asked to write to the API server it returns as `Steps`, and it remembers nothing that those do not leave
-  in the cluster: another process goes on where this one ended.
-- A refusal is an answer and no exception. An error that comes later is reported with the instance, in state `Failed`.
+  on an old view, orders nothing twice: new instances have the ids of the first time, or none.
+- Writes to the API server are returned as `Steps`, and it remembers nothing that those do not leave in the cluster:
+  another process continues where this one ended.
+- A refusal is a result and no exception. A later error is reported with the instance, in state `Failed`.
 - One group that cannot be read, or one instance that is not known, never stops the others.
-- It may be cancelled at any moment. How long an answer may take is for the caller to say.
-- It reports what is, not what it was told: an instance of another shape than its group shows it in its node, and
-  one that was promised and is not there is not in the states.
+- It may be cancelled at any moment. The caller sets the timeout.
+- It reports the present state: an instance of another shape than its group shows it in its node, and a confirmed
+  instance that does not exist is not in the states.
 
     groups = await provider.groups(now)
     ordered = await provider.order("small", 7, now)
@@ -82,7 +82,7 @@ class Tended(msgspec.Struct, frozen=True):
 
 
 class Provider(Protocol):
-    """Where nodes come from."""
+    """A source of nodes."""
 
     name: str
     """Its name in settings, logs and metrics."""

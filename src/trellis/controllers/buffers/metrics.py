@@ -130,7 +130,7 @@ _HEADROOM_GAUGES: Final = (PROVISIONED, PRICE)
 def export_headroom(
     metrics: Metrics, decisions: Sequence[BufferDecision], buffers: Iterable[Buffer], most: int
 ) -> None:
-    """Export what was observed of headroom; `most` Buffers, the first by name, have series of their own."""
+    """Export the observed headroom; `most` Buffers, the first by name, have series of their own."""
     exported = sorted(decisions, key=lambda decision: decision.key)[:most]
     metrics.remove_deleted(BUFFER, {key_of(buffer) for buffer in buffers})
     metrics.set_all(PROVISIONED, {decision.key: float(decision.on_ready) for decision in exported})

@@ -1,6 +1,6 @@
 """Divides the quotas of a namespace among its Buffers, all of them together, whenever one of them changes.
 
-In a namespace without quotas each Buffer has what it was translated to.
+In a namespace without quotas each Buffer has all of its chunks.
 """
 
 from __future__ import annotations

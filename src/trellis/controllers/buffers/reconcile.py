@@ -157,7 +157,7 @@ class BufferReconciler:
         self._metrics.add(named.TRANSLATIONS, 1)
         translation = self._translator.translate(buffer, state.meaning, facts, now)
         state.facts = facts
-        # An equal translation stays the same object, so that what was published can be compared by identity.
+        # An equal translation stays the same object, so that published translations can be compared by identity.
         if previous is None or previous != translation:
             state.translation = previous = translation
         return previous

@@ -44,7 +44,7 @@ class CapacityBufferSettings(Settings, frozen=True):
     ] = False
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """Who makes CapacityBuffers leaves it to others to serve them."""
+        """A process that creates CapacityBuffers must not serve them."""
         if self.serve_capacity_buffers and self.translate:
             yield SettingConflict(
                 "translate", "must not go with --serve-capacity-buffers: who makes them does not serve them"

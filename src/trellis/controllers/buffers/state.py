@@ -194,7 +194,7 @@ class TargetReads(Protocol):
 
 
 def is_uncertain(state: TargetReads, facts: TranslationFacts) -> bool:
-    """Whether these facts are too uncertain to replace what was published before."""
+    """Whether these facts are too uncertain to replace the published ones."""
     problem = facts.target.reason if isinstance(facts.target, TargetProblem) else None
     if problem is not TARGET_FORBIDDEN:
         state.forbidden_since = None

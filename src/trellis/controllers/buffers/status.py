@@ -23,7 +23,7 @@ FIELD_MANAGER: Final = "trellis-buffers"
 
 
 class BufferStatusWrite(NamedTuple):
-    """An apply of the status. `takes_over`: afterwards what the node autoscaler owned is to be released."""
+    """An apply of the status. With `takes_over`, the fields of the node autoscaler are released afterwards."""
 
     action: Action
     takes_over: bool = False

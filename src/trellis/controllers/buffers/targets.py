@@ -1,7 +1,7 @@
 """Reads the target of a Buffer: how many pods it has, which they are, and from which template they are created.
 
 A well-known workload is watched. A kind that another package knows is read and given to it. Of any other kind the scale
-is read, which says nothing of a template. A package announces the kinds it knows as entry points; the object named
+is read, which has no template. A package announces the kinds it knows as entry points; the object named
 there is called without arguments and returns a `TargetKind`:
 
     [project.entry-points."trellis.buffer_targets"]

@@ -1,4 +1,4 @@
-"""Records Events on pending pods, Buffers and nodes; logs and counts what was done and what failed.
+"""Records Events on pending pods, Buffers and nodes; logs and counts orders, releases, evictions and failures.
 
 An Event is recorded when its cause begins. Pods get the Events that Cluster Autoscaler records. Of thousands of pending
 pods, so many get theirs in one pass.

@@ -1,8 +1,8 @@
 """Executes plans: orders, taints, evictions and releases of nodes, concurrently.
 
 Failures go into the memory of the next plan: a node group that failed is in backoff, a node that could not be released
-is kept. `PendingNodeWrites` waits until the watch shows what was written: a pass on an older view would order the same
-nodes again.
+is kept. `PendingNodeWrites` waits until the watch shows all writes: a pass on an older view would order the same nodes
+again.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _is_current(observed: str, written: str) -> bool:
 
 
 class NodePlanResult(msgspec.Struct, frozen=True):
-    """The memory for the next pass, what was written, and the nodes whose taints were not written.
+    """The memory for the next pass, the results of writes, and the nodes whose taints were not written.
 
     `failed` are the groups whose order failed.
     """
@@ -184,7 +184,7 @@ class NodeExecutor:
         now: float,
         order: asyncio.Task[OrderResult] | None,
     ) -> tuple[list[ReleaseFailedInstance], tuple[WriteOutcome, ...]]:
-        """Release failed instances of a group. Returns those that were released, and what was written."""
+        """Release failed instances of a group. Returns those that were released, and the results of writes."""
         await _wait_for_order(order)
         instances = [failed_instance.instance for failed_instance in failed_instances]
         result = await self._provider_client.release(group, instances, now)

@@ -1,6 +1,6 @@
 """Calls the provider with a timeout, and turns its errors into results.
 
-What a provider wants written goes through the writer, step by step.
+The steps that a provider returns are written by the writer, one after the other.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _log: Final = Logger("trellis.nodes")
 
 
 class OrderResult(msgspec.Struct, frozen=True):
-    """The result of an order: what the provider refused, and what was written."""
+    """The result of an order: the refusal of the provider, if any, and the results of writes."""
 
     refusal: DetailedReason | None = None
     outcomes: tuple[WriteOutcome, ...] = ()
 
 
 class ReleaseResult(msgspec.Struct, frozen=True):
-    """The result of a release: the instances that were refused, and what was written."""
+    """The result of a release: the refused instances with their reasons, and the results of writes."""
 
     refused: dict[str, DetailedReason]
     outcomes: tuple[WriteOutcome, ...] = ()
@@ -68,7 +68,7 @@ class ProviderClient:
         return None if is_recent else Groups(problems=(GroupProblem("", response),))
 
     async def tend(self, now: float) -> tuple[float | None, tuple[WriteOutcome, ...]]:
-        """Write what instances need; when the next such write is due, and what was written."""
+        """Write what instances need. Returns when the next such write is due, and the results of writes."""
         response = await self._call("tend", Tended, self._provider.tend(now))
         if isinstance(response, DetailedReason):
             return None, ()

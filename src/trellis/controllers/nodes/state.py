@@ -1,6 +1,6 @@
 """Accumulates changes between passes, of each object the last one, and triggers the next pass.
 
-Changes arrive on the event loop, and plans are made in a thread that owns the snapshot; what is handed over is a value.
+Changes arrive on the event loop, and plans are made in a thread that owns the snapshot and gets changes as a value.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class ChangeAccumulator:
 
 
 def _is_relevant_change(old: Node | None, new: Node | None) -> bool:
-    """Whether a node is new, deleted, or differs in what scheduling reads; most changes are heartbeats."""
+    """Whether a node is new, deleted, or differs in fields that scheduling reads; most changes are heartbeats."""
     return old is None or new is None or _node_key(old) != _node_key(new)
 
 

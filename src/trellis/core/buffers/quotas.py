@@ -1,7 +1,7 @@
 """Limits the Buffers of a namespace to what its quotas leave them.
 
-Pods that no quota would admit need no capacity. Buffers are served by age, the oldest first, each after what the ones
-before it were given; nothing is ever written into a quota, so that no Buffer keeps a real pod out.
+Pods that no quota would admit need no capacity. Buffers are served by age, the oldest first, each with the remainder of
+those before it; quotas are never written, so that no Buffer keeps a real pod out.
 
 A Buffer on top of what runs has what quotas have left. In one that counts whether used or not, the pods that use the
 quota may be the ones that fill its chunks, so that it may have as much as the quota allows in all.

@@ -1,12 +1,12 @@
 """The shape of one chunk: the part of a pod that scheduling reads, and what quotas count of it.
 
-The pod is the target's newest live one, which shows what admission makes of them; else one of its template. Volumes
-that tie a pod to a node or a zone are its own and not those of the pods to come: they are dropped, and named. Capacity
-for what a pod claims by dynamic resource allocation cannot be kept.
+The pod is the target's newest live one, as admission has changed it; else one of its template. Volumes that tie a pod
+to a node or a zone belong to that pod only: they are dropped, with a note. Capacity for dynamic resource allocation
+cannot be kept.
 
 New pods get the recommendation in force, and so does a chunk, also where its shape is that of an older pod. A startup
-boost is part of what a pod requests when it is scheduled, so that it is part of the chunk; whether pods start boosted
-is for admission to say.
+boost is part of the requests of a pod when it is scheduled, and so is part of the chunk; admission decides whether pods
+start boosted.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ LIMITED_BY_QUOTAS: Final = "LimitedByQuotas"
 # The selector of the Buffer's scale: an HPA refuses to scale without one. No pod has this label.
 NO_PODS: Final = "trellis.x-k8s.io/chunk=true"
 
-# Conditions are for people; the API takes 32 KiB of text.
+# Shorter than the 32 KiB that the API accepts, because people read conditions.
 _LONGEST: Final = 1_024
 
 

@@ -66,7 +66,7 @@ class TargetKind(Protocol):
         """Its name in paths, such as `rollouts`."""
 
     def read(self, document: Mapping[str, Any]) -> TargetReading:
-        """What an object of the kind says. An error is told in the Buffer's condition, and hurts no other Buffer."""
+        """Read an object of the kind. An error is reported in the Buffer's condition and affects no other Buffer."""
 
 
 def not_scalable(kind: str) -> TargetProblem:
@@ -75,7 +75,7 @@ def not_scalable(kind: str) -> TargetProblem:
 
 
 def count_target_pods(kind: str, replicas: int | None, parallelism: int | None = None) -> int | None:
-    """How many pods a target has: what its status says, or what the spec of a Job asks for."""
+    """How many pods a target has: the replicas of its status, or the parallelism of a Job."""
     if kind == _JOB:
         return 1 if parallelism is None else parallelism
     return replicas
@@ -94,7 +94,7 @@ def check_target_selector(target: TargetRef, selector: Selector) -> TargetProble
 
 
 def selector_in(document: Mapping[str, Any] | None) -> Selector:
-    """A selector as `spec.selector` of a Deployment has it; none at all selects nothing."""
+    """A selector as `spec.selector` of a Deployment has it; None selects nothing."""
     if document is None:
         return Selector.nothing()
     expressions = [

@@ -171,7 +171,7 @@ def read_running_demand(pod: Pod) -> Demand:
 
 
 def read_running_demand_or_empty(pod: Pod) -> Demand:
-    """The demand of a placed pod; a pod with an amount that cannot be read requests nothing but to be one."""
+    """The demand of a placed pod; with an amount that cannot be read, only that of a pod slot."""
     try:
         return read_running_demand(pod)
     except InvalidInput:

@@ -1,6 +1,6 @@
 """All nodes as a table: a number for each node, and a column for each fact about them.
 
-A watch keeps the table current: a change costs what the one node costs, and a node keeps its number until it is
+A watch keeps the table current: the cost of a change is that of its node, and a node keeps its number until it is
 removed. All columns and masks are as long as the highest number needs; where no node has the number, every mask is
 false.
 
@@ -72,7 +72,7 @@ class CodeColumn(Generic[V]):
         return self._domains, len(self._values) + 1
 
     def reserve(self, capacity: int) -> None:
-        """Have room for more nodes."""
+        """Grow to more nodes."""
         added = np.full(capacity - len(self._codes), _NONE, dtype=np.int32)
         self._codes = np.concatenate((self._codes, added))
         self._forget_masks()
@@ -140,7 +140,7 @@ class LabelIndex:
         self._labels.pop(number, None)
 
     def reserve(self, capacity: int) -> None:
-        """Have room for more nodes."""
+        """Grow to more nodes."""
         self._capacity = capacity
         for column in self._columns.values():
             column.reserve(capacity)

@@ -3,8 +3,8 @@
     snapshot.put_pod(key, pod)
     plan = plan_scale_up(snapshot, memory, now, settings)
 
-The package is independent of any provider: providers report their node groups in these values and execute what is
-decided about them.
+The package is independent of any provider: providers report their node groups in these values and execute the orders
+and releases of plans.
 """
 
 from trellis.base.reasons import DetailedReason

@@ -11,8 +11,8 @@ class ScaleUpSettings(msgspec.Struct, frozen=True):
     """Times in seconds; a total of 0 is none.
 
     `expanders` choose between groups, the first that prefers one decides. `max_node_provision_seconds` is how long a
-    node may take to come up before it is given up. `cores_total` is in cores, `memory_total` in bytes.
-    `prices` are for nodes of no group, whose price no provider gives; None: they cost nothing.
+    node may take to come up before its order counts as failed. `cores_total` is in cores, `memory_total` in bytes.
+    `prices` are for nodes outside all groups, whose price no provider reports; None: they cost nothing.
     """
 
     expanders: tuple[str, ...] = ("priority", "least-waste", "price")
@@ -52,7 +52,7 @@ class ScaleDownSettings(msgspec.Struct, frozen=True):
     node_delete_delay_after_taint_seconds: float = 5.0
     max_pod_eviction_seconds: float = 120.0
     max_graceful_termination_seconds: int = 600
-    # How long a provider may take to show that a node which was given back is leaving.
+    # How long a provider may take to show a released node as leaving.
     node_release_seconds: float = 120.0
     unremovable_node_recheck_seconds: float = 300.0
     skip_nodes_with_system_pods: bool = True

@@ -1,6 +1,6 @@
 """Nodes without machines: groups that a ConfigMap declares, and Nodes that kwok keeps ready.
 
-Objects in, states and actions out: nothing here reads from a cluster, writes to one or knows what time it is.
+Pure functions from objects to states and actions: the package reads and writes no cluster and has no clock.
 """
 
 from trellis.providers.kwok.provider import CONFIG_MAP, KwokObjects, KwokProvider

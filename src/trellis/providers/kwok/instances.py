@@ -1,4 +1,4 @@
-"""The order that a Node carries, how far its instance is, and what it needs next.
+"""The order in the annotations of a Node, the state of its instance, and its next write.
 
 All that is known of an order stands on its Node, so that any process can go on with it. Until its boot time is over
 a node carries a taint that keeps pods away. By then it is given to kwok, which knows its nodes by an annotation, as
@@ -93,7 +93,7 @@ def build_node(document: dict[str, Any], name: str, order: KwokOrder) -> dict[st
 def free_names(group: str, used_names: Collection[str]) -> Iterator[str]:
     """Names for new nodes of a group, the same as long as no node is added or deleted.
 
-    They go on after the highest, so that a node rarely gets the name of one that has just gone.
+    They continue after the highest, so that a node rarely gets the name of one that was just deleted.
     """
     form = re.compile(rf"{re.escape(group)}-([0-9]{{1,7}})")
     highest = max((int(match[1]) for name in used_names if (match := form.fullmatch(name))), default=0)

@@ -40,7 +40,7 @@ class KwokObjects(msgspec.Struct, frozen=True):
 
 
 class KwokProvider:
-    """Groups of nodes that kwok plays. `look` is called once in each call, and may return a snapshot."""
+    """Groups of nodes that kwok simulates. Each call calls `read_objects` once, which may return a snapshot."""
 
     name: str = "kwok"
 

@@ -37,7 +37,7 @@ from trellis.runtime.telemetry.metrics import Metrics
 
 
 class SharedWithBuffers(msgspec.Struct, frozen=True):
-    """What CapacityBuffers share with Buffers: how targets are found, quotas, and which pods are selected."""
+    """The parts that CapacityBuffers share with Buffers: views of targets, dry runs, quotas and selectors."""
 
     view: BufferViewBuilder
     templates: TemplateDryRuns
@@ -119,7 +119,7 @@ class CapacityBuffers:
             self._reconciler.export()
 
     def subscribe(self, enqueue: Callable[[ObjectKey], None]) -> None:
-        """Enqueue what a change concerns: a CapacityBuffer, or the Buffer that owns it."""
+        """Enqueue the CapacityBuffer that a change concerns, or the Buffer that owns it."""
         if self._informers is None:
             return
 

@@ -37,10 +37,10 @@ OWNED_REFUSED = Reason(
     "OwnedObjectRefused", "The API server refuses an object that the buffer would own.", Severity.WARNING
 )
 
-# The label that selects all objects that are kept for buffers.
+# The label that selects all objects that are managed for buffers.
 MANAGED_BY: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "trellis-buffers"}
 
-# A write that failed is tried again after so long, one that was refused later, and one that came too late at once.
+# The delays of retries: after a failed write, after a refusal, and after a conflict.
 RETRY_SECONDS: Final = 5.0
 REFUSED_SECONDS: Final = 60.0
 CONFLICT_SECONDS: Final = 0.2
@@ -60,7 +60,7 @@ class OwnedObjectResult(msgspec.Struct, Generic[O], frozen=True):
 
 
 def owner_reference(resource: Resource[Any], owner: AnyObject) -> OwnerReference:
-    """The reference to the owner in the metadata of what it owns."""
+    """The owner reference in the metadata of owned objects."""
     metadata = owner.metadata
     return OwnerReference(resource.api_version, resource.kind, metadata.name, metadata.uid, controller=True)
 
@@ -84,7 +84,7 @@ async def ensure_object(
     outcome = await writer.write(action)
     match outcome.result:
         case Result.APPLIED if existing is not None and outcome.resource_version == existing.metadata.resource_version:
-            # The server has changed nothing: only the spelling was another.
+            # The server has changed nothing: only spellings differed.
             return OwnedObjectResult(existing)
         case Result.APPLIED | Result.SKIPPED:
             return OwnedObjectResult()
@@ -141,7 +141,7 @@ def template_matches(stored: PodTemplateSpec, document: Mapping[str, Any]) -> bo
 
 
 def _comparable_spec(spec: PodSpec) -> PodSpec:
-    """What scheduling reads, with each amount and each default in one spelling."""
+    """The fields that scheduling reads, with each amount and each default in one spelling."""
     part = select_scheduling_fields(spec)
     return msgspec.structs.replace(
         part,

@@ -123,7 +123,7 @@ class CapacityBufferReconciler:
             self._metrics.add(named.TRANSLATIONS, 1)
             translation = translate_capacity_buffer(buffer, facts, self._settings)
             state.facts = facts
-            # An equal translation stays the same object, so that what was published can be compared by identity.
+            # An equal translation stays the same object, so that published translations can be compared by identity.
             state.translation = state.translation if state.translation == translation else translation
         return state.translation
 

@@ -1,7 +1,7 @@
 """Publishes a CapacityBuffer: a PodTemplate with the chunk, and then a status that refers to it.
 
 The status is written as a whole and at the version that was read, as upstream's controller does: that controller may
-have written the same fields before, and what it left must go. Conditions of other writers are written back unchanged.
+have written the same fields before, which are replaced. Conditions of other writers are written back unchanged.
 """
 
 from __future__ import annotations

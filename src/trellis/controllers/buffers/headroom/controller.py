@@ -1,4 +1,4 @@
-"""Starts and stops the observation of headroom, and keeps what it last found.
+"""Starts and stops the observation of headroom, and keeps its last result.
 
 `trellis nodes` publishes in each Buffer's status whether it is provisioned, where it runs. While its Lease is free,
 this process observes and publishes the status itself; once the Lease is held, it stops.
@@ -67,17 +67,17 @@ class HeadroomController:
         self._on_top: dict[str, int] = {}
 
     def provision(self, buffer: Buffer) -> ProvisioningReport:
-        """What this process publishes of a Buffer's provisioning, if it is the one that does."""
+        """The report about a Buffer's provisioning that this process publishes, if it does."""
         if self._lease.is_held is not False:
             return _WAIT if self._lease.is_held is None else _LEAVE
         return self._reports.get(buffer.metadata.uid, _NOTHING) if self._has_observed else _WAIT
 
     def on_top(self, buffer: Buffer) -> int | None:
-        """How many chunks of a `KeepMinimum` Buffer are to be kept on top of what runs; None if that is not known."""
+        """How many chunks of a `KeepMinimum` Buffer are to be kept on top of running pods; None if unknown."""
         return self._on_top.get(buffer.metadata.uid)
 
     async def run(self) -> None:
-        """Observe while that is this process's to do, until cancelled."""
+        """Observe while this process has to, until cancelled."""
         async with asyncio.TaskGroup() as group:
             running: asyncio.Task[None] | None = None
             held: bool | None = None
@@ -118,7 +118,7 @@ class HeadroomController:
         metrics.clear_headroom(self._context.metrics)
 
     def _observed(self, observed: ObservedHeadroom, informers: HeadroomInformers) -> None:
-        """Keep what was observed, and enqueue the Buffers for which it makes a difference."""
+        """Keep an observation, and enqueue the Buffers that it affects."""
         now, is_first = self._context.now(), not self._has_observed
         before = self._on_top
         decisions = with_unreadable_buffers(observed.buffers, observed.problems, informers.buffers)

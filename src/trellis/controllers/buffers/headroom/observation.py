@@ -17,7 +17,7 @@ from trellis.runtime.passes import PassReport, PassThread, Periodic
 from trellis.runtime.settings.component import NamespaceSettings
 from trellis.runtime.telemetry.logs import Logger
 
-# Pods that go away free capacity, which is not urgent: they are taken in at the next interval.
+# Deleted pods free capacity, which is not urgent: they count at the next interval.
 _INTERVAL_SECONDS: Final = 10.0
 
 _log: Final = Logger("trellis.buffers")

@@ -1,4 +1,4 @@
-"""Records what headroom is observed from, in the thread of the observations and before each is made."""
+"""Records the input of observations of headroom, in their thread and before each of them."""
 
 from __future__ import annotations
 

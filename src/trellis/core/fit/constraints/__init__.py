@@ -1,1 +1,1 @@
-"""What keeps a pod from a node besides resources: affinity, topology spread, taints, volumes and host ports."""
+"""Constraints on the nodes of a pod besides resources: affinity, topology spread, taints and volumes."""

@@ -1,9 +1,9 @@
 """The pods on each node, counted as affinity, anti-affinity and topology spread count them.
 
-Pods with equal profiles are counted together, node by node. What a rule counts is a column over all nodes, built on
-first use and kept current as pods come and go: a pod touches only the columns that count it. Profiles are indexed by a
-label once a rule selects by that label: a namespace can have thousands of profiles, and as many rules that each select
-one.
+Pods with equal profiles are counted together, node by node. The pods that a rule counts are a column over all nodes,
+built on first use and kept current as pods are added and removed: a pod changes only the columns that count it.
+Profiles are indexed by a label once a rule selects by that label: a namespace can have thousands of profiles, and as
+many rules that each select one.
 
 Numbers are those of one table, as in an occupancy: `clear` the number of a removed node before it stands for another.
 """

@@ -1,4 +1,4 @@
-"""Required pod affinity and anti-affinity: the terms of a pod, what other pods' terms see of it, and their rules.
+"""Required pod affinity and anti-affinity: the terms of a pod, its profile for terms of others, and the rules.
 
 The rules of `AffinityTerm.Matches` and `InterPodAffinity` in Kubernetes 1.36. The API server writes `matchLabelKeys`
 and `mismatchLabelKeys` into the selector when it creates a pod; a template has only the keys, which are resolved here.

@@ -40,7 +40,7 @@ from trellis.core.nodes.state.snapshot import EXPENDABLE_PODS_PRIORITY_CUTOFF, C
 def count_chunks_on_top(
     simulation: ClusterSimulation, buffers: Sequence[BufferChunks], fixed: PlacedPods
 ) -> dict[str, int]:
-    """By the UID of each `KeepMinimum` Buffer, how many of its chunks are to be kept on top of what runs.
+    """By the UID of each `KeepMinimum` Buffer, how many of its chunks are to be kept on top of running pods.
 
     Pending pods and the chunks of `KeepEmpty` Buffers have been placed in `simulation`; `fixed` has the pods alone that
     belong to their nodes. Buffers follow each other as in any placement, so that no pod uses the capacity of two.
@@ -111,7 +111,7 @@ def _without_groups(decision: BufferDecision) -> BufferDecision:
 
 
 class HeadroomObserver:
-    """The snapshot, and what is remembered between observations. To be used in one thread."""
+    """The snapshot, and the memory between observations. It is used in one thread only."""
 
     def __init__(self, settings: ScaleUpSettings, expendable_below: int = EXPENDABLE_PODS_PRIORITY_CUTOFF) -> None:
         self._settings = settings

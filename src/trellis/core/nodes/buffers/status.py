@@ -25,7 +25,7 @@ PROVISIONED: Final = "Provisioned"
 
 # How old a published time may get while a Buffer is provisioned; a process that ends loses no more than this.
 _REFRESH_SECONDS: Final = 300.0
-# Conditions are for people; the API takes 32 KiB of text.
+# Shorter than the 32 KiB that the API accepts, because people read conditions.
 _MAX_MESSAGE_LENGTH: Final = 1_024
 
 

@@ -81,7 +81,7 @@ class DisruptionBudgets:
         try:
             selector = convert_selector(budget.spec.selector)
         except InvalidSelector:
-            # The API server takes such a budget to cover no pod.
+            # For the API server such a budget covers no pod.
             return
         if selector.selects_nothing:
             return

@@ -1,6 +1,6 @@
 """What scale-down remembers from pass to pass.
 
-All of it may be lost: leaving taints without a known removal are taken off, and nodes have to be unneeded for the whole
+All of it may be lost: leaving taints without a known removal are removed, and nodes have to be unneeded for the full
 time again.
 """
 

@@ -1,8 +1,8 @@
 """The removal of a node, step by step: taint it, wait, evict its pods, release it; or keep it after all.
 
-Everything is checked again at each step. Until the node is released it can be kept, and is, if a pod comes to it or
-something on it fits nowhere else any more. The leaving taint keeps new pods away and holds the time at which the
-removal began; a node with the taint and without a known removal was abandoned by an earlier process.
+Everything is checked again at each step. Until the node is released it can be kept, and is, if a pod is placed on it or
+one of its pods fits nowhere else any more. The leaving taint keeps new pods away and has the time at which the removal
+began; a node with the taint and without a known removal was abandoned by an earlier process.
 """
 
 from __future__ import annotations

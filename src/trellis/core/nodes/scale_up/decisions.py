@@ -55,7 +55,7 @@ class ReleaseFailedInstance(msgspec.Struct, frozen=True):
 
 
 class GroupsRefusal(msgspec.Struct, frozen=True):
-    """Why no node of some groups is ordered. `resource` is what their nodes have too little of, or a missing label."""
+    """Why no node of some groups is ordered. `resource` is the resource that is short, or a missing label."""
 
     reason: Reason
     groups: tuple[str, ...]

@@ -24,7 +24,7 @@ from trellis.core.usage.columns import FloatColumn, IntColumn
 class ScaleUpOptions(msgspec.Struct, frozen=True):
     """One option in each entry of the columns: a number of nodes of a group, for a number of pods.
 
-    `cores` and `memory` are what these nodes have, `requested_cores` and `requested_memory` what the pods ask for.
+    `cores` and `memory` are those of the nodes, `requested_cores` and `requested_memory` those of the pods.
     """
 
     groups: IntColumn
@@ -163,7 +163,7 @@ def balance_nodes(count: int, sizes: IntColumn, capacities: IntColumn) -> IntCol
 
 def _build_similarity_key(group: NodeGroup) -> Hashable:
     node = group.template
-    # A label that names the group, as groups of kwok and of clouds have, tells it from all others.
+    # A label with the name of the group, as groups of kwok and of clouds have, differs between all groups.
     labels = frozenset(
         (key, value)
         for key, value in node.metadata.labels.items()

@@ -1,7 +1,7 @@
 """What scale-up remembers from pass to pass, with the backoff of node groups that failed.
 
 Losing it with the process never repeats an order, because orders are kept by the provider. Each failure of a group in a
-row doubles its backoff, up to a maximum; a group without failures for long enough starts anew.
+row doubles its backoff, up to a maximum; after long enough without failures the backoff is reset.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def record_failed_order(
 
 
 def record_unfinished_order(memory: ScaleUpMemory, group: str) -> ScaleUpMemory:
-    """The memory after an order was not written in full: the group shows what was written."""
+    """The memory after an order was not written in full: the group shows the nodes that were."""
     unconfirmed_orders = {name: order for name, order in memory.unconfirmed_orders.items() if name != group}
     return msgspec.structs.replace(memory, unconfirmed_orders=unconfirmed_orders)
 

@@ -4,8 +4,8 @@ Pending pods are placed in equivalence groups: what is found for one pod of a gr
 the same ReadWriteOncePod claim, the one with the highest priority gets it, then the first by name, except a pod that no
 node could take, because it would keep the others from theirs. No node helps the rest while that pod waits.
 
-A chunk stays where it was as long as it fits there, so that nodes do not alternate in being needed. It never takes a
-place from a pod: what a pod takes is no longer free.
+A chunk keeps its node as long as it fits there, so that nodes do not alternate in being needed. It never displaces a
+pod: the capacity that a pod uses is not free.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _build_equivalence_group(pods: Sequence[PendingPod]) -> PodEquivalenceGroup:
 
 
 def resolve_claim_conflicts(pods: Iterable[PendingPod], simulation: ClusterSimulation) -> list[PendingPod]:
-    """All pods; one whose claim goes to another pod gets a volume that no node can reach."""
+    """All pods; a pod whose claim another pod gets has a volume that no node can reach."""
     all_pods = [*pods]
     with_claims = [pod for pod in all_pods if pod.exclusive_claims]
     waiting = Counter(claim for pod in with_claims for claim in pod.exclusive_claims)

@@ -1,7 +1,7 @@
 """Pods as the node autoscaler reads them: placed, pending, or the chunks of Buffers; and the volume claims they use.
 
 Pods of one workload are mostly equal, so the demand read from one is reused for the next. A ReadWriteOncePod claim may
-be used by one pod alone, so pods that wait for one are read again when it is taken or released. A chunk is a number of
+be used by one pod alone, so pending pods with such a claim are read again when its use changes. A chunk is a number of
 its Buffer, and never an object of the cluster.
 """
 
@@ -74,7 +74,7 @@ class PendingPod(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_finished(pod: Pod) -> bool:
-    """Whether a pod has ended, and so holds nothing any more."""
+    """Whether a pod has ended, and so uses no capacity any more."""
     return pod.status.phase in _FINISHED
 
 
@@ -102,7 +102,7 @@ def has_volume_claims(pod: Pod) -> bool:
 
 
 def is_unschedulable(pod: Pod) -> bool:
-    """Whether the scheduler says that it has no node for a pod."""
+    """Whether the scheduler reported that no node fits a pod."""
     condition = pod.status.condition(POD_SCHEDULED)
     return condition is not None and condition.status == "False" and condition.reason == _UNSCHEDULABLE
 

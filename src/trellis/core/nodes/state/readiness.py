@@ -67,7 +67,7 @@ def classify_nodes(snapshot: ClusterSnapshot, now: float, max_provision_seconds:
 
 
 def has_not_ready_taint(node: Node) -> bool:
-    """Whether a control plane keeps pods away from a node, although it may say that it is Ready."""
+    """Whether a control plane keeps pods away from a node, although its condition may be Ready."""
     return any(taint.key in _NOT_READY_TAINTS for taint in node.spec.taints)
 
 

@@ -4,7 +4,7 @@ A new node is as the provider declares it, unless the newest ready node of the g
 smaller than declared is judged by the nodes that it delivers. DaemonSet pods are placed on it first.
 
 Rows for these nodes are put into the snapshot's table, where the rules about other pods see them beside the existing
-nodes, and are taken out again at the end. Pods are placed in copies of what runs.
+nodes, and are removed at the end. Pods are placed in copies of the occupancy.
 
 A row is named by its group and a number, and so has the same name from pass to pass. Empty nodes of a group are equal,
 so that a number may stand for any of them: a node that is still upcoming, registered, or ready.
@@ -257,7 +257,7 @@ class ClusterSimulation:
 
     def end(self) -> None:
         """Leave the table as it was."""
-        # Backwards, so that later nodes get the numbers they would have got: placement goes by numbers.
+        # Backwards, so that later nodes get the same numbers as without the simulation: placement is by number.
         for name in reversed(self._names.values()):
             self.table.remove(name)
         self._names.clear()

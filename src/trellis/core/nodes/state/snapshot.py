@@ -1,7 +1,7 @@
 """The cluster snapshot of the node autoscaler, in columns, kept current change by change.
 
 The snapshot belongs to the thread that plans. Changes accumulate between passes and are put into it at the start of the
-next; each costs what the one object costs, so a pass begins with everything counted. An object that cannot be read is
+next; the cost of each is that of its object, so a pass begins with everything counted. An object that cannot be read is
 listed as a problem and affects no other. A node belongs to the instance that names it, or whose id is its
 `spec.providerID`.
 """
@@ -127,7 +127,7 @@ class NodesAndPods:
             self.nodes[name] = node
             if number < 0:
                 number = self.table.update(node)
-                # Pods may come before their node.
+                # Pods may be observed before their node.
                 for pod in self.pods_on(name).values():
                     self._count(number, pod)
                 self._reread_nominated(name)
@@ -231,7 +231,7 @@ class NodesAndPods:
         return placed.node
 
     def _reread_waiting(self, claims: set[ObjectKey]) -> None:
-        """Read the pods again that wait for a ReadWriteOncePod claim that was taken or released."""
+        """Read pending pods with these ReadWriteOncePod claims again, because the use of the claims changed."""
         for claim in claims:
             for pod in self._claim_usage.list_waiting(claim):
                 self._read_pending(key_of(pod), pod)
@@ -319,7 +319,7 @@ class ClusterSnapshotChanges(msgspec.Struct):
     storage: Storage | None = None
 
     def apply(self, snapshot: ClusterSnapshot) -> None:
-        """Put all changes into a snapshot. Volumes come before the pods that have them."""
+        """Put all changes into a snapshot, volumes before the pods that have them."""
         for name, labels in self.namespaces.items():
             snapshot.put_namespace(name, labels)
         if self.storage is not None:
