@@ -69,7 +69,7 @@ def with_node_settings(components: CollectedSettings, collected: ClusterState) -
         nodes_up=figures,
         nodes_down=down.figures(figures.max_node_provision_seconds),
         expendable_below=up.expendable_pods_priority_cutoff,
-        seen=tuple(dict.fromkeys((*components.seen, _COMPONENT))),
+        with_flags=tuple(dict.fromkeys((*components.with_flags, _COMPONENT))),
         problems=(*components.problems, *problems),
     )
 

@@ -19,7 +19,7 @@ from trellis.core.explain.component_decisions.node_plans import run_node_autosca
 from trellis.sources.cluster.collector import collect_state
 from trellis.sources.cluster.lists import CollectionScope
 
-SEEN = CollectedSettings(seen=("nodes",))
+SEEN = CollectedSettings(with_flags=("nodes",))
 
 
 def seen(cluster: Cluster, namespace: str) -> ClusterState:
@@ -37,8 +37,8 @@ def verdict(cluster: Cluster, namespace: str, node: str) -> tuple[str, str]:
     result = seen(cluster, namespace)
     explained = explain_node(result, node, read_node_groups(result), SEEN).node
     assert explained is not None
-    assert explained.told is not None
-    return explained.outcome, explained.told.reason.code
+    assert explained.decision is not None
+    return explained.outcome, explained.decision.reason.code
 
 
 def explained_pod(cluster: Cluster, namespace: str, name: str) -> ObjectExplanation:
@@ -60,9 +60,9 @@ def test_what_is_explained_of_nodes_is_what_the_autoscaler_does(
     cluster.api.create(huge, namespace)
     until("the pods to wait", lambda: len(node_groups.pods()) == 2)
     until("the scheduler to look", lambda: all(pod["status"].get("conditions") for pod in node_groups.pods()))
-    placing = explained_pod(cluster, namespace, "huge").placing
+    placing = explained_pod(cluster, namespace, "huge").placement
     assert placing is not None
-    assert (placing.told.reason.code, [each.groups for each in placing.refused]) == (
+    assert (placing.decision.reason.code, [each.groups for each in placing.refused]) == (
         "NoGroupFits",
         [(node_groups.group,)],
     )

@@ -24,7 +24,7 @@ from testbed.kwok import annotations as ask
 from testbed.waiting import until
 from testbed.workloads import container, deployment
 from trellis.base.json_lines import read_lines
-from trellis.core.recording.recommender import RESTORE, SEEN
+from trellis.core.recording.recommender import RESTORE, SNAPSHOT
 from trellis.runtime.recorder import read_recording
 from trellis.sim.replay.replay import ReplayReport, replay
 
@@ -67,7 +67,7 @@ def test_a_replay_of_a_kill_an_edit_and_a_restart_has_the_same_decisions(
     wait_for_further_passes(second, count=6)
     second.process.stop()
 
-    assert any(b"OOM" in line or b'"kills"' in line for line in lines(before, SEEN))
+    assert any(b"OOM" in line or b'"kills"' in line for line in lines(before, SNAPSHOT))
     assert any(b'"web","app"' in line for line in lines(after, RESTORE))
     for path in (before, after):
         report = replayed(path)

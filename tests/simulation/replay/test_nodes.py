@@ -21,7 +21,7 @@ from trellis.cli.main import trellis
 from trellis.controllers.nodes.process import NodeController
 from trellis.core.nodes import ScaleDownSettings, ScaleUpSettings
 from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, NODES, START_LINE
-from trellis.core.recording.nodes.changes import NEWS
+from trellis.core.recording.nodes.changes import CHANGES
 from trellis.core.recording.nodes.passes import BOOSTED, GroupLine, NodesRecordingStart, PassLine
 from trellis.sim.replay.nodes import replay_nodes
 from trellis.sim.replay.replay import replay
@@ -87,7 +87,14 @@ def test_replayed_plans_of_all_kinds_are_equal_byte_for_byte(recording: bytes) -
     report = replay(recording)
     assert (report.component, report.first) == (NODES, None)
     assert report.decisions > 20
-    assert {kind for kind, _ in read_lines(recording)} == {HEADER, START_LINE, NEWS, INPUT_LINE, BOOSTED, DECISION_LINE}
+    assert {kind for kind, _ in read_lines(recording)} == {
+        HEADER,
+        START_LINE,
+        CHANGES,
+        INPUT_LINE,
+        BOOSTED,
+        DECISION_LINE,
+    }
     result = b"".join(decision.decided for decision in replay_nodes(read_lines(recording)))
     for word in (
         *("OrderedForPods", "NodeOrdered", "NoGroupFits", "BufferProvisioned", "NoPlaceForPods"),
@@ -135,7 +142,7 @@ def test_a_pass_without_changes_records_only_its_time() -> None:
     (looked, about), (_, decided) = lines[last - 1 : last + 1]
     assert (looked, set(about)) == (INPUT_LINE, {"now"})
     assert set(decided) == {"up", "down"}
-    result = [pod for kind, data in lines if kind == NEWS for pod in data.get("pods", ())]
+    result = [pod for kind, data in lines if kind == CHANGES for pod in data.get("pods", ())]
     # Each as it came, as it was refused and as it was placed.
     assert 8 <= sum("now" in each for each in result) <= 24
 
@@ -151,7 +158,7 @@ def test_an_unchanged_object_is_recorded_as_its_version() -> None:
 
     world.run(play)
     first, repeated = (
-        node for kind, data in documents(world.recording.lines) if kind == NEWS for node in data.get("nodes", ())
+        node for kind, data in documents(world.recording.lines) if kind == CHANGES for node in data.get("nodes", ())
     )
     assert "now" in first
     assert repeated == {"key": ["", "mine"], "version": world.nodes()["mine"]["metadata"]["resourceVersion"]}
@@ -216,7 +223,7 @@ AGAIN = {"key": ["shop", "web-1"], "version": "7"}
             "decided.*comes before a line of kind looked",
         ),
         ([BEGINS, (INPUT_LINE, {"now": "noon"})], "is not what it should be.*now"),
-        ([BEGINS, (NEWS, {"pods": [AGAIN]})], "shop/web-1.*is seen again, and no line before has it"),
+        ([BEGINS, (CHANGES, {"pods": [AGAIN]})], "shop/web-1.*is seen again, and no line before has it"),
         (
             [BEGINS, (INPUT_LINE, PassLine(1.0, (GroupLine("small", 1),))), (DECISION_LINE, {})],
             "small.*is a group that no line before declares",

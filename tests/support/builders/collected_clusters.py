@@ -235,7 +235,7 @@ class Cluster:
 
     def evidence(self, components: CollectedSettings | None = None) -> Evidence:
         """What the components decide."""
-        return build_evidence(self.collected(), NAMESPACE, components or CollectedSettings(seen=COMPONENTS))
+        return build_evidence(self.collected(), NAMESPACE, components or CollectedSettings(with_flags=COMPONENTS))
 
 
 COMPONENTS = ("recommender", "updater", "admission-controller")

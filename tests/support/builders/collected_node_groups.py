@@ -13,7 +13,7 @@ from trellis.core.cluster.dump_format import DumpedComponent
 from trellis.core.explain import CollectedSettings, ObjectExplanation, explain_buffer, explain_node, explain_pod
 from trellis.core.explain.component_decisions.node_plans import NodeEvidence, run_node_autoscaler
 
-SEEN = CollectedSettings(seen=("recommender", "updater", "admission-controller", "buffers", "nodes"))
+SEEN = CollectedSettings(with_flags=("recommender", "updater", "admission-controller", "buffers", "nodes"))
 READY = [{"type": "Ready", "status": "True"}]
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
@@ -79,7 +79,7 @@ class Pools(Cluster):
         return explain_node(collected, name, read_node_groups(collected), components)
 
     def buffer(self, name: str) -> ObjectExplanation:
-        return explain_buffer(self.evidence(SEEN), name, noded=self.noded())
+        return explain_buffer(self.evidence(SEEN), name, node_evidence=self.noded())
 
     def pod(self, name: str) -> ObjectExplanation:
         return explain_pod(self.evidence(SEEN), name, self.noded())

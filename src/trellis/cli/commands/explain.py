@@ -180,7 +180,7 @@ def _node(name: str, dump: Path | None, access: tuple[Path | None, str]) -> Obje
 
     collected = read_dump(dump) if dump is not None else asyncio.run(load_cluster_nodes(access))
     names = tuple(component.component for component in collected.components)
-    components = with_node_settings(CollectedSettings(seen=names), collected)
+    components = with_node_settings(CollectedSettings(with_flags=names), collected)
     return explain_node(collected, name, read_node_groups(collected), components)
 
 
@@ -223,7 +223,7 @@ def _explained(
     groups = read_node_groups(collected)
     noded = run_node_autoscaler(collected, groups, components, evidence.now) if groups.declared else None
     if kind == "buffer":
-        return explain_buffer(evidence, name, noded=noded)
+        return explain_buffer(evidence, name, node_evidence=noded)
     return explain_pod(evidence, name, noded)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from trellis.core.nodes.autoscaler_pass import AutoscalerSettings, NodePlanner, PassInput, PassPlans
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, START_LINE
-from trellis.core.recording.nodes.changes import NEWS, ChangesWriter
+from trellis.core.recording.nodes.changes import CHANGES, ChangesWriter
 from trellis.core.recording.nodes.passes import BOOSTED, NodesRecordingStart, PassInputWriter, RecordedBoosts
 from trellis.core.recording.nodes.plans import PlansRecorder
 from trellis.runtime.recorder import Recorder
@@ -37,8 +37,8 @@ class RecordedNodePlanner(NodePlanner):
 
     def update(self, changes: ClusterSnapshotChanges) -> None:
         """Record changes and apply them to the snapshot."""
-        for line in self._changes.lines(changes):
-            self._recorder.write(NEWS, line)
+        for line in self._changes.build_lines(changes):
+            self._recorder.write(CHANGES, line)
         for key, pod in changes.pods.items():
             if pod is None:
                 self._boosts.forget(key)
@@ -49,11 +49,11 @@ class RecordedNodePlanner(NodePlanner):
         pass_input = replace(
             pass_input,
             budgets=tuple(pass_input.budgets),
-            startup_boosts=self._boosts.record_answers(pass_input.startup_boosts),
+            startup_boosts=self._boosts.record_boosts(pass_input.startup_boosts),
         )
         self._recorder.write(INPUT_LINE, self._inputs.build_line(pass_input))
         plans = super().plan(changes, pass_input)
-        if (boosts := self._boosts.take_changes()) is not None:
+        if (boosts := self._boosts.drain_changes()) is not None:
             self._recorder.write(BOOSTED, boosts)
         self._recorder.write(DECISION_LINE, self._plans.build_line(plans, pass_input.now))
         self._recorder.flush()

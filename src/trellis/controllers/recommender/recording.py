@@ -71,7 +71,7 @@ class RecordedRecommenderEngine(RecommenderEngine):
         if hosts != self._hosts:
             self._hosts = hosts
             self._write(lines.HOSTS, lines.HostedRecommendersLine(hosts))
-        self._write(lines.SEEN, self._snapshots.line(observed.snapshot))
+        self._write(lines.SNAPSHOT, self._snapshots.build_line(observed.snapshot))
         scope = observed.scope
         names, ignored, is_new = tuple(sorted(scope.recommenders)), tuple(sorted(scope.ignored)), scope != self._scope
         self._write(

@@ -148,7 +148,7 @@ def build_buffer_part(
         name=metadata.name,
         strategy=meaning.strategy.value,
         target=f"{meaning.target.kind} {meaning.target.name}" if meaning.target is not None else "",
-        alone=_reason_part(buffered.alone) if buffered.alone is not None else None,
+        skip_reason=_reason_part(buffered.skip_reason) if buffered.skip_reason is not None else None,
         conditions=tuple(_conditions(status)),
         stored_chunks=pods.replica_num if pods is not None else None,
         last_full=status.last_fully_provisioned or "",
@@ -160,8 +160,8 @@ def build_buffer_part(
         part,
         ready=_reason_part(translation.ready),
         is_ready=translation.is_ready,
-        asked=_capacity_part(evidence, buffered, translation),
-        wanted=translation.requested,
+        requested_capacity=_capacity_part(evidence, buffered, translation),
+        desired_chunks=translation.requested,
         chunks=translation.chunks,
         on_top=translation.on_top,
         notes=tuple(map(_reason_part, translation.notes)),
@@ -169,11 +169,11 @@ def build_buffer_part(
         limited_by=translation.limited_by,
         filled_by=str(meaning.filled_by) if meaning.filled_by is not None else "",
         filled=format_amounts(buffered.facts.filled),
-        schedule=_opening(meaning, translation, evidence.now),
+        schedule=_build_schedule_part(meaning, translation, evidence.now),
         chunk=build_chunk_part(buffered, translation),
         totals=totals,
-        cost=_cost(totals, prices) if translation.chunks else None,
-        room=headroom.for_chunks(translation, buffer, evidence),
+        cost=_build_cost_part(totals, prices) if translation.chunks else None,
+        headroom=headroom.build_part(translation, buffer, evidence),
         is_stored=is_status_current(
             build_status(translation, buffer.status, metadata.generation, evidence.now), buffer.status
         ),
@@ -205,7 +205,7 @@ def _capacity_part(evidence: Evidence, buffered: BufferEvidence, translation: Tr
             return None
 
 
-def _opening(meaning: EffectiveBuffer, translation: Translation, now: float) -> SchedulePart | None:
+def _build_schedule_part(meaning: EffectiveBuffer, translation: Translation, now: float) -> SchedulePart | None:
     if meaning.schedule is None:
         return None
     windows = [
@@ -219,7 +219,7 @@ def _opening(meaning: EffectiveBuffer, translation: Translation, now: float) -> 
     )
 
 
-def _cost(totals: QuantityTexts, prices: Prices) -> CostPart:
+def _build_cost_part(totals: QuantityTexts, prices: Prices) -> CostPart:
     cores = Quantity.parse(totals.get("cpu", "0")).milli / 1000
     hourly = prices.cost_per_hour(cores, Quantity.parse(totals.get("memory", "0")).units)
     return CostPart(hourly, prices.currency, prices.name, prices.core_hour, prices.gib_hour)
@@ -243,16 +243,16 @@ BUFFER_KIND: Final = "buffer"
 
 _COMPONENT: Final = "buffers"
 # What has no say about a Buffer: what pods use, and what stops changes to those that run.
-_WITHOUT_SAY: Final = ("PodMetrics", CHECKPOINT.name, "PodDisruptionBudget")
-_SAYS: Final = frozenset({"HorizontalPodAutoscaler", "LimitRange", "ResourceQuota"})
+_IRRELEVANT_KINDS: Final = ("PodMetrics", CHECKPOINT.name, "PodDisruptionBudget")
+_INFLUENCING_KINDS: Final = frozenset({"HorizontalPodAutoscaler", "LimitRange", "ResourceQuota"})
 
 
 def explain_buffer(
-    evidence: Evidence, name: str, prices: Prices = EXAMPLE_PRICES, noded: NodeEvidence | None = None
+    evidence: Evidence, name: str, prices: Prices = EXAMPLE_PRICES, node_evidence: NodeEvidence | None = None
 ) -> ObjectExplanation:
     """All there is to say about a Buffer; raises `InvalidInput` if there is none of that name.
 
-    `noded` are the plans for nodes, where groups of nodes are known.
+    `node_evidence` are the plans for nodes, where groups of nodes are known.
     """
     if evidence.collected.buffers.get(evidence.namespace, name) is None:
         raise unknown_object_error(BUFFER.name, name, evidence, evidence.collected.buffers)
@@ -260,41 +260,48 @@ def explain_buffer(
     translated = translate_buffers(evidence, headroom)
     buffered = translated[name]
     part = build_buffer_part(evidence, buffered, headroom, prices)
-    unseen = (*_unseen(evidence, buffered, part, headroom), *find_missing_placement_evidence(evidence.collected, noded))
+    missing = (
+        *_find_missing(evidence, buffered, part, headroom),
+        *find_missing_placement_evidence(evidence.collected, node_evidence),
+    )
     return ObjectExplanation(
         kind=BUFFER_KIND,
         namespace=evidence.namespace,
         name=name,
         time=format_timestamp(evidence.now),
         buffer=part,
-        placing=explain_buffer_placement(noded, (evidence.namespace, name)) if noded is not None else None,
-        says=(*_others(evidence, buffered, translated), *_says(evidence, buffered)),
+        placement=explain_buffer_placement(node_evidence, (evidence.namespace, name))
+        if node_evidence is not None
+        else None,
+        influences=(*_find_related_buffers(evidence, buffered, translated), *_find_influences(evidence, buffered)),
         events=tuple(find_events(evidence, {(BUFFER.name, name)})),
-        unseen=unseen,
-        partial=is_partial(unseen),
+        missing=missing,
+        partial=is_partial(missing),
     )
 
 
-def _says(evidence: Evidence, buffered: BufferEvidence) -> Iterator[InfluencePart]:
+def _find_influences(evidence: Evidence, buffered: BufferEvidence) -> Iterator[InfluencePart]:
     if buffered.translation is not None:
         target = find_buffer_target(buffered.buffer, buffered.meaning)
-        yield from (influence for influence in find_influences(evidence, target, ()) if influence.kind in _SAYS)
+        yield from (
+            influence for influence in find_influences(evidence, target, ()) if influence.kind in _INFLUENCING_KINDS
+        )
 
 
-def _others(
-    evidence: Evidence, own: BufferEvidence, translated: Mapping[str, BufferEvidence]
+def _find_related_buffers(
+    evidence: Evidence, buffered: BufferEvidence, translated: Mapping[str, BufferEvidence]
 ) -> Iterator[InfluencePart]:
     """Other Buffers: those about the same target, and older ones that quotas were shared with."""
-    target, translation = own.meaning.target, own.translation
+    target, translation = buffered.meaning.target, buffered.translation
     names = translation.limited_by if translation is not None else ()
     shared = [quota for name in names if (quota := evidence.collected.quotas.get(evidence.namespace, name)) is not None]
     for name, other in translated.items():
-        if other is own or other.translation is None:
+        if other is buffered or other.translation is None:
             continue
         same = target is not None and other.meaning.target == target
         usage = other.translation.usage
         counts = usage is not None and any(map(usage.is_counted_by, shared))
-        older = counts and _seniority(other) < _seniority(own)
+        older = counts and _seniority(other) < _seniority(buffered)
         if same or older:
             values = {"chunks": other.translation.chunks, "sameTarget": same, "older": older}
             yield InfluencePart(BUFFER.name, name, values)
@@ -305,18 +312,18 @@ def _seniority(buffered: BufferEvidence) -> tuple[float, ClaimKey]:
     return buffer_seniority(read_creation_time(buffer), key_of(buffer))
 
 
-def _unseen(
+def _find_missing(
     evidence: Evidence, buffered: BufferEvidence, part: BufferPart, headroom: BufferHeadroom
 ) -> Iterator[MissingEvidencePart]:
-    yield from find_missing_objects(evidence, without=_WITHOUT_SAY)
+    yield from find_missing_objects(evidence, without=_IRRELEVANT_KINDS)
     for problem in evidence.components.problems:
         yield MissingEvidencePart(FLAG_UNREADABLE, problem)
-    if _COMPONENT not in evidence.components.seen:
+    if _COMPONENT not in evidence.components.with_flags:
         yield MissingEvidencePart(FLAGS_UNSEEN, _COMPONENT)
     target = find_buffer_target(buffered.buffer, buffered.meaning)
     if isinstance(buffered.facts.target, TargetProblem) and target is not None and not target.is_well_known:
         yield MissingEvidencePart(TARGET_KINDS_UNSEEN)
     if part.chunk is not None and part.chunk.source is SHAPED_LIKE_TEMPLATE:
         yield MissingEvidencePart(TEMPLATE_UNSEEN)
-    if part.chunk is not None and not headroom.are_known:
+    if part.chunk is not None and not headroom.is_complete:
         yield MissingEvidencePart(ROOM_UNSEEN)

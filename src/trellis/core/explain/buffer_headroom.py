@@ -29,7 +29,7 @@ from trellis.core.explain.component_decisions.node_plans import (
     build_storage,
     with_uid,
 )
-from trellis.core.explain.component_decisions.resize_plans import knows_all_nodes_and_pods
+from trellis.core.explain.component_decisions.resize_plans import has_all_nodes_and_pods
 from trellis.core.explain.explanation.buffer import HeadroomPart
 from trellis.core.explain.explanation.values import ObstaclePart
 from trellis.core.fit import (
@@ -53,13 +53,13 @@ class BufferHeadroom:
     """All nodes that were collected, and the pods on them."""
 
     def __init__(self, collected: ClusterState) -> None:
-        self.are_known = knows_all_nodes_and_pods(collected)
+        self.is_complete = has_all_nodes_and_pods(collected)
         self._table = NodeTable(collected.nodes)
         self._nodes = {node.metadata.name: node for node in collected.nodes}
         self._collected = collected
         self._daemons = [pod for pod in collected.pods if pod.spec.node_name and is_live(pod) and _is_daemon(pod)]
 
-    def of_class(self, labels: Labels) -> NodeClassFacts:
+    def observe_class(self, labels: Labels) -> NodeClassFacts:
         """The nodes with these labels, and what the pods of DaemonSets leave on them."""
         return observe_node_class(self._table, self._nodes, labels, self._daemon_usage)
 
@@ -69,7 +69,7 @@ class BufferHeadroom:
         used = self._occupied(self._daemons)
         return {name: used.amounts[self._table.row(name)] for name in ("cpu", "memory")}
 
-    def for_chunks(self, translation: Translation, buffer: Buffer, evidence: Evidence) -> HeadroomPart | None:
+    def build_part(self, translation: Translation, buffer: Buffer, evidence: Evidence) -> HeadroomPart | None:
         """How many chunks fit; None without a chunk that could be put anywhere."""
         if translation.pod_spec is None or not self._table.size:
             return None
@@ -80,9 +80,9 @@ class BufferHeadroom:
         except InvalidInput:
             return None
         table = self._table
-        takes = int(np.count_nonzero(find_fitting_nodes(table, demand)))
-        if not self.are_known:
-            return HeadroomPart(table.size, takes, obstacles=_hindrances(explain_unfit_nodes(table, demand)))
+        fitting_nodes = int(np.count_nonzero(find_fitting_nodes(table, demand)))
+        if not self.is_complete:
+            return HeadroomPart(table.size, fitting_nodes, obstacles=_build_obstacle_parts(explain_unfit_nodes(table, demand)))
         snapshot = build_node_snapshot(
             self._collected, KnownNodeGroups(), build_storage(self._collected), evidence.components.expendable_below
         )
@@ -92,14 +92,16 @@ class BufferHeadroom:
             (buffer_decision for buffer_decision in observed.buffers if buffer_decision.key == key_of(buffer)), None
         )
         if decision is None:
-            return HeadroomPart(table.size, takes, obstacles=_hindrances(explain_unfit_nodes(table, demand)))
+            return HeadroomPart(
+                table.size, fitting_nodes, obstacles=_build_obstacle_parts(explain_unfit_nodes(table, demand))
+            )
         is_short = decision.on_ready < decision.chunks
         return HeadroomPart(
             table.size,
-            takes,
+            fitting_nodes,
             decision.on_ready,
             len({node for node in decision.nodes if node}),
-            _obstacles(snapshot, observed, demand, on_top=translation.on_top) if is_short else (),
+            _find_obstacles(snapshot, observed, demand, on_top=translation.on_top) if is_short else (),
             kept_on_top=observed.on_top.get(decision.uid),
         )
 
@@ -117,7 +119,7 @@ def _as_translated(buffer: Buffer, translation: Translation) -> Buffer:
     return replace(buffer, status=status)
 
 
-def _obstacles(
+def _find_obstacles(
     snapshot: ClusterSnapshot, observed: ObservedHeadroom, demand: Demand, *, on_top: bool
 ) -> tuple[ObstaclePart, ...]:
     """What keeps a further chunk from each node, beside the chunks that have been placed."""
@@ -128,7 +130,7 @@ def _obstacles(
         if chunks.on_top is on_top and numbers:
             where, times = np.unique(np.array(numbers, dtype=np.int64), return_counts=True)
             placed.add_many(where, chunks.demand, times)
-    return _hindrances(explain_unfit_nodes(snapshot.table, demand, placed.used, placed.existing_pods))
+    return _build_obstacle_parts(explain_unfit_nodes(snapshot.table, demand, placed.used, placed.existing_pods))
 
 
 def _is_daemon(pod: Pod) -> bool:
@@ -136,5 +138,5 @@ def _is_daemon(pod: Pod) -> bool:
     return controller is not None and controller.kind == _DAEMON_SET
 
 
-def _hindrances(obstacles: Iterable[UnfitNodes]) -> tuple[ObstaclePart, ...]:
+def _build_obstacle_parts(obstacles: Iterable[UnfitNodes]) -> tuple[ObstaclePart, ...]:
     return tuple(ObstaclePart(obstacle.reason, obstacle.nodes, obstacle.resource) for obstacle in obstacles)

@@ -58,7 +58,7 @@ from trellis.core.explain.component_decisions.new_pods import find_pod_template,
 from trellis.core.recommend.capping import read_limit_ranges
 from trellis.core.sizing.governors import Governor
 
-_Counted = tuple[int | None, Selector]
+_PodCount = tuple[int | None, Selector]
 
 
 class BufferFactsBuilder:
@@ -75,23 +75,25 @@ class BufferFactsBuilder:
         for kind, name, governor in list_governors(collected, namespace):
             self._governors.put(kind, namespace, name, governor)
 
-    def facts(self, buffer: Buffer, meaning: EffectiveBuffer) -> TranslationFacts:
+    def build_facts(self, buffer: Buffer, meaning: EffectiveBuffer) -> TranslationFacts:
         """All that is known of what a Buffer is about."""
-        filled = sum_filling_pods(self._pods.matching(meaning.filled_by)) if meaning.filled_by is not None else {}
+        filled = sum_filling_pods(self._pods.select(meaning.filled_by)) if meaning.filled_by is not None else {}
         match meaning.capacity:
             case FixedReplicas() | PercentOfReplicas() if meaning.target is not None:
-                return TranslationFacts(self._target(buffer, find_buffer_target(buffer, meaning)), filled=filled)
+                return TranslationFacts(
+                    self._observe_target(buffer, find_buffer_target(buffer, meaning)), filled=filled
+                )
             case NodeClassTotals():
                 labels = find_class_labels(meaning, self._evidence.components.buffers)
                 if not isinstance(labels, DetailedReason):
-                    return TranslationFacts(nodes=self._headroom.of_class(labels), filled=filled)
+                    return TranslationFacts(nodes=self._headroom.observe_class(labels), filled=filled)
         return TranslationFacts(filled=filled)
 
-    def _target(self, buffer: Buffer, target: TargetRef | None) -> TargetFacts | TargetProblem | None:
+    def _observe_target(self, buffer: Buffer, target: TargetRef | None) -> TargetFacts | TargetProblem | None:
         if target is None:
             return None
         try:
-            counted = self._counted(target)
+            counted = self._count_pods(target)
         except InvalidSelector as error:
             return build_target_problem(TARGET_SELECTOR_UNREADABLE, f"the selector of {target}: {error}")
         if isinstance(counted, TargetProblem):
@@ -100,21 +102,19 @@ class BufferFactsBuilder:
         problem = check_target_selector(target, selector)
         if problem is not None:
             return problem
-        pod = find_newest_live(self._pods.matching(selector))
+        pod = find_newest_live(self._pods.select(selector))
         if pod is not None:
             unboosted = remove_boost(pod)
-            return self._target_facts(target, unboosted.spec, unboosted.metadata, TargetFacts(replicas, pod=unboosted))
+            return self._add_sizing(target, unboosted.spec, unboosted.metadata, TargetFacts(replicas, pod=unboosted))
         template = find_pod_template(self._owners.find(target))
         if template is not None:
-            return self._target_facts(
-                target, template.spec, template.metadata, TargetFacts(replicas, template=template)
-            )
+            return self._add_sizing(target, template.spec, template.metadata, TargetFacts(replicas, template=template))
         last = read_last_shape(buffer)
         if last is None:
             return TargetFacts(replicas)
-        return self._target_facts(target, last.spec, last.metadata, TargetFacts(replicas, last=last))
+        return self._add_sizing(target, last.spec, last.metadata, TargetFacts(replicas, last=last))
 
-    def _target_facts(self, target: TargetRef, spec: PodSpec, metadata: ObjectMeta, facts: TargetFacts) -> TargetFacts:
+    def _add_sizing(self, target: TargetRef, spec: PodSpec, metadata: ObjectMeta, facts: TargetFacts) -> TargetFacts:
         """With what sizes and boosts new pods of the target."""
         topmost = self._owners.follow(target).topmost or target
         governor = self._governors.find(topmost, metadata.labels, self._owners)
@@ -123,10 +123,10 @@ class BufferFactsBuilder:
         boosts = compute_starting_boosts(spec, governor, self._limits, self._evidence.components.boosts)
         return msgspec.structs.replace(facts, governor=governor, limits=self._limits, boosts=boosts)
 
-    def _counted(self, target: TargetRef) -> _Counted | TargetProblem:
+    def _count_pods(self, target: TargetRef) -> _PodCount | TargetProblem:
         """How many pods a target has and which they are; the topmost controller or not."""
         if not target.is_well_known:
-            return self._scaled(target)
+            return self._read_scale(target)
         workload = self._owners.find(target)
         if target.kind not in WORKLOAD_KINDS:
             return not_scalable(target.kind)
@@ -141,13 +141,13 @@ class BufferFactsBuilder:
             case _:
                 return build_target_problem(TARGET_NOT_FOUND, describe_missing(target))
 
-    def _scaled(self, target: TargetRef) -> _Counted | TargetProblem:
-        answer = self._owners.scale(target)
-        if answer is None:
+    def _read_scale(self, target: TargetRef) -> _PodCount | TargetProblem:
+        scale = self._owners.scale(target)
+        if scale is None:
             return build_target_problem(TARGET_UNREACHABLE, f"the scale sub-resource of {target} has not been read")
-        if answer.problem is not None:
-            return not_scalable(target.kind) if answer.problem.reason is TARGET_NOT_SCALABLE else answer.problem
-        return self._evidence.collected.replicas.get(target), read_scale_selector(answer.selector)
+        if scale.problem is not None:
+            return not_scalable(target.kind) if scale.problem.reason is TARGET_NOT_SCALABLE else scale.problem
+        return self._evidence.collected.replicas.get(target), read_scale_selector(scale.selector)
 
 
 def find_buffer_target(buffer: Buffer, meaning: EffectiveBuffer) -> TargetRef | None:
@@ -159,11 +159,11 @@ def find_buffer_target(buffer: Buffer, meaning: EffectiveBuffer) -> TargetRef | 
 
 
 class BufferEvidence(msgspec.Struct, frozen=True):
-    """One Buffer and what is made of it; without a translation it is not ours, and `alone` says why."""
+    """One Buffer and what is made of it; without a translation it is not ours, and `skip_reason` says why."""
 
     buffer: Buffer
     meaning: EffectiveBuffer
-    alone: DetailedReason | None = None
+    skip_reason: DetailedReason | None = None
     facts: TranslationFacts = TranslationFacts()
     translation: Translation | None = None
 
@@ -176,11 +176,11 @@ def translate_buffers(evidence: Evidence, headroom: BufferHeadroom) -> dict[str,
     translations: dict[tuple[str, ...], tuple[float, Translation]] = {}
     for buffer in collected.buffers.by_index(BY_NAMESPACE, namespace):
         meaning = resolve_buffer(buffer)
-        name, alone = buffer.metadata.name, find_skip_reason(meaning, settings)
-        if alone is not None:
-            translated[name] = BufferEvidence(buffer, meaning, alone)
+        name, skip_reason = buffer.metadata.name, find_skip_reason(meaning, settings)
+        if skip_reason is not None:
+            translated[name] = BufferEvidence(buffer, meaning, skip_reason)
             continue
-        facts = builder.facts(buffer, meaning)
+        facts = builder.build_facts(buffer, meaning)
         translation = translate(meaning, facts, evidence.now, settings)
         translated[name] = BufferEvidence(buffer, meaning, None, facts, translation)
         translations[key_of(buffer)] = (read_creation_time(buffer), translation)

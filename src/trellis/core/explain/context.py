@@ -43,9 +43,9 @@ def find_influences(evidence: Evidence, target: TargetRef | None, pods: Iterable
             scaled = hpa.spec.scale_target_ref
             if (scaled.kind, scaled.name) == (target.kind, target.name):
                 yield _hpa(hpa)
-    among = list(pods)
+    listed_pods = list(pods)
     for budget in collected.pdbs.by_index(BY_NAMESPACE, namespace):
-        if _covers(budget, among):
+        if _covers(budget, listed_pods):
             yield _budget(budget)
     for limits in collected.limit_ranges.by_index(BY_NAMESPACE, namespace):
         items = [_item(item) for item in limits.spec.limits if item.type in _SIZED_TYPES]
@@ -138,14 +138,16 @@ def find_namespace_events(
         for event in collected.events.by_index(BY_NAMESPACE, namespace)
         if (event.involved_object.kind, event.involved_object.name) in objects
     ]
-    return [_happened(event) for event in sorted(events, key=_when)[-_MOST_EVENTS:]]
+    return [_build_event_part(event) for event in sorted(events, key=_read_event_time)[-_MOST_EVENTS:]]
 
 
-def _when(event: Event) -> str:
+def _read_event_time(event: Event) -> str:
     moment = event.last_timestamp or event.event_time or event.first_timestamp or event.metadata.creation_timestamp
     return format_moment(moment)
 
 
-def _happened(event: Event) -> EventPart:
+def _build_event_part(event: Event) -> EventPart:
     about = event.involved_object
-    return EventPart(_when(event), f"{about.kind} {about.name}", event.reason, event.message, max(event.count, 1))
+    return EventPart(
+        _read_event_time(event), f"{about.kind} {about.name}", event.reason, event.message, max(event.count, 1)
+    )

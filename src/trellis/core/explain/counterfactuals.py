@@ -95,15 +95,15 @@ def find_counterfactuals(
     decision: PodDecision, planned: PlanResult, pod: PodView, components: CollectedSettings, now: float
 ) -> tuple[CounterfactualPart, ...]:
     """What would have to change, the likeliest first."""
-    say = _TABLE.get(decision.reason.code)
-    return tuple(say(_DecisionCase(decision, planned, pod, components, now))) if say is not None else ()
+    rule = _TABLE.get(decision.reason.code)
+    return tuple(rule(_DecisionCase(decision, planned, pod, components, now))) if rule is not None else ()
 
 
-def _plain(*codes: CounterfactualCode) -> _CounterfactualRule:
+def _codes_only(*codes: CounterfactualCode) -> _CounterfactualRule:
     return lambda _case: (CounterfactualPart(code.value) for code in codes)
 
 
-def _frozen(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _freeze_lifted(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     freeze = case.planned.snapshot.freeze
     if freeze is not None:
         yield CounterfactualPart(
@@ -112,29 +112,29 @@ def _frozen(case: _DecisionCase) -> Iterator[CounterfactualPart]:
         )
 
 
-def _timely(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _time_passed(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     yield case.until()
 
 
-def _ready(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _pod_ready(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     yield CounterfactualPart(CounterfactualCode.POD_READY.value)
     if case.verdict.requeue_at is not None:
         yield case.until()
 
 
-def _mode(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _mode_changed(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     yield CounterfactualPart(
         CounterfactualCode.MODE_CHANGED.value, {"mode": str(case.planned.snapshot.governor.vpa.mode)}
     )
 
 
-def _young(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _older_or_outside_bounds(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     if case.verdict.requeue_at is not None:
         yield case.until()
     yield CounterfactualPart(CounterfactualCode.OUTSIDE_BOUNDS.value)
 
 
-def _small(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _difference_larger(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     threshold = case.components.updates.update_threshold
     yield CounterfactualPart(
         CounterfactualCode.DIFFERENCE_LARGER.value, {"difference": case.verdict.difference, "threshold": threshold}
@@ -142,7 +142,7 @@ def _small(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     yield CounterfactualPart(CounterfactualCode.OUTSIDE_BOUNDS.value)
 
 
-def _few(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _replicas_added(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     budget = case.verdict.budget
     if budget is not None:
         values = {"living": float(budget.living), "minimum": float(budget.minimum)}
@@ -162,14 +162,14 @@ def _few(case: _DecisionCase) -> Iterator[CounterfactualPart]:
         yield CounterfactualPart(CounterfactualCode.BUDGET_SKIPPED.value, {"flag": SKIP_BUDGET_FLAG, **another})
 
 
-def _tolerance(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _others_ready(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     budget = case.verdict.budget
     if budget is not None:
         least = float(budget.configured - budget.tolerated)
         yield CounterfactualPart(CounterfactualCode.OTHERS_READY.value, {"ready": float(budget.ready), "least": least})
 
 
-def _hourly(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _budget_raised(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     yield case.until()
     updates = case.components.updates
     values = {"perHour": updates.hourly, "perHourInNamespace": updates.namespace_hourly}
@@ -178,30 +178,30 @@ def _hourly(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     )
 
 
-def _required(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _requirements_met(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     for requirement in case.planned.snapshot.governor.vpa.requirements:
         values = {"resources": ",".join(sorted(requirement.resources)), "change": requirement.change.value}
         yield CounterfactualPart(CounterfactualCode.REQUIREMENTS_MET.value, values)
 
 
-def _hpa(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _hpa_changed(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     yield CounterfactualPart(
         CounterfactualCode.HPA_CHANGED.value, {"resources": ",".join(sorted(case.planned.snapshot.hpa_resources))}
     )
 
 
-def _admission(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _admission_running(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     namespace, name = case.components.admission_lease
     yield CounterfactualPart(CounterfactualCode.ADMISSION_THERE.value, {"lease": f"{namespace}/{name}"})
 
 
-def _node(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _node_answered(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     yield CounterfactualPart(CounterfactualCode.NODE_ANSWERED.value, {"node": case.pod.node})
     if case.verdict.requeue_at is not None:
         yield case.until()
 
 
-def _down(case: _DecisionCase) -> Iterator[CounterfactualPart]:
+def _containers_running(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     yield CounterfactualPart(
         CounterfactualCode.CONTAINERS_RUN.value, {"containers": ",".join(case.pod.downtime.containers)}
     )
@@ -210,39 +210,39 @@ def _down(case: _DecisionCase) -> Iterator[CounterfactualPart]:
 
 
 _TABLE: Final[dict[str, _CounterfactualRule]] = {
-    freeze.FROZEN.code: _frozen,
-    boosts.BOOST_UNTIL_READY.code: _ready,
-    boosts.BOOST_UNTIL_DURATION.code: _timely,
-    boosts.BOOST_WITHOUT_POLICY.code: _timely,
-    boosts.BOOST_GATE_OFF.code: _plain(CounterfactualCode.GATE_ON),
-    candidates.MODE_LEAVES_PODS.code: _mode,
-    candidates.IN_PLACE_GATE_OFF.code: _plain(CounterfactualCode.GATE_ON),
-    candidates.IN_PLACE_NOT_SERVED.code: _plain(CounterfactualCode.SERVER_RESIZES),
-    candidates.NO_CONTROLLER.code: _plain(CounterfactualCode.CONTROLLER_THERE),
-    candidates.POD_WITHOUT_NODE.code: _plain(CounterfactualCode.NODE_ASSIGNED),
-    candidates.POD_PENDING.code: _plain(CounterfactualCode.POD_STARTED),
-    candidates.HELD_FOR_HPA.code: _hpa,
-    eligibility.NOTHING_RECOMMENDED.code: _plain(CounterfactualCode.RECOMMENDATION_PUBLISHED),
-    eligibility.SIZE_AS_RECOMMENDED.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
-    eligibility.POD_TOO_YOUNG.code: _young,
-    eligibility.CHANGE_TOO_SMALL.code: _small,
-    disruption_budget.TOO_FEW_REPLICAS.code: _few,
-    disruption_budget.TOLERANCE_USED_UP.code: _tolerance,
-    disruption_budget.HOURLY_BUDGET_USED_UP.code: _hourly,
-    attempts.BACKING_OFF.code: _timely,
-    attempts.EVICTION_LOOP.code: _admission,
-    planner.ADMISSION_ABSENT.code: _admission,
-    eligibility.REQUIREMENTS_FORBID_EVICTION.code: _required,
-    eligibility.REQUIREMENTS_FORBID_RESIZE.code: _required,
-    disruption_order.WOULD_NOT_FIT.code: _plain(
+    freeze.FROZEN.code: _freeze_lifted,
+    boosts.BOOST_UNTIL_READY.code: _pod_ready,
+    boosts.BOOST_UNTIL_DURATION.code: _time_passed,
+    boosts.BOOST_WITHOUT_POLICY.code: _time_passed,
+    boosts.BOOST_GATE_OFF.code: _codes_only(CounterfactualCode.GATE_ON),
+    candidates.MODE_LEAVES_PODS.code: _mode_changed,
+    candidates.IN_PLACE_GATE_OFF.code: _codes_only(CounterfactualCode.GATE_ON),
+    candidates.IN_PLACE_NOT_SERVED.code: _codes_only(CounterfactualCode.SERVER_RESIZES),
+    candidates.NO_CONTROLLER.code: _codes_only(CounterfactualCode.CONTROLLER_THERE),
+    candidates.POD_WITHOUT_NODE.code: _codes_only(CounterfactualCode.NODE_ASSIGNED),
+    candidates.POD_PENDING.code: _codes_only(CounterfactualCode.POD_STARTED),
+    candidates.HELD_FOR_HPA.code: _hpa_changed,
+    eligibility.NOTHING_RECOMMENDED.code: _codes_only(CounterfactualCode.RECOMMENDATION_PUBLISHED),
+    eligibility.SIZE_AS_RECOMMENDED.code: _codes_only(CounterfactualCode.RECOMMENDATION_CHANGED),
+    eligibility.POD_TOO_YOUNG.code: _older_or_outside_bounds,
+    eligibility.CHANGE_TOO_SMALL.code: _difference_larger,
+    disruption_budget.TOO_FEW_REPLICAS.code: _replicas_added,
+    disruption_budget.TOLERANCE_USED_UP.code: _others_ready,
+    disruption_budget.HOURLY_BUDGET_USED_UP.code: _budget_raised,
+    attempts.BACKING_OFF.code: _time_passed,
+    attempts.EVICTION_LOOP.code: _admission_running,
+    planner.ADMISSION_ABSENT.code: _admission_running,
+    eligibility.REQUIREMENTS_FORBID_EVICTION.code: _requirements_met,
+    eligibility.REQUIREMENTS_FORBID_RESIZE.code: _requirements_met,
+    disruption_order.WOULD_NOT_FIT.code: _codes_only(
         CounterfactualCode.ROOM_MADE, CounterfactualCode.RECOMMENDATION_CHANGED
     ),
-    in_place.RESIZE_UNDER_WAY.code: _node,
-    in_place.RESIZE_DEFERRED.code: _node,
-    in_place.RESIZE_FAILING.code: _node,
-    in_place.CONTAINER_DOWN.code: _down,
-    in_place.RESIZE_INFEASIBLE.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
-    in_place.RESIZE_REFUSED.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
-    in_place.NOT_POSSIBLE_IN_PLACE.code: _mode,
-    in_place.AS_NEAR_AS_POSSIBLE.code: _plain(CounterfactualCode.RECOMMENDATION_CHANGED),
+    in_place.RESIZE_UNDER_WAY.code: _node_answered,
+    in_place.RESIZE_DEFERRED.code: _node_answered,
+    in_place.RESIZE_FAILING.code: _node_answered,
+    in_place.CONTAINER_DOWN.code: _containers_running,
+    in_place.RESIZE_INFEASIBLE.code: _codes_only(CounterfactualCode.RECOMMENDATION_CHANGED),
+    in_place.RESIZE_REFUSED.code: _codes_only(CounterfactualCode.RECOMMENDATION_CHANGED),
+    in_place.NOT_POSSIBLE_IN_PLACE.code: _mode_changed,
+    in_place.AS_NEAR_AS_POSSIBLE.code: _codes_only(CounterfactualCode.RECOMMENDATION_CHANGED),
 }

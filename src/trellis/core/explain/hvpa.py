@@ -55,7 +55,7 @@ def build_demand_parts(view: HvpaView, plan: HvpaPlan, *, binary: bool) -> Itera
     """Each resource of which a total is known."""
     ladders, meaning = view.meaning.ladders, view.meaning.hvpa
     ways = {"cpu": meaning.cpu, "memory": meaning.memory}
-    has, targets, over = (
+    current, targets, over = (
         current_shape(view).totals,
         sum_containers(view.containers, "target"),
         limited_resources(ladders, plan.totals),
@@ -81,9 +81,9 @@ def build_demand_parts(view: HvpaView, plan: HvpaPlan, *, binary: bool) -> Itera
         yield DemandPart(
             resource=name,
             by=by,
-            asked=format_total(name, demand, binary=binary),
+            requested=format_total(name, demand, binary=binary),
             total=format_total(name, total, binary=binary),
-            has=format_total(name, has.get(name, 0), binary=binary),
+            has=format_total(name, current.get(name, 0), binary=binary),
             count=alone,
             up_to=format_total(name, ladder.holds(alone), binary=binary),
             keeps=name in floors and total > floors[name],
@@ -114,13 +114,13 @@ def build_count_change_parts(view: HvpaView, plan: HvpaPlan, *, binary: bool) ->
         edge = ladder.holds(count)
         if desired_count(ladders, totals) <= count < ladders.highest and total <= edge:
             above.setdefault(ladder.count_for(edge + 1), {})[name] = edge
-    for more, edges in sorted(above.items()):
-        yield CountChangePart(more, upwards=True, totals=format_totals(edges, binary=binary))
+    for higher_count, edges in sorted(above.items()):
+        yield CountChangePart(higher_count, upwards=True, totals=format_totals(edges, binary=binary))
     overlap = view.meaning.hvpa.down.overlap_percent
     floors = {name: edge for name, edge in floor_lower_edges(ladders, count, overlap).items() if name in totals}
     if floors and any(totals[name] > edge for name, edge in floors.items()):
-        fewer = next_count(ladders, floors, count, overlap)
-        yield CountChangePart(fewer, upwards=False, totals=format_totals(floors, binary=binary))
+        lower_count = next_count(ladders, floors, count, overlap)
+        yield CountChangePart(lower_count, upwards=False, totals=format_totals(floors, binary=binary))
 
 
 def build_count_capacity_parts(
@@ -129,7 +129,7 @@ def build_count_capacity_parts(
     """What the counts hold, by resource."""
     ladders = view.meaning.ladders
     needed = desired_count(ladders, plan.totals) if plan.totals else plan.shape.count
-    counts = _near(ladders, {view.replicas, plan.shape.count, needed})
+    counts = _select_nearest_counts(ladders, {view.replicas, plan.shape.count, needed})
     return {
         name: tuple(
             CountCapacityPart(
@@ -146,9 +146,9 @@ def build_count_capacity_parts(
 def _demand_and_sources(plan: HvpaPlan, resource: str) -> tuple[int, tuple[str, ...]]:
     """The higher total of the sources, and whose it is; without any, what the plan goes by is of earlier."""
     totals_by_source = {"hpa": plan.hpa.get(resource), "vpa": plan.vpa.get(resource)}
-    known_totals = {source: total for source, total in totals_by_source.items() if total is not None}
-    most = max(known_totals.values(), default=plan.totals[resource])
-    return most, tuple(source for source, total in known_totals.items() if total == most)
+    reported = {source: total for source, total in totals_by_source.items() if total is not None}
+    most = max(reported.values(), default=plan.totals[resource])
+    return most, tuple(source for source, total in reported.items() if total == most)
 
 
 def _bounds(ladders: Ladders, ladder: Ladder, count: int) -> dict[str, int]:
@@ -158,7 +158,7 @@ def _bounds(ladders: Ladders, ladder: Ladder, count: int) -> dict[str, int]:
     return {"least": ladder.least(count), "most": ladder.most_of_count(count)}
 
 
-def _near(ladders: Ladders, centers: set[int]) -> list[int]:
+def _select_nearest_counts(ladders: Ladders, centers: set[int]) -> list[int]:
     """Configured counts, ascending, as near as possible to those that matter: a bucket may have millions."""
     candidates = {
         count
@@ -171,19 +171,19 @@ def _near(ladders: Ladders, centers: set[int]) -> list[int]:
 
 
 # Said of every wish by a plan that remembers nothing.
-_OF_A_FIRST_LOOK: Final = (WISH_UNREAD,)
+_FIRST_PLAN_NOTES: Final = (WISH_UNREAD,)
 
 
-def build_hvpa_part(evidence: Evidence, scaled: HvpaEvidence) -> HvpaPart:
+def build_hvpa_part(evidence: Evidence, hvpa_evidence: HvpaEvidence) -> HvpaPart:
     """The part of an explanation about an Hvpa."""
-    hvpa, view, plan, meaning = scaled.hvpa, scaled.view, scaled.plan, scaled.meaning
+    hvpa, view, plan, meaning = hvpa_evidence.hvpa, hvpa_evidence.view, hvpa_evidence.plan, hvpa_evidence.meaning
     status = hvpa.status or HvpaStatus()
     part = HvpaPart(
         name=hvpa.metadata.name,
-        target=f"{scaled.target.kind} {scaled.target.name}",
+        target=f"{hvpa_evidence.target.kind} {hvpa_evidence.target.name}",
         wish=hvpa.spec.replicas,
-        problem=scaled.problem,
-        problem_details=scaled.details,
+        problem=hvpa_evidence.problem,
+        problem_details=hvpa_evidence.details,
         conditions=tuple(_conditions(status)),
         stored_blocked=tuple(msgspec.to_builtins(step) for step in status.blocked or ()),
     )
@@ -197,34 +197,36 @@ def build_hvpa_part(evidence: Evidence, scaled: HvpaEvidence) -> HvpaPart:
         ready=view.ready,
         yields=view.yields,
         rivals=view.rivals,
-        hpa=_hpa(scaled, view, plan, binary=binary),
-        vpa=_vpa(scaled, view, binary=binary),
-        wished=_wished(scaled, view, plan, binary=binary),
+        hpa=_build_hpa_part(hvpa_evidence, view, plan, binary=binary),
+        vpa=_build_vpa_part(hvpa_evidence, view, binary=binary),
+        scale_request=_build_scale_request_part(hvpa_evidence, view, plan, binary=binary),
         verdict=plan.verdict.reason,
         details=plan.verdict.details,
         count=plan.shape.count,
         size=format_totals(plan.shape.size, binary=binary),
-        notes=tuple(note for note in plan.verdict.notes if note not in _OF_A_FIRST_LOOK),
-        blocked=tuple(_held(step, meaning, plan, evidence.now) for step in plan.verdict.blocked),
+        notes=tuple(note for note in plan.verdict.notes if note not in _FIRST_PLAN_NOTES),
+        blocked=tuple(_build_held_step_part(step, meaning, plan, evidence.now) for step in plan.verdict.blocked),
         demands=tuple(build_demand_parts(view, plan, binary=binary)),
-        containers=tuple(_portions(view, plan, binary=binary)),
-        turns=tuple(build_count_change_parts(view, plan, binary=binary)),
-        rungs=build_count_capacity_parts(view, plan, binary=binary),
+        containers=tuple(_build_container_parts(view, plan, binary=binary)),
+        count_changes=tuple(build_count_change_parts(view, plan, binary=binary)),
+        capacities=build_count_capacity_parts(view, plan, binary=binary),
         binary=binary,
         overlap_percent=meaning.hvpa.down.overlap_percent,
         min_change_percent=meaning.hvpa.down.min_change_percent,
-        next_look=format_timestamp(plan.next_look),
+        next_check=format_timestamp(plan.next_look),
     )
 
 
-def _hpa(scaled: HvpaEvidence, view: HvpaView, plan: HvpaPlan, *, binary: bool) -> HpaSourcePart | None:
-    hpa, status = find_hpa(scaled.hvpa, scaled.around.hpas), scaled.hvpa.status
+def _build_hpa_part(
+    hvpa_evidence: HvpaEvidence, view: HvpaView, plan: HvpaPlan, *, binary: bool
+) -> HpaSourcePart | None:
+    hpa, status = find_hpa(hvpa_evidence.hvpa, hvpa_evidence.related.hpas), hvpa_evidence.hvpa.status
     if hpa is None or view.hpa is None:
         return None
     demand = status.hpa if status is not None else None
     return HpaSourcePart(
         name=hpa.metadata.name,
-        owned=is_owned_by(hpa.metadata, scaled.hvpa),
+        owned=is_owned_by(hpa.metadata, hvpa_evidence.hvpa),
         owner=_owner(hpa.metadata),
         totals=format_totals(plan.hpa, binary=binary),
         since=(demand.time or "") if demand is not None else "",
@@ -242,23 +244,23 @@ def _owner(metadata: ObjectMeta) -> str:
     return controller.name if controller is not None and controller.kind == HVPA.name else ""
 
 
-def _vpa(scaled: HvpaEvidence, view: HvpaView, *, binary: bool) -> VpaSourcePart | None:
-    vpa = find_vpa(scaled.hvpa, scaled.around.vpas)
+def _build_vpa_part(hvpa_evidence: HvpaEvidence, view: HvpaView, *, binary: bool) -> VpaSourcePart | None:
+    vpa = find_vpa(hvpa_evidence.hvpa, hvpa_evidence.related.vpas)
     if vpa is None:
         return None
     vpa_totals = read_vpa_totals(view)
     return VpaSourcePart(
         name=vpa.metadata.name,
-        owned=is_owned_by(vpa.metadata, scaled.hvpa),
+        owned=is_owned_by(vpa.metadata, hvpa_evidence.hvpa),
         owner=_owner(vpa.metadata),
         totals=format_totals(vpa_totals.totals, binary=binary),
         target=format_totals(sum_containers(view.containers, "target"), binary=binary),
         held=tuple(vpa_totals.held),
-        scaled_by=_scaled_by(vpa, view, vpa_totals),
+        scaled_by=_find_scaling_recommender(vpa, view, vpa_totals),
     )
 
 
-def _scaled_by(vpa: VerticalPodAutoscaler, view: HvpaView, vpa_totals: VpaTotals) -> str:
+def _find_scaling_recommender(vpa: VerticalPodAutoscaler, view: HvpaView, vpa_totals: VpaTotals) -> str:
     """The recommender whose judgement of a pod the totals in the Hvpa's status are scaled by; none if it is ours."""
     recommender = resolve_vpa(vpa).recommender
     published = view.totals.keys() & vpa_totals.totals.keys() - vpa_totals.held.keys()
@@ -266,9 +268,11 @@ def _scaled_by(vpa: VerticalPodAutoscaler, view: HvpaView, vpa_totals: VpaTotals
     return recommender if published and not by_vpa and recommender != DEFAULT_RECOMMENDER else ""
 
 
-def _wished(scaled: HvpaEvidence, view: HvpaView, plan: HvpaPlan, *, binary: bool) -> ScaleRequestPart | None:
+def _build_scale_request_part(
+    hvpa_evidence: HvpaEvidence, view: HvpaView, plan: HvpaPlan, *, binary: bool
+) -> ScaleRequestPart | None:
     """What was written to the scale, as the status has it: who wrote it is known to the controller alone."""
-    status = scaled.hvpa.status or HvpaStatus()
+    status = hvpa_evidence.hvpa.status or HvpaStatus()
     if view.hpa is not None or not plan.hpa:
         return None
     since = (status.hpa.time or "") if status.hpa is not None else ""
@@ -278,7 +282,7 @@ def _wished(scaled: HvpaEvidence, view: HvpaView, plan: HvpaPlan, *, binary: boo
     return ScaleRequestPart(format_totals(plan.hpa, binary=binary), since, message)
 
 
-def _held(blocked: HeldStep, meaning: ResolvedHvpa, plan: HvpaPlan, now: float) -> HeldStepPart:
+def _build_held_step_part(blocked: HeldStep, meaning: ResolvedHvpa, plan: HvpaPlan, now: float) -> HeldStepPart:
     """A step that is not taken; the windows that it waits for are those that the plan remembers."""
     until: float | None = None
     if blocked.reason is MAINTENANCE_WINDOW:
@@ -288,7 +292,7 @@ def _held(blocked: HeldStep, meaning: ResolvedHvpa, plan: HvpaPlan, now: float) 
     return HeldStepPart(blocked.direction.value, blocked.reason, blocked.details, format_timestamp(until))
 
 
-def _portions(view: HvpaView, plan: HvpaPlan, *, binary: bool) -> Iterator[HvpaContainerPart]:
+def _build_container_parts(view: HvpaView, plan: HvpaPlan, *, binary: bool) -> Iterator[HvpaContainerPart]:
     for container in view.containers:
         yield HvpaContainerPart(
             container.name,

@@ -78,20 +78,20 @@ def find_missing_evidence(
     """All of it, what makes an answer partial first; without `with_decisions`, only what concerns recommendations."""
     collected, recommended = evidence.collected, evidence.recommended
     yield from find_missing_objects(evidence)
-    for name, error in sorted(recommended.unread.items()):
+    for name, error in sorted(recommended.unreadable.items()):
         yield MissingEvidencePart(CHECKPOINT_UNREADABLE, f"{name}: {error}")
     for problem in evidence.components.problems:
         yield MissingEvidencePart(FLAG_UNREADABLE, problem)
     if containers and not len(collected.usage) and not collected.history:
         yield MissingEvidencePart(USAGE_UNSEEN)
-    flagless = [name for name in _COMPONENTS if name not in evidence.components.seen]
+    flagless = [name for name in _COMPONENTS if name not in evidence.components.with_flags]
     if flagless:
         yield MissingEvidencePart(FLAGS_UNSEEN, ", ".join(flagless))
     if any(container.history == "checkpoint" for container in containers):
         yield MissingEvidencePart(SAMPLES_UNSEEN)
     if with_decisions and evidence.updated.plans:
         yield MissingEvidencePart(ATTEMPTS_UNSEEN)
-        if not evidence.updated.rooms and any(pod.way == DecisionKind.EVICT.value for pod in pods):
+        if not evidence.updated.has_headroom and any(pod.way == DecisionKind.EVICT.value for pod in pods):
             yield MissingEvidencePart(ROOM_UNSEEN)
         if evidence.updated.sized is None:
             yield MissingEvidencePart(ADMISSION_UNSEEN)
@@ -101,13 +101,13 @@ def find_missing_objects(evidence: Evidence, without: Collection[str] = ()) -> I
     """Objects that are not there, but for kinds that have no say."""
     if not evidence.collected.is_complete:
         yield MissingEvidencePart(DUMP_CUT_OFF)
-    for missing in _missing(evidence):
+    for missing in _list_missing_data(evidence):
         kind = missing.what.partition(" ")[0]
         if kind not in without and kind not in _ABOUT_NODES:
             yield MissingEvidencePart(OBJECTS_UNSEEN, str(missing))
 
 
-def _missing(evidence: Evidence) -> Iterator[MissingData]:
+def _list_missing_data(evidence: Evidence) -> Iterator[MissingData]:
     """What is missing of the namespace, and of the components wherever they are."""
     for missing in evidence.collected.missing:
         if missing.why == NOT_SERVED and missing.what in _OPTIONAL:
@@ -116,9 +116,9 @@ def _missing(evidence: Evidence) -> Iterator[MissingData]:
             yield missing
 
 
-def is_partial(unseen: tuple[MissingEvidencePart, ...]) -> bool:
+def is_partial(missing: tuple[MissingEvidencePart, ...]) -> bool:
     """Whether something is missing that should have been there."""
-    return any(part.reason.severity is not Severity.INFO for part in unseen)
+    return any(part.reason.severity is not Severity.INFO for part in missing)
 
 
 REMOVALS_UNSEEN = Reason(
@@ -145,7 +145,7 @@ OBJECT_UNREADABLE = Reason(
 _COMPONENT: Final = "nodes"
 _STORAGE: Final = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
 # What decides about nodes, wherever it is; what is not served of the first, there is none of.
-_WITH_SAY: Final = (
+_RELEVANT_KINDS: Final = (
     BUFFER.name,
     "Node",
     "Pod",
@@ -159,46 +159,46 @@ _WITH_SAY: Final = (
 
 
 def find_missing_node_evidence(
-    collected: ClusterState, groups: KnownNodeGroups, components: CollectedSettings, noded: NodeEvidence | None
+    collected: ClusterState, groups: KnownNodeGroups, components: CollectedSettings, node_evidence: NodeEvidence | None
 ) -> Iterator[MissingEvidencePart]:
     """All missing evidence of an answer about a node."""
     if not collected.is_complete:
         yield MissingEvidencePart(DUMP_CUT_OFF)
     for missing in collected.missing:
         is_none = missing.why == NOT_SERVED and missing.what == BUFFER.name
-        if missing.what.partition(" ")[0] in _WITH_SAY and not is_none:
+        if missing.what.partition(" ")[0] in _RELEVANT_KINDS and not is_none:
             yield MissingEvidencePart(OBJECTS_UNSEEN, str(missing))
     for problem in components.problems:
         yield MissingEvidencePart(FLAG_UNREADABLE, problem)
-    if noded is None:
-        yield from _of_groups(groups)
+    if node_evidence is None:
+        yield from _find_missing_group_evidence(groups)
         yield MissingEvidencePart(NODES_UNSEEN)
     else:
-        yield from _of_plans(noded)
+        yield from _find_missing_plan_evidence(node_evidence)
         yield MissingEvidencePart(REMOVALS_UNSEEN)
 
 
 def find_missing_placement_evidence(
-    collected: ClusterState, noded: NodeEvidence | None
+    collected: ClusterState, node_evidence: NodeEvidence | None
 ) -> Iterator[MissingEvidencePart]:
     """What an explanation of a pod or Buffer that needs a node lacks, beside what every explanation lacks."""
     for missing in collected.missing:
-        if missing.what == NODE_GROUPS or (noded is not None and missing.what.partition(" ")[0] in _STORAGE):
+        if missing.what == NODE_GROUPS or (node_evidence is not None and missing.what.partition(" ")[0] in _STORAGE):
             yield MissingEvidencePart(OBJECTS_UNSEEN, str(missing))
-    if noded is not None:
-        yield from _of_plans(noded)
+    if node_evidence is not None:
+        yield from _find_missing_plan_evidence(node_evidence)
         yield MissingEvidencePart(PLACES_UNSEEN)
 
 
-def _of_plans(noded: NodeEvidence) -> Iterator[MissingEvidencePart]:
-    yield from _of_groups(noded.groups)
-    if _COMPONENT not in noded.components.seen:
+def _find_missing_plan_evidence(node_evidence: NodeEvidence) -> Iterator[MissingEvidencePart]:
+    yield from _find_missing_group_evidence(node_evidence.groups)
+    if _COMPONENT not in node_evidence.components.with_flags:
         yield MissingEvidencePart(FLAGS_UNSEEN, _COMPONENT)
-    for (kind, key), problem in noded.snapshot.problems.items():
+    for (kind, key), problem in node_evidence.snapshot.problems.items():
         yield MissingEvidencePart(OBJECT_UNREADABLE, f"{kind} {'/'.join(key)}: {problem}")
 
 
-def _of_groups(groups: KnownNodeGroups) -> Iterator[MissingEvidencePart]:
+def _find_missing_group_evidence(groups: KnownNodeGroups) -> Iterator[MissingEvidencePart]:
     if not groups.declared:
         yield MissingEvidencePart(GROUPS_UNSEEN)
     for group, problem in groups.problems:

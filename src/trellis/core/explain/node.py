@@ -28,38 +28,38 @@ from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.pods import PlacedPod
 
 
-def build_node_part(node: Node, noded: NodeEvidence | None) -> NodePart:
+def build_node_part(node: Node, node_evidence: NodeEvidence | None) -> NodePart:
     """What is said of a node; without plans, only what it says itself."""
     name = node.metadata.name
     ready = any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
     part = NodePart(name, ready)
-    decision = noded.verdict(name) if noded is not None else None
-    if noded is None or decision is None:
+    decision = node_evidence.find_decision(name) if node_evidence is not None else None
+    if node_evidence is None or decision is None:
         return part
-    later = None
+    later_decision = None
     if decision.reason.reason == NODE_UNNEEDED and decision.recheck_at is not None:
-        later = noded.later(name, decision.recheck_at)
+        later_decision = node_evidence.find_later_decision(name, decision.recheck_at)
     return msgspec.structs.replace(
         part,
         outcome=decision.outcome.value,
-        told=build_reason_part(decision.reason),
+        decision=build_reason_part(decision.reason),
         used=decision.utilization,
-        threshold=noded.components.nodes_down.scale_down_utilization_threshold,
+        threshold=node_evidence.components.nodes_down.scale_down_utilization_threshold,
         since=format_timestamp(decision.since),
-        next_look=format_timestamp(decision.recheck_at),
-        then=build_reason_part(later.reason) if later is not None else None,
-        group=_group(noded, name),
-        shares=tuple(_shares(noded, name)),
-        tenants=tuple(_pods(noded, name)),
-        chunks=dict(sorted(_chunks(noded, name).items())),
+        next_check=format_timestamp(decision.recheck_at),
+        later_decision=build_reason_part(later_decision.reason) if later_decision is not None else None,
+        group=_group(node_evidence, name),
+        shares=tuple(_build_share_parts(node_evidence, name)),
+        pods=tuple(_build_pod_parts(node_evidence, name)),
+        chunks=dict(sorted(_chunks(node_evidence, name).items())),
     )
 
 
-def _group(noded: NodeEvidence, name: str) -> NodeGroupPart | None:
-    instance_in_group = noded.snapshot.node_instances.instances.get(name)
+def _group(node_evidence: NodeEvidence, name: str) -> NodeGroupPart | None:
+    instance_in_group = node_evidence.snapshot.node_instances.instances.get(name)
     if instance_in_group is None:
         return None
-    state, instance = noded.snapshot.groups[instance_in_group[0]], instance_in_group[1]
+    state, instance = node_evidence.snapshot.groups[instance_in_group[0]], instance_in_group[1]
     group = state.group
     since = format_timestamp(instance.since)
     return NodeGroupPart(
@@ -67,8 +67,8 @@ def _group(noded: NodeEvidence, name: str) -> NodeGroupPart | None:
     )
 
 
-def _shares(noded: NodeEvidence, name: str) -> Iterator[ResourceSharePart]:
-    table, used = noded.snapshot.table, noded.snapshot.running.used
+def _build_share_parts(node_evidence: NodeEvidence, name: str) -> Iterator[ResourceSharePart]:
+    table, used = node_evidence.snapshot.table, node_evidence.snapshot.running.used
     number = table.find(name)
     for resource, row in table.resources.items():
         offered, requested = int(table.allocatable[row, number]), int(used.amounts[row, number])
@@ -78,14 +78,16 @@ def _shares(noded: NodeEvidence, name: str) -> Iterator[ResourceSharePart]:
             )
 
 
-def _pods(noded: NodeEvidence, name: str) -> Iterator[NodePodPart]:
-    budgets, settings = DisruptionBudgets(noded.view.budgets), noded.components.nodes_down
-    for (namespace, pod), placed in sorted(noded.snapshot.pods_on(name).items()):
-        fate, held = _fate(placed, budgets, settings)
+def _build_pod_parts(node_evidence: NodeEvidence, name: str) -> Iterator[NodePodPart]:
+    budgets, settings = DisruptionBudgets(node_evidence.view.budgets), node_evidence.components.nodes_down
+    for (namespace, pod), placed in sorted(node_evidence.snapshot.pods_on(name).items()):
+        fate, held = _determine_fate(placed, budgets, settings)
         yield NodePodPart(namespace, pod, fate, _requests(placed.demand), held)
 
 
-def _fate(placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSettings) -> tuple[str, ReasonPart | None]:
+def _determine_fate(
+    placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSettings
+) -> tuple[str, ReasonPart | None]:
     if placed.is_fixed:
         return "fixed", None
     if placed.pod.metadata.deletion_timestamp is not None:
@@ -97,9 +99,9 @@ def _fate(placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSett
     return "moved", build_reason_part(refused) if refused is not None else None
 
 
-def _chunks(noded: NodeEvidence, name: str) -> Counter[str]:
+def _chunks(node_evidence: NodeEvidence, name: str) -> Counter[str]:
     chunks: Counter[str] = Counter()
-    for decision in noded.up.buffers:
+    for decision in node_evidence.up.buffers:
         count = decision.nodes.count(name)
         if count:
             chunks["/".join(decision.key)] = count
@@ -126,11 +128,11 @@ def explain_node(
     """All there is to say about a node; raises `InvalidInput` if there is none of that name."""
     node = collected.nodes.get("", name)
     if node is None:
-        raise _unknown(collected, name)
+        raise _build_unknown_node_error(collected, name)
     settings, at = components or CollectedSettings(), collected.time if now is None else now
-    noded = run_node_autoscaler(collected, groups, settings, at)
-    part = build_node_part(node, noded)
-    unseen = tuple(find_missing_node_evidence(collected, groups, settings, noded))
+    node_evidence = run_node_autoscaler(collected, groups, settings, at)
+    part = build_node_part(node, node_evidence)
+    missing = tuple(find_missing_node_evidence(collected, groups, settings, node_evidence))
     return ObjectExplanation(
         kind=NODE_KIND,
         namespace="",
@@ -138,12 +140,12 @@ def explain_node(
         time=format_timestamp(at),
         node=part,
         events=tuple(find_namespace_events(collected, _EVENTS_IN, {("Node", name)})),
-        unseen=unseen,
-        partial=is_partial(unseen),
+        missing=missing,
+        partial=is_partial(missing),
     )
 
 
-def _unknown(collected: ClusterState, name: str) -> InvalidInput:
+def _build_unknown_node_error(collected: ClusterState, name: str) -> InvalidInput:
     for missing in collected.missing:
         if missing.what in ("Node", f"Node {name}"):
             return InvalidInput(name, f"is no Node that can be seen: {missing.why}")

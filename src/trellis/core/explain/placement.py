@@ -24,67 +24,73 @@ SCHEDULER_HAS_NOT_LOOKED = Reason(
 )
 
 
-def explain_buffer_placement(noded: NodeEvidence, key: ObjectKey) -> PlacementPart | None:
+def explain_buffer_placement(node_evidence: NodeEvidence, key: ObjectKey) -> PlacementPart | None:
     """What is found for a Buffer; None if its status has no pods that could be placed."""
-    decision = next((buffer_decision for buffer_decision in noded.up.buffers if buffer_decision.key == key), None)
+    decision = next(
+        (buffer_decision for buffer_decision in node_evidence.up.buffers if buffer_decision.key == key), None
+    )
     if decision is None:
         return None
-    chunks = noded.snapshot.buffers[key]
-    placed = noded.snapshot.running if chunks.on_top else noded.snapshot.fixed
+    chunks = node_evidence.snapshot.buffers[key]
+    placed = node_evidence.snapshot.running if chunks.on_top else node_evidence.snapshot.fixed
     is_short = decision.on_ready < decision.chunks
     return PlacementPart(
-        told=build_reason_part(decision.reason),
+        decision=build_reason_part(decision.reason),
         count=decision.chunks,
         ready=decision.on_ready,
-        coming=decision.on_upcoming,
+        upcoming=decision.on_upcoming,
         ordered=decision.ordered,
         unplaced=decision.unplaced,
         nodes=dict(sorted(Counter(node for node in decision.nodes if node).items())),
-        orders=_orders(noded),
+        orders=_count_orders(node_evidence),
         refused=_refusals(decision.refused),
-        obstacles=_obstacles(noded, chunks.demand, placed) if is_short else (),
+        obstacles=_find_obstacles(node_evidence, chunks.demand, placed) if is_short else (),
     )
 
 
-def explain_pod_placement(noded: NodeEvidence, pod: Pod) -> PlacementPart | None:
+def explain_pod_placement(node_evidence: NodeEvidence, pod: Pod) -> PlacementPart | None:
     """What is found for a pod without a node; None if it has one."""
     key = key_of(pod)
-    if pod.spec.node_name or key in noded.snapshot.placed:
+    if pod.spec.node_name or key in node_evidence.snapshot.placed:
         return None
-    problem = noded.snapshot.problems.get(("Pod", key))
+    problem = node_evidence.snapshot.problems.get(("Pod", key))
     if problem is not None:
         return PlacementPart(build_reason_part(problem), 1, unplaced=1)
-    waiting = noded.snapshot.pending.get(key)
-    decision = next((pod_decision for pod_decision in noded.up.pods if key in pod_decision.pods), None)
-    if waiting is None:
+    pending_pods = node_evidence.snapshot.pending.get(key)
+    decision = next((pod_decision for pod_decision in node_evidence.up.pods if key in pod_decision.pods), None)
+    if pending_pods is None:
         return PlacementPart(ReasonPart(NO_NODE_SOUGHT), 1, unplaced=1)
-    obstacles = _obstacles(noded, waiting.demand, noded.snapshot.running)
+    obstacles = _find_obstacles(node_evidence, pending_pods.demand, node_evidence.snapshot.running)
     if decision is None:
         return PlacementPart(
-            ReasonPart(SCHEDULER_HAS_NOT_LOOKED), 1, unplaced=1, orders=_orders(noded), obstacles=obstacles
+            ReasonPart(SCHEDULER_HAS_NOT_LOOKED),
+            1,
+            unplaced=1,
+            orders=_count_orders(node_evidence),
+            obstacles=obstacles,
         )
     return PlacementPart(
-        told=build_reason_part(decision.reason),
+        decision=build_reason_part(decision.reason),
         count=len(decision.pods),
         ready=decision.on_ready,
-        coming=decision.on_upcoming,
+        upcoming=decision.on_upcoming,
         ordered=decision.ordered,
         unplaced=decision.unplaced,
-        orders=_orders(noded),
+        orders=_count_orders(node_evidence),
         refused=_refusals(decision.refused),
         obstacles=obstacles,
     )
 
 
-def _orders(noded: NodeEvidence) -> dict[str, int]:
-    return {order.group: order.count for order in noded.up.orders}
+def _count_orders(node_evidence: NodeEvidence) -> dict[str, int]:
+    return {order.group: order.count for order in node_evidence.up.orders}
 
 
 def _refusals(refused: Iterable[GroupsRefusal]) -> tuple[GroupRefusalPart, ...]:
     return tuple(GroupRefusalPart(refusal.reason, refusal.groups, refusal.resource) for refusal in refused)
 
 
-def _obstacles(noded: NodeEvidence, demand: Demand, placed: PlacedPods) -> tuple[ObstaclePart, ...]:
+def _find_obstacles(node_evidence: NodeEvidence, demand: Demand, placed: PlacedPods) -> tuple[ObstaclePart, ...]:
     """What keeps it from the nodes that there are."""
-    obstacles = explain_unfit_nodes(noded.snapshot.table, demand, placed.used, placed.existing_pods)
+    obstacles = explain_unfit_nodes(node_evidence.snapshot.table, demand, placed.used, placed.existing_pods)
     return tuple(ObstaclePart(obstacle.reason, obstacle.nodes, obstacle.resource) for obstacle in obstacles)

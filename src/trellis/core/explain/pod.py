@@ -65,9 +65,9 @@ def build_pod_part(evidence: Evidence, planned_pod: PlannedPod) -> PodPart:
         need=need.reason if need is not None else None,
         difference=need.difference if need is not None else decision.difference,
         warnings=decision.warnings,
-        next_look=format_timestamp(decision.requeue_at),
+        next_check=format_timestamp(decision.requeue_at),
         containers=tuple(_containers(evidence, view, governor.advice)),
-        otherwise=find_counterfactuals(decision, planned, view, evidence.components, evidence.now),
+        counterfactuals=find_counterfactuals(decision, planned, view, evidence.components, evidence.now),
         boosts=tuple(_boosts(evidence, view)),
         budget=DisruptionBudgetPart(budget.configured, budget.living, budget.ready, budget.tolerated, budget.minimum)
         if budget is not None
@@ -78,7 +78,7 @@ def build_pod_part(evidence: Evidence, planned_pod: PlannedPod) -> PodPart:
 def build_undecided_pod_part(evidence: Evidence, pod: Pod) -> PodPart:
     """The part about a pod that is in no plan."""
     name = pod.metadata.name
-    governor = evidence.recommended.roster.governance.governor.get(name, "")
+    governor = evidence.recommended.namespace_governance.governance.governor.get(name, "")
     failed = next(
         (
             result
@@ -95,7 +95,7 @@ def build_undecided_pod_part(evidence: Evidence, pod: Pod) -> PodPart:
         reason=PLAN_FAILED if failed is not None else reason,
         node=pod.spec.node_name,
         details=type(failed.error).__name__ if failed is not None else "",
-        containers=tuple(_as_it_is(PodView.from_pod(pod))),
+        containers=tuple(_list_current_sizes(PodView.from_pod(pod))),
     )
 
 
@@ -117,10 +117,10 @@ def _containers(
 
 def _steps(advice: RecommendedResources, size: ContainerSize) -> Iterator[AmountChangePart]:
     """From the recommendation to the size, a step for each note."""
-    now = dict(advice.target)
+    current = dict(advice.target)
     for note in size.notes:
-        resource, before = note.resource, now.get(note.resource)
-        now[resource] = note.request
+        resource, before = note.resource, current.get(note.resource)
+        current[resource] = note.request
         yield AmountChangePart(
             resource, note.reason, format_amount(resource, before), format_amount(resource, note.request)
         )
@@ -129,10 +129,10 @@ def _steps(advice: RecommendedResources, size: ContainerSize) -> Iterator[Amount
 def _boosts(evidence: Evidence, view: PodView) -> Iterator[BoostPart]:
     memory = read_pre_boost_resources(view.pod.metadata.annotations)
     for phase in evidence.updated.phases[view.ref.uid].containers:
-        had = memory.get(phase.container)
+        recorded = memory.get(phase.container)
         before = {}
-        if had is not None and not had.problem:
-            before = {"requests": format_amounts(had.requests), "limits": format_amounts(had.limits)}
+        if recorded is not None and not recorded.problem:
+            before = {"requests": format_amounts(recorded.requests), "limits": format_amounts(recorded.limits)}
         yield BoostPart(
             phase.container,
             phase.phase.value,
@@ -142,7 +142,7 @@ def _boosts(evidence: Evidence, view: PodView) -> Iterator[BoostPart]:
         )
 
 
-def _as_it_is(view: PodView) -> Iterator[ContainerSizePart]:
+def _list_current_sizes(view: PodView) -> Iterator[ContainerSizePart]:
     return (
         ContainerSizePart(container.name, format_amounts(container.requests)) for container in view.in_force.containers
     )

@@ -74,20 +74,20 @@ class _PlannedChange(msgspec.Struct, frozen=True):
     """What the plan answers for one change: `resources` are those that it moves."""
 
     resources: frozenset[str]
-    made: UpdatePlan
+    plan: UpdatePlan
 
     @property
     def way(self) -> DecisionKind:
-        ways = [decision.kind for decision in self.made.decisions]
+        ways = [decision.kind for decision in self.plan.decisions]
         return next((way for way in (DecisionKind.RESIZE, DecisionKind.EVICT) if way in ways), ways[0])
 
     @property
     def reason(self) -> Reason:
-        return self.made.decisions[0].reason
+        return self.plan.decisions[0].reason
 
     @property
     def restarts(self) -> bool:
-        return any(isinstance(action, ResizePod) and action.restarts for action in self.made.actions)
+        return any(isinstance(action, ResizePod) and action.restarts for action in self.plan.actions)
 
 
 def preview_updates(
@@ -101,52 +101,64 @@ def preview_updates(
     updates = settings or UpdateSettings()
     minimum = resolve_min_replicas(governor.vpa.min_replicas, updates)
     count = min(replicas, max(minimum, 2))
-    views = [(moved, _view(advised, spec, count, annotations)) for moved, advised in _advised(governor, spec)]
-    answers = [_PlannedChange(moved, plan_updates(view, _NOW, updates)) for moved, view in views]
+    views = [
+        (resources, _view(advised, spec, count, annotations)) for resources, advised in _vary_advice(governor, spec)
+    ]
+    changes = [_PlannedChange(resources, plan_updates(view, _NOW, updates)) for resources, view in views]
     # Where a resize fails, or takes too long, the plan answers as where the API server has no resizes.
     failing = msgspec.structs.replace(updates, resizes=False)
     evicted = any(
-        _PlannedChange(moved, plan_updates(view, _NOW, failing)).way is DecisionKind.EVICT for moved, view in views
+        _PlannedChange(resources, plan_updates(view, _NOW, failing)).way is DecisionKind.EVICT
+        for resources, view in views
     )
-    resized = any(answer.way is DecisionKind.RESIZE for answer in answers)
-    few = [answer for answer in answers if answer.reason is TOO_FEW_REPLICAS]
-    preview = UpdatePreview(replicas, minimum, resized, evicted, _alone(answers, restarting=True), _alone(few))
+    resized = any(change.way is DecisionKind.RESIZE for change in changes)
+    few = [change for change in changes if change.reason is TOO_FEW_REPLICAS]
+    preview = UpdatePreview(
+        replicas,
+        minimum,
+        resized,
+        evicted,
+        _resources_changed_alone(changes, restarting=True),
+        _resources_changed_alone(few),
+    )
     if preview.acts:
         return preview
-    idle = (few or answers)[0]
+    unchanged = (few or changes)[0]
     flagged = (find_mode_with_skipped_budget(view, _NOW, updates) for _, view in views) if few else ()
     mode = next((mode for mode in flagged if mode is not None), None)
     return msgspec.structs.replace(
         preview,
-        held=idle.reason,
-        details=idle.made.decisions[0].details,
+        held=unchanged.reason,
+        details=unchanged.plan.decisions[0].details,
         flag_mode=mode,
         needs_another_mode=mode is not None and mode is not governor.vpa.mode,
-        allowed=preview_updates(_lowered(governor, replicas), spec, replicas, annotations, updates) if few else None,
+        allowed=preview_updates(_with_min_replicas(governor, replicas), spec, replicas, annotations, updates)
+        if few
+        else None,
     )
 
 
-def _alone(answers: Iterable[_PlannedChange], *, restarting: bool = False) -> frozenset[str]:
+def _resources_changed_alone(changes: Iterable[_PlannedChange], *, restarting: bool = False) -> frozenset[str]:
     """The resources of which a change of them alone is answered so."""
     return frozenset(
         resource
-        for answer in answers
-        if len(answer.resources) == 1 and (answer.restarts or not restarting)
-        for resource in answer.resources
+        for change in changes
+        if len(change.resources) == 1 and (change.restarts or not restarting)
+        for resource in change.resources
     )
 
 
-def _lowered(governor: Governor, minimum: int) -> Governor:
+def _with_min_replicas(governor: Governor, minimum: int) -> Governor:
     return msgspec.structs.replace(governor, vpa=msgspec.structs.replace(governor.vpa, min_replicas=minimum))
 
 
-def _advised(governor: Governor, spec: PodSpec) -> Iterator[tuple[frozenset[str], Governor]]:
+def _vary_advice(governor: Governor, spec: PodSpec) -> Iterator[tuple[frozenset[str], Governor]]:
     """The governor with a recommendation of each kind, and the resources that it moves."""
     containers = PodShape.from_spec(spec).containers
     for factors in _CHANGES:
         advice = tuple(_advice(container, factors) for container in containers)
-        moved = frozenset(resource for resource, factor in factors.items() if factor != 1.0)
-        yield moved, msgspec.structs.replace(governor, advice=advice)
+        resources = frozenset(resource for resource, factor in factors.items() if factor != 1.0)
+        yield resources, msgspec.structs.replace(governor, advice=advice)
 
 
 def _advice(container: ContainerShape, factors: Mapping[str, float]) -> RecommendedResources:

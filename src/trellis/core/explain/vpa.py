@@ -50,59 +50,59 @@ def build_usage_curves(evidence: Evidence, row: int, pods: frozenset[str]) -> It
         and history.pod in pods
         and len(history)
     ]
-    for which in range(len(RESOURCES)):
-        curve = _series(histories, which) or _hours(evidence, row, which) or _histogram(evidence, row, which)
+    for resource in range(len(RESOURCES)):
+        curve = _series(histories, resource) or _hours(evidence, row, resource) or _histogram(evidence, row, resource)
         if curve is not None:
             yield curve
 
 
-def _series(histories: Sequence[ContainerHistory], which: int) -> UsageCurvePart | None:
+def _series(histories: Sequence[ContainerHistory], resource: int) -> UsageCurvePart | None:
     """The highest of all pods in each part of the time."""
     if not histories:
         return None
     times = np.concatenate([history.times for history in histories])
-    values = np.concatenate([history.memory if which else history.cpu for history in histories])
-    is_known = np.isfinite(values) & np.isfinite(times)
-    if not is_known.any():
+    values = np.concatenate([history.memory if resource else history.cpu for history in histories])
+    is_measured = np.isfinite(values) & np.isfinite(times)
+    if not is_measured.any():
         return None
-    return _over_time(times[is_known], values[is_known], which, USAGE_SERIES)
+    return _over_time(times[is_measured], values[is_measured], resource, USAGE_SERIES)
 
 
-def _hours(evidence: Evidence, row: int, which: int) -> UsageCurvePart | None:
+def _hours(evidence: Evidence, row: int, resource: int) -> UsageCurvePart | None:
     """The highest of each hour, as far as hours are kept."""
     view = evidence.recommended.view
     number = int(view.history_rows[row])
     if number < 0:
         return None
-    rings = view.history.read_summaries(np.array([number]), evidence.now)[0, which, MAXIMUM].astype(np.float64)
+    rings = view.history.read_summaries(np.array([number]), evidence.now)[0, resource, MAXIMUM].astype(np.float64)
     hours = np.flatnonzero(np.isfinite(rings))
     if not len(hours):
         return None
     last = (evidence.now // HOUR - 1) * HOUR
     times = np.asarray(last - (len(rings) - 1 - hours) * HOUR, dtype=np.float64)
-    return _over_time(times, rings[hours], which, USAGE_HOURS)
+    return _over_time(times, rings[hours], resource, USAGE_HOURS)
 
 
-def _over_time(times: FloatColumn, values: FloatColumn, which: int, source: str) -> UsageCurvePart:
+def _over_time(times: FloatColumn, values: FloatColumn, resource: int, source: str) -> UsageCurvePart:
     first, last = float(times.min()), float(times.max())
     width = (last - first) / _POINTS or 1.0
     part = np.minimum(((times - first) / width).astype(np.int64), _POINTS - 1)
     highest = np.full(int(part.max()) + 1, -np.inf)
     np.maximum.at(highest, part, values)
     return UsageCurvePart(
-        RESOURCES[which],
+        RESOURCES[resource],
         source,
         tuple(float(value) if np.isfinite(value) else None for value in highest),
-        *_ends(values, which),
+        *_ends(values, resource),
         format_timestamp(first),
         format_timestamp(last),
     )
 
 
-def _histogram(evidence: Evidence, row: int, which: int) -> UsageCurvePart | None:
+def _histogram(evidence: Evidence, row: int, resource: int) -> UsageCurvePart | None:
     """How much of the samples' weight lies where, between the lowest and the highest bucket that has any."""
     view = evidence.recommended.view
-    bank = view.memory if which else view.cpu
+    bank = view.memory if resource else view.cpu
     at = view.rows[row : row + 1]
     if bank.is_empty(at)[0]:
         return None
@@ -113,16 +113,16 @@ def _histogram(evidence: Evidence, row: int, which: int) -> UsageCurvePart | Non
     # A bucket is 5 % wider than the one before it, so that a few of them make up most parts.
     parts = np.array_split(weight, min(_POINTS, len(weight)))
     return UsageCurvePart(
-        RESOURCES[which],
+        RESOURCES[resource],
         USAGE_HISTOGRAM,
         tuple(float(part.sum() / weights.sum()) for part in parts),
-        *_ends(np.array([starts[used[0]], starts[used[-1] + 1]]), which),
+        *_ends(np.array([starts[used[0]], starts[used[-1] + 1]]), resource),
     )
 
 
-def _ends(values: FloatColumn, which: int) -> tuple[str, str]:
-    ends = (float(values.min()) * _IN_MILLI[which], float(values.max()) * _IN_MILLI[which])
-    least, most = (format_amount(RESOURCES[which], end) for end in ends)
+def _ends(values: FloatColumn, resource: int) -> tuple[str, str]:
+    ends = (float(values.min()) * _IN_MILLI[resource], float(values.max()) * _IN_MILLI[resource])
+    least, most = (format_amount(RESOURCES[resource], end) for end in ends)
     return least, most
 
 
@@ -137,16 +137,16 @@ def build_vpa_part(
     """What is said of a VPA, and of each of its containers."""
     last = evidence.recommended.last
     number = last.find(*key_of(vpa))
-    stored = tuple(_stored(vpa))
+    stored = tuple(_list_stored_conditions(vpa))
     target = read_vpa_target(vpa)
-    about = f"{target.kind} {target.name}"
+    target_text = f"{target.kind} {target.name}"
     if number < 0:
-        return _unanswered(evidence, vpa, about, stored), ()
+        return _build_unserved_part(evidence, vpa, target_text, stored), ()
     document = describe_vpa(last, number)
     state = last.entries[number].state
     part = VpaPart(
         name=vpa.metadata.name,
-        target=about,
+        target=target_text,
         mode=document["updateMode"],
         recommender=document["recommender"],
         pods=state.pods if state is not None else 0,
@@ -161,11 +161,11 @@ def build_vpa_part(
     return part, tuple(_containers(evidence, vpa, number, document["containers"]))
 
 
-def _unanswered(
+def _build_unserved_part(
     evidence: Evidence, vpa: VerticalPodAutoscaler, target: str, stored: tuple[dict[str, Any], ...]
 ) -> VpaPart:
     """A VPA whose recommender does not run here."""
-    governance, name = evidence.recommended.roster, vpa.metadata.name
+    governance, name = evidence.recommended.namespace_governance, vpa.metadata.name
     effective = _effective(evidence, vpa)
     problem = governance.problems.get(name)
     return VpaPart(
@@ -187,7 +187,9 @@ def _containers(
     recommended = evidence.recommended
     columns = recommended.last.result.columns
     pods = frozenset(
-        pod for pod, governor in recommended.roster.governance.governor.items() if governor == vpa.metadata.name
+        pod
+        for pod, governor in recommended.namespace_governance.governance.governor.items()
+        if governor == vpa.metadata.name
     )
     collected = {(history.namespace, history.pod) for history in evidence.collected.history}
     for row, document in zip(recommended.last.find_rows(number), documents, strict=True):
@@ -222,10 +224,10 @@ def _text(resource: str, amount: float, spelled: Mapping[tuple[str, float], str]
 
 
 def _effective(evidence: Evidence, vpa: VerticalPodAutoscaler) -> EffectiveVpa:
-    return evidence.recommended.roster.effective.get(vpa.metadata.name) or resolve_vpa(vpa)
+    return evidence.recommended.namespace_governance.effective.get(vpa.metadata.name) or resolve_vpa(vpa)
 
 
-def _stored(vpa: VerticalPodAutoscaler) -> Iterator[dict[str, Any]]:
+def _list_stored_conditions(vpa: VerticalPodAutoscaler) -> Iterator[dict[str, Any]]:
     """The conditions in the status of the object."""
     for condition in (vpa.status.conditions if vpa.status is not None else None) or ():
         yield {

@@ -53,14 +53,14 @@ def explain_vpa(evidence: Evidence, name: str) -> ObjectExplanation:
     vpa = _vpa(evidence, name)
     part, containers = build_vpa_part(evidence, vpa)
     target = read_vpa_target(vpa)
-    pods = _pods_of(evidence, name, target)
-    scaled = next((scaled for scaled in evidence.scaled.values() if find_vpa(scaled.hvpa, [vpa]) is not None), None)
+    pods = _list_pods(evidence, name, target)
+    scaled = next((scaled for scaled in evidence.hvpas.values() if find_vpa(scaled.hvpa, [vpa]) is not None), None)
     return _explain_subject(evidence, _ExplanationSubject(VPA_KIND, name, part, containers, pods, target, scaled))
 
 
 def explain_hvpa(evidence: Evidence, name: str) -> ObjectExplanation:
     """All there is to say about an Hvpa; raises `InvalidInput` if there is none of that name."""
-    scaled = evidence.scaled.get(name)
+    scaled = evidence.hvpas.get(name)
     if scaled is None:
         raise unknown_object_error(HVPA.name, name, evidence, evidence.collected.hvpas)
     every, own = evidence.collected.pods.by_index(BY_NAMESPACE, evidence.namespace), frozenset(scaled.pods)
@@ -68,25 +68,25 @@ def explain_hvpa(evidence: Evidence, name: str) -> ObjectExplanation:
     return _explain_subject(evidence, _ExplanationSubject(HVPA_KIND, name, None, (), pods, scaled.target, scaled))
 
 
-def explain_pod(evidence: Evidence, name: str, noded: NodeEvidence | None = None) -> ObjectExplanation:
+def explain_pod(evidence: Evidence, name: str, node_evidence: NodeEvidence | None = None) -> ObjectExplanation:
     """All there is to say about a pod, and about the VPA and the Hvpa that govern it.
 
-    `noded` are the plans for nodes, where groups of nodes are known: of interest for a pod that has none.
+    `node_evidence` are the plans for nodes, where groups of nodes are known: of interest for a pod that has none.
     """
     pod = evidence.collected.pods.get(evidence.namespace, name)
     if pod is None:
         raise unknown_object_error("Pod", name, evidence, evidence.collected.pods)
-    governor = evidence.recommended.roster.governance.governor.get(name)
+    governor = evidence.recommended.namespace_governance.governance.governor.get(name)
     vpa = evidence.collected.vpas.get(evidence.namespace, governor) if governor is not None else None
     part, containers = build_vpa_part(evidence, vpa) if vpa is not None else (None, ())
-    scaled = next((scaled for scaled in evidence.scaled.values() if name in scaled.pods and _sizes(scaled)), None)
+    scaled = next((scaled for scaled in evidence.hvpas.values() if name in scaled.pods and _sizes(scaled)), None)
     target = read_vpa_target(vpa) if vpa is not None else scaled.target if scaled is not None else None
     explained = _explain_subject(evidence, _ExplanationSubject(POD_KIND, name, part, containers, [pod], target, scaled))
     if pod.spec.node_name:
         return explained
-    placing = explain_pod_placement(noded, pod) if noded is not None else None
-    unseen = (*explained.unseen, *find_missing_placement_evidence(evidence.collected, noded))
-    return msgspec.structs.replace(explained, placing=placing, unseen=unseen, partial=is_partial(unseen))
+    placement = explain_pod_placement(node_evidence, pod) if node_evidence is not None else None
+    missing = (*explained.missing, *find_missing_placement_evidence(evidence.collected, node_evidence))
+    return msgspec.structs.replace(explained, placement=placement, missing=missing, partial=is_partial(missing))
 
 
 def explain_recommendation(evidence: Evidence, name: str, container: str = "") -> ObjectExplanation:
@@ -112,47 +112,47 @@ class _ExplanationSubject(msgspec.Struct, frozen=True):
     containers: tuple[ContainerRecommendationPart, ...]
     pods: Sequence[Pod] = ()
     target: TargetRef | None = None
-    scaled: HvpaEvidence | None = None
+    hvpa: HvpaEvidence | None = None
 
     @property
-    def has_events(self) -> set[tuple[str, str]]:
+    def event_objects(self) -> set[tuple[str, str]]:
         """The objects, by kind and name, whose Events belong to the answer."""
-        own = {("Pod", pod.metadata.name) for pod in self.pods}
-        own |= {(VPA.name, self.vpa.name)} if self.vpa is not None else set()
-        return own | ({(HVPA.name, self.scaled.hvpa.metadata.name)} if self.scaled is not None else set())
+        objects = {("Pod", pod.metadata.name) for pod in self.pods}
+        objects |= {(VPA.name, self.vpa.name)} if self.vpa is not None else set()
+        return objects | ({(HVPA.name, self.hvpa.hvpa.metadata.name)} if self.hvpa is not None else set())
 
 
-def _explain_subject(evidence: Evidence, about: _ExplanationSubject) -> ObjectExplanation:
-    vpa, pods, target = about.vpa, about.pods, about.target
+def _explain_subject(evidence: Evidence, subject: _ExplanationSubject) -> ObjectExplanation:
+    vpa, pods, target = subject.vpa, subject.pods, subject.target
     parts = tuple(_pod_parts(evidence, pods))
-    unseen = tuple(
-        find_missing_evidence(evidence, about.containers, parts, with_decisions=about.kind != RECOMMENDATION_KIND)
+    missing = tuple(
+        find_missing_evidence(evidence, subject.containers, parts, with_decisions=subject.kind != RECOMMENDATION_KIND)
     )
-    if about.scaled is not None and about.scaled.plan is not None:
-        unseen = (*unseen, MissingEvidencePart(SCALING_UNSEEN))
-        if "hvpa" not in evidence.components.seen:
-            unseen = (*unseen, MissingEvidencePart(FLAGS_UNSEEN, "hvpa"))
+    if subject.hvpa is not None and subject.hvpa.plan is not None:
+        missing = (*missing, MissingEvidencePart(SCALING_UNSEEN))
+        if "hvpa" not in evidence.components.with_flags:
+            missing = (*missing, MissingEvidencePart(FLAGS_UNSEEN, "hvpa"))
     if vpa is not None and not vpa.is_answered:
-        unseen = (MissingEvidencePart(RECOMMENDER_ELSEWHERE, vpa.recommender), *unseen)
+        missing = (MissingEvidencePart(RECOMMENDER_ELSEWHERE, vpa.recommender), *missing)
     explained = ObjectExplanation(
-        kind=about.kind,
+        kind=subject.kind,
         namespace=evidence.namespace,
-        name=about.name,
+        name=subject.name,
         time=format_timestamp(evidence.now),
         vpa=vpa,
-        hvpa=build_hvpa_part(evidence, about.scaled) if about.scaled is not None else None,
-        containers=about.containers,
+        hvpa=build_hvpa_part(evidence, subject.hvpa) if subject.hvpa is not None else None,
+        containers=subject.containers,
         pods=parts,
-        unseen=unseen,
-        partial=is_partial(unseen),
+        missing=missing,
+        partial=is_partial(missing),
     )
-    if about.kind == RECOMMENDATION_KIND:
+    if subject.kind == RECOMMENDATION_KIND:
         return explained
     return msgspec.structs.replace(
         explained,
         new_pods=tuple(_new_pods(evidence, target)),
-        says=tuple(find_influences(evidence, target, pods)),
-        events=tuple(find_events(evidence, about.has_events)),
+        influences=tuple(find_influences(evidence, target, pods)),
+        events=tuple(find_events(evidence, subject.event_objects)),
     )
 
 
@@ -168,9 +168,9 @@ def _sizes(scaled: HvpaEvidence) -> bool:
     return scaled.view is not None and scaled.view.yields is None
 
 
-def _pods_of(evidence: Evidence, vpa: str, target: TargetRef) -> list[Pod]:
+def _list_pods(evidence: Evidence, vpa: str, target: TargetRef) -> list[Pod]:
     """The pods that a VPA governs, and those of its target that something else governs."""
-    governor = evidence.recommended.roster.governance.governor
+    governor = evidence.recommended.namespace_governance.governance.governor
     planned = evidence.updated.plans.get((target.namespace, target.kind, target.name))
     below = {pod.metadata.name for pod in planned.snapshot.pods} if planned is not None else set()
     pods = evidence.collected.pods.by_index(BY_NAMESPACE, evidence.namespace)
@@ -191,7 +191,7 @@ def _pod_parts(evidence: Evidence, pods: Iterable[Pod]) -> Iterator[PodPart]:
 
 
 def _new_pods(evidence: Evidence, target: TargetRef | None) -> Iterator[NewPodPart]:
-    arrived = evidence.arrivals.get(target) if target is not None else None
+    arrived = evidence.new_pods.get(target) if target is not None else None
     if arrived is not None:
         workload = f"{arrived.target.kind} {arrived.target.name}"
         yield NewPodPart(workload, arrived.reason, arrived.warnings, arrived.account)

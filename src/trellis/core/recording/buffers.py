@@ -62,7 +62,7 @@ class TranslationInput(msgspec.Struct, frozen=True, omit_defaults=True):
 class RecordedTranslation(msgspec.Struct, frozen=True, omit_defaults=True):
     """A translation. What is said is a code and what it was in this case."""
 
-    wanted: int
+    desired_chunks: int = msgspec.field(name="wanted")
     chunks: int
     ready: tuple[str, str]
     is_ready: bool = False

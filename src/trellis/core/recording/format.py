@@ -34,24 +34,24 @@ T = TypeVar("T")
 class ObjectChanges(msgspec.Struct, Generic[T], frozen=True):
     """First some objects go, then others are put, in this order."""
 
-    gone: tuple[ObjectKey, ...]
+    removed: tuple[ObjectKey, ...] = msgspec.field(name="gone")
     put: tuple[T, ...]
 
     def __bool__(self) -> bool:
-        return bool(self.gone or self.put)
+        return bool(self.removed or self.put)
 
 
 def diff_objects(before: Mapping[ObjectKey, T], after: Mapping[ObjectKey, T]) -> ObjectChanges[T]:
     """From one state to the next. An object of which nothing has changed is the very same in both."""
-    staying = _staying(before, after)
-    gone = [key for key in before if key not in staying]
-    changed = [after[key] for key in staying if after[key] is not before[key]]
-    return ObjectChanges(tuple(gone), (*changed, *(value for key, value in after.items() if key not in staying)))
+    unmoved = _find_unmoved(before, after)
+    removed = [key for key in before if key not in unmoved]
+    changed = [after[key] for key in unmoved if after[key] is not before[key]]
+    return ObjectChanges(tuple(removed), (*changed, *(value for key, value in after.items() if key not in unmoved)))
 
 
-def apply_changes(store: ObjectStore[Object], gone: Iterable[ObjectKey], put: Iterable[Object]) -> None:
+def apply_changes(store: ObjectStore[Object], removed: Iterable[ObjectKey], put: Iterable[Object]) -> None:
     """Apply recorded changes to a store."""
-    for key in gone:
+    for key in removed:
         store.remove(key)
     for value in put:
         store.put(key_of(value), value)
@@ -63,9 +63,9 @@ def encoded_fields(struct: msgspec.Struct) -> Iterator[tuple[str, Any]]:
         yield encoded, getattr(struct, name)
 
 
-def _staying(before: Mapping[ObjectKey, T], after: Mapping[ObjectKey, T]) -> dict[ObjectKey, None]:
+def _find_unmoved(before: Mapping[ObjectKey, T], after: Mapping[ObjectKey, T]) -> dict[ObjectKey, None]:
     """Those that keep their place. Whatever is put anew comes behind them, so that they are the first of the next."""
-    staying: dict[ObjectKey, None] = {}
+    unmoved: dict[ObjectKey, None] = {}
     passed: set[ObjectKey] = set()
     former = iter(before)
     for key in after:
@@ -75,5 +75,5 @@ def _staying(before: Mapping[ObjectKey, T], after: Mapping[ObjectKey, T]) -> dic
             if item == key:
                 break
             passed.add(item)
-        staying[key] = None
-    return staying
+        unmoved[key] = None
+    return unmoved

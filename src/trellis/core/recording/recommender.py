@@ -40,7 +40,7 @@ from trellis.core.usage.settings import UsageSettings
 
 SETUP: Final = "setup"
 HOSTS: Final = "hosts"
-SEEN: Final = "seen"
+SNAPSHOT: Final = "seen"
 VPAS: Final = "vpas"
 RESTORE: Final = "restore"
 PODS: Final = "pods"
@@ -99,7 +99,7 @@ class PodsLine(msgspec.Struct, frozen=True):
     scales: tuple[tuple[TargetRef, ScaleInfo], ...] | None
 
     @property
-    def waiting(self) -> PendingHistory:
+    def pending_history(self) -> PendingHistory:
         return PendingHistory(frozenset(self.fetching), frozenset(self.without), self.problem)
 
 
@@ -127,7 +127,7 @@ class UsageLine(msgspec.Struct, frozen=True):
         columns = (samples.times, samples.cpu, samples.memory)
         return cls(now, samples.namespaces, samples.pods, samples.containers, *columns)
 
-    def samples(self) -> Samples:
+    def to_samples(self) -> Samples:
         return Samples(self.namespaces, self.pods, self.containers, self.times, self.cpu, self.memory)
 
 
@@ -207,14 +207,18 @@ def list_decided_totals(totals: Sequence[HvpaTotals]) -> list[DecidedTotals]:
 
 def build_pods_line(
     now: float,
-    waiting: PendingHistory,
+    pending_history: PendingHistory,
     scales: Mapping[TargetRef, ScaleInfo],
     written: Mapping[TargetRef, ScaleInfo] | None,
 ) -> PodsLine:
     """To be written, without the answers of scales if they are as last written."""
     changed_scales = None if scales == written else tuple(scales.items())
     return PodsLine(
-        now, tuple(sorted(waiting.fetching)), tuple(sorted(waiting.unavailable)), waiting.problem, changed_scales
+        now,
+        tuple(sorted(pending_history.fetching)),
+        tuple(sorted(pending_history.unavailable)),
+        pending_history.problem,
+        changed_scales,
     )
 
 
@@ -236,7 +240,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {_VPA: VerticalPodAutoscaler, _POD: Obs
 class KindChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """Changes of the objects of one kind."""
 
-    gone: tuple[ObjectKey, ...] = ()
+    removed: tuple[ObjectKey, ...] = msgspec.field(default=(), name="gone")
     put: tuple[msgspec.Raw, ...] = ()
 
 
@@ -258,7 +262,7 @@ class KillLine(msgspec.Struct, frozen=True, omit_defaults=True):
         memory = None if math.isnan(oom.memory) else oom.memory
         return cls(oom.namespace, oom.pod, oom.uid, oom.container, oom.time, memory, kill.pod, oom.old_limit)
 
-    def kill(self) -> PodOomKill:
+    def to_kill(self) -> PodOomKill:
         memory = math.nan if self.memory is None else self.memory
         oom = OomKill(self.namespace, self.pod, self.uid, self.container, self.time, memory, self.old_limit)
         return PodOomKill(oom, self.shown)
@@ -279,7 +283,7 @@ class SnapshotRecorder:
     def __init__(self) -> None:
         self._written: dict[str, Mapping[ObjectKey, Any]] = {}
 
-    def line(self, observed: RecommenderSnapshot) -> SnapshotLine:
+    def build_line(self, observed: RecommenderSnapshot) -> SnapshotLine:
         """The changes since the last snapshot."""
         kinds: dict[str, Snapshot[Any]] = {
             _VPA: observed.vpas,
@@ -292,7 +296,7 @@ class SnapshotRecorder:
         changes = observed.changes
         return SnapshotLine(
             {
-                kind: KindChangesLine(change.gone, tuple(msgspec.Raw(encode_payload(item)) for item in change.put))
+                kind: KindChangesLine(change.removed, tuple(msgspec.Raw(encode_payload(item)) for item in change.put))
                 for kind, change in steps.items()
                 if change
             },
@@ -310,16 +314,18 @@ class SnapshotReplayer:
             kind: ObjectStore({BY_NAMESPACE: index_by_namespace}) for kind in _KINDS
         }
 
-    def look(self, line: SnapshotLine) -> RecommenderSnapshot:
+    def apply_line(self, line: SnapshotLine) -> RecommenderSnapshot:
         """The snapshot of a line; raises `InvalidRecording`."""
         for kind, change in line.objects.items():
-            apply_changes(self._stores[kind], change.gone, (decode_payload(item, _KINDS[kind]) for item in change.put))
+            apply_changes(
+                self._stores[kind], change.removed, (decode_payload(item, _KINDS[kind]) for item in change.put)
+            )
         return RecommenderSnapshot(
             vpas=self._stores[_VPA].snapshot(),
             pods=self._stores[_POD].snapshot(),
             hvpas=self._stores[_HVPA].snapshot(),
             workloads={kind: self._stores[kind].snapshot() for kind in _WORKLOADS},
             changes=SnapshotChanges(
-                frozenset(line.vpas), frozenset(line.namespaces), tuple(kill.kill() for kill in line.kills)
+                frozenset(line.vpas), frozenset(line.namespaces), tuple(kill.to_kill() for kill in line.kills)
             ),
         )

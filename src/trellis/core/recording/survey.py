@@ -43,13 +43,13 @@ class _SurveyedUsageLine(msgspec.Struct, frozen=True):
     last_kill: float | None
 
     @classmethod
-    def of(cls, used: SurveyedUsage) -> _SurveyedUsageLine:
-        highest = (_number(used.highest.cpu), _number(used.highest.memory))
-        return cls(UsageRowLine.of(used.row), highest, used.kills, _number(used.last_kill))
+    def of(cls, usage: SurveyedUsage) -> _SurveyedUsageLine:
+        highest = (_number(usage.highest.cpu), _number(usage.highest.memory))
+        return cls(UsageRowLine.of(usage.row), highest, usage.kills, _number(usage.last_kill))
 
-    def used(self) -> SurveyedUsage:
+    def to_usage(self) -> SurveyedUsage:
         return SurveyedUsage(
-            self.row.saved(), ResourceAmount(*map(_nan, self.highest)), self.kills, _nan(self.last_kill)
+            self.row.to_saved_row(), ResourceAmount(*map(_nan, self.highest)), self.kills, _nan(self.last_kill)
         )
 
 
@@ -70,7 +70,7 @@ class _WorkloadUsageLine(msgspec.Struct, frozen=True):
         )
         return cls(totals.start, totals.step, tuple(totals.pods.tolist()), cpu, memory)
 
-    def totals(self) -> WorkloadUsage:
+    def to_totals(self) -> WorkloadUsage:
         cpu, memory = (np.array(usage, dtype=np.float64) for usage in (self.cpu, self.memory))
         pods = np.array(self.pods, dtype=np.int64)
         return WorkloadUsage(
@@ -106,9 +106,9 @@ class SavedSurvey(msgspec.Struct, frozen=True):
     namespaces: Mapping[str, SavedNamespace]
 
 
-def encode_survey_start(time: float, figures: Mapping[str, str], release: str) -> bytes:
+def encode_survey_start(time: float, settings: Mapping[str, str], release: str) -> bytes:
     """How a file begins: the figures by which usage is read and counted."""
-    return encode_line(HEADER, RecordingHeader(FORMAT_VERSION, SURVEY, release, figures)) + encode_line(
+    return encode_line(HEADER, RecordingHeader(FORMAT_VERSION, SURVEY, release, settings)) + encode_line(
         _BEGIN, _SurveyStartLine(time)
     )
 
@@ -120,19 +120,19 @@ def encode_namespace(saved: SavedNamespace) -> bytes:
     return encode_line(_NAMESPACE, _NamespaceLine(saved.namespace, rows, saved.samples, saved.series, totals))
 
 
-def read_saved_survey(lines: bytes | Iterable[bytes], figures: Mapping[str, str]) -> SavedSurvey:
+def read_saved_survey(lines: bytes | Iterable[bytes], settings: Mapping[str, str]) -> SavedSurvey:
     """What a file has of a survey by the same figures; raises `InvalidRecording`."""
     time = math.nan
     namespaces: dict[str, SavedNamespace] = {}
     for kind, data in read_lines(lines):
         if kind == HEADER:
-            _refuse(read_header(kind, data), figures)
+            _refuse(read_header(kind, data), settings)
         elif kind == _BEGIN:
             time = decode_payload(data, _SurveyStartLine).time
         elif kind == _NAMESPACE:
             line = decode_payload(data, _NamespaceLine)
-            rows = tuple(row.used() for row in line.rows)
-            totals = {key: usage.totals() for key, usage in line.totals.items()}
+            rows = tuple(row.to_usage() for row in line.rows)
+            totals = {key: usage.to_totals() for key, usage in line.totals.items()}
             namespaces[line.namespace] = SavedNamespace(line.namespace, rows, line.samples, line.series, totals)
     if math.isnan(time):
         raise InvalidRecording("", "does not say when the survey began: whoever wrote it was stopped")

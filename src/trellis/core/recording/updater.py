@@ -49,7 +49,7 @@ class RecordedPodDecision(msgspec.Struct, frozen=True, omit_defaults=True):
     difference: float = 0.0
     details: str = ""
     warnings: tuple[str, ...] = ()
-    look: float | None = None
+    next_plan_at: float | None = msgspec.field(default=None, name="look")
 
     @classmethod
     def of(cls, decision: PodDecision) -> RecordedPodDecision:
@@ -74,7 +74,7 @@ class RecordedUpdatePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     workload: WorkloadKey
     verdicts: tuple[RecordedPodDecision, ...] = ()
     actions: tuple[Action, ...] = ()
-    look: float | None = None
+    next_plan_at: float | None = msgspec.field(default=None, name="look")
     error: str = ""
 
     @classmethod
@@ -91,7 +91,7 @@ class RecordedUpdatePlan(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UpdatesDecided(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last plans, as they are carried out; `sized` is the argument of `UpdateMemory.settled`."""
+    """The last plans, as they are carried out; `sized` is the argument of `UpdateMemory.filter_evictions`."""
 
     sized: bool
     plans: tuple[RecordedUpdatePlan, ...]
@@ -113,10 +113,10 @@ class _UpdaterLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UpdaterStarted(_UpdaterLine, frozen=True):
-    """By which figures; `rooms` is whether it is known what is taken on nodes."""
+    """By which figures; `has_headroom` is whether it is known what is taken on nodes."""
 
     settings: UpdateSettings
-    rooms: bool
+    has_headroom: bool = msgspec.field(name="rooms")
 
 
 class PutGovernor(_UpdaterLine, frozen=True):
@@ -133,12 +133,16 @@ class PutGovernor(_UpdaterLine, frozen=True):
         """What is told of an object."""
         if governor is None or not math.isnan(governor.claim.created):
             return cls(kind, key, governor, annotations)
-        return cls(kind, key, _created(governor, 0.0), annotations, undated=True)
+        return cls(kind, key, _with_creation_time(governor, 0.0), annotations, undated=True)
 
     @property
     def compiled(self) -> Governor | None:
         """The governor of a line."""
-        return _created(self.governor, math.nan) if self.governor is not None and self.undated else self.governor
+        return (
+            _with_creation_time(self.governor, math.nan)
+            if self.governor is not None and self.undated
+            else self.governor
+        )
 
 
 class PutPod(_UpdaterLine, frozen=True):
@@ -196,7 +200,7 @@ class PutFreeze(_UpdaterLine, frozen=True):
 class PutScales(_UpdaterLine, frozen=True):
     """All answers of scales."""
 
-    answers: tuple[tuple[TargetRef, ScaleInfo], ...] = ()
+    scales: tuple[tuple[TargetRef, ScaleInfo], ...] = msgspec.field(default=(), name="answers")
 
 
 class PodEvicted(_UpdaterLine, frozen=True):
@@ -229,7 +233,7 @@ class ActionEnded(_UpdaterLine, frozen=True):
 
     action: Action
     now: float
-    done: bool
+    is_applied: bool = msgspec.field(name="done")
 
 
 class PlanExecuted(_UpdaterLine, frozen=True):
@@ -263,5 +267,5 @@ LINE_TYPES: Final[Mapping[str, type[Any]]] = {
 LINE_NAMES: Final[Mapping[type[Any], str]] = {kind: name for name, kind in LINE_TYPES.items()}
 
 
-def _created(governor: Governor, at: float) -> Governor:
+def _with_creation_time(governor: Governor, at: float) -> Governor:
     return msgspec.structs.replace(governor, claim=msgspec.structs.replace(governor.claim, created=at))

@@ -49,7 +49,7 @@ class UsageRowLine(msgspec.Struct, frozen=True):
         times = (_number(row.first), _number(row.last), row.count, _number(row.updated))
         return cls(row.key, *times, histograms, row.history, row.runs, row.peaks)
 
-    def saved(self) -> SavedRow:
+    def to_saved_row(self) -> SavedRow:
         """The row that was written."""
         cpu, memory, cpu_total, memory_total = (
             histogram.saved() if histogram else None for histogram in self.histograms

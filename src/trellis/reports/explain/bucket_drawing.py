@@ -44,7 +44,7 @@ _PLAIN: Final = _DrawingCharacters("-", ".", "'", "|", "+", "+", "~", "o", "*", 
 def draw_buckets(hvpa: HvpaPart, demand: DemandPart, width: int, *, plain: bool) -> Iterator[str]:
     """The lines of a drawing, no wider than this if there is room for three counts."""
     pens = _PLAIN if plain else _FINE
-    edge = len(str(max(rung.count for rung in hvpa.rungs[demand.resource]))) + 2
+    edge = len(str(max(rung.count for rung in hvpa.capacities[demand.resource]))) + 2
     stairs = _BucketStairs(hvpa, demand, width - edge - 1)
     rows = stairs.rows(pens)
     yield f"Replicas by {resource_word(demand.resource)} in total, each count equally wide:"
@@ -65,7 +65,7 @@ class _BucketStairs:
 
     def __init__(self, hvpa: HvpaPart, demand: DemandPart, width: int) -> None:
         self.hvpa, self.demand = hvpa, demand
-        rungs = hvpa.rungs[demand.resource]
+        rungs = hvpa.capacities[demand.resource]
         matter = {hvpa.replicas, hvpa.count, demand.count}
         places = {rung.count: at for at, rung in enumerate(rungs) if rung.count in matter}
         shown = _shown(rungs, list(places.values()), places.get(hvpa.count, 0), width // _NARROWEST)
@@ -94,7 +94,7 @@ class _BucketStairs:
     def marks(self, pens: _DrawingCharacters) -> Iterator[tuple[str, Fraction, int]]:
         """What is marked: a sign, a total and a count."""
         hvpa, demand = self.hvpa, self.demand
-        demanded, total, has = (_exact(text) for text in (demand.asked, demand.total, demand.has))
+        demanded, total, has = (_exact(text) for text in (demand.requested, demand.total, demand.has))
         if self.is_held:
             total = has
         if demanded != total:
@@ -144,7 +144,7 @@ def _legend(stairs: _BucketStairs, pens: _DrawingCharacters, width: int) -> Iter
         pens.decided: f"decided: {pluralize(hvpa.count, 'replica')} for {total}",
         pens.both: f"as decided: {pluralize(hvpa.count, 'replica')} for {total}",
         pens.now: f"now: {pluralize(hvpa.replicas or 0, 'replica')} with {quantity(demand.has)}{hidden}",
-        pens.asked: f"asked for: {quantity(demand.asked)}",
+        pens.asked: f"asked for: {quantity(demand.requested)}",
     }
     legend = [f"{mark} {texts[mark]}" for mark, _, _ in stairs.marks(pens)]
     if demand.kept_above and stairs.row_of(hvpa.count):

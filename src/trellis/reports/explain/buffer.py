@@ -25,8 +25,8 @@ from trellis.reports.text.quantities import format_moment, format_quantities
 
 def count_lines(buffer: BufferPart) -> Iterator[str]:
     """How the number of chunks comes about, in the order in which it is made."""
-    if buffer.asked is not None:
-        yield _capacity_sentence(buffer, buffer.asked)
+    if buffer.requested_capacity is not None:
+        yield _capacity_sentence(buffer, buffer.requested_capacity)
     if buffer.filled_by:
         requests = (
             f", which request {format_quantities(buffer.filled)}"
@@ -38,8 +38,8 @@ def count_lines(buffer: BufferPart) -> Iterator[str]:
         yield "Outside its schedule it counts for nothing."
     if buffer.limited_by:
         yield f"Quotas of the namespace leave less: {join_words(buffer.limited_by)}."
-    if buffer.wanted != buffer.chunks:
-        yield f"So it stands for {pluralize(buffer.chunks, 'chunk')} of {buffer.wanted}."
+    if buffer.desired_chunks != buffer.chunks:
+        yield f"So it stands for {pluralize(buffer.chunks, 'chunk')} of {buffer.desired_chunks}."
     yield _count_sentence(buffer)
 
 
@@ -89,8 +89,8 @@ _NO_ROOM: Final = "It keeps no room now."
 
 def summary_lines(buffer: BufferPart, now: str) -> Iterator[str]:
     """The lines at the top of an explanation."""
-    if buffer.alone is not None:
-        yield f"It is left alone, and so is its status. {_reason_sentence(buffer.alone)}"
+    if buffer.skip_reason is not None:
+        yield f"It is left alone, and so is its status. {_reason_sentence(buffer.skip_reason)}"
         return
     yield _keeps(buffer)
     if buffer.ready is not None and buffer.ready.reason.code != BUFFER_READY.code:
@@ -100,8 +100,8 @@ def summary_lines(buffer: BufferPart, now: str) -> Iterator[str]:
     if buffer.limited is not None:
         yield _reason_sentence(buffer.limited)
     yield from map(_reason_sentence, buffer.notes)
-    if buffer.chunks and buffer.room is not None:
-        yield _headroom_sentence(buffer, buffer.room)
+    if buffer.chunks and buffer.headroom is not None:
+        yield _headroom_sentence(buffer, buffer.headroom)
     if buffer.cost is not None:
         price = f"{format_trimmed(buffer.cost.hourly)} {buffer.cost.currency}"
         rates = f"{buffer.cost.core_hour:g} for a core and {buffer.cost.gib_hour:g} for a GiB"
@@ -110,15 +110,15 @@ def summary_lines(buffer: BufferPart, now: str) -> Iterator[str]:
 
 def chapters(buffer: BufferPart, now: str) -> Iterator[tuple[str, Iterator[str]]]:
     """The lines below the summary, by titles."""
-    if buffer.alone is not None:
+    if buffer.skip_reason is not None:
         return
     yield "HOW MANY", count_lines(buffer)
     if buffer.chunk is not None:
         yield "WHAT A CHUNK LOOKS LIKE", _shape_lines(buffer.chunk)
     if buffer.schedule is not None:
         yield "WHEN", _schedule_lines(buffer.schedule, now)
-    if buffer.room is not None:
-        yield "ROOM ON NODES", _headroom_lines(buffer, buffer.room)
+    if buffer.headroom is not None:
+        yield "ROOM ON NODES", _headroom_lines(buffer, buffer.headroom)
 
 
 def _shape_lines(chunk: ChunkPart) -> Iterator[str]:
@@ -150,9 +150,10 @@ def _schedule_lines(schedule: SchedulePart, now: str) -> Iterator[str]:
 
 def _headroom_lines(buffer: BufferPart, headroom: HeadroomPart) -> Iterator[str]:
     """How many chunks fit on the nodes of the cluster."""
-    yield f"{headroom.takes} of {pluralize(headroom.nodes, 'node')} would take a chunk if nothing else ran there."
+    nodes = pluralize(headroom.nodes, "node")
+    yield f"{headroom.fitting_nodes} of {nodes} would take a chunk if nothing else ran there."
     if headroom.chunks is not None:
-        on = f", on {pluralize(headroom.on, 'node')}" if headroom.chunks else ""
+        on = f", on {pluralize(headroom.nodes_used, 'node')}" if headroom.chunks else ""
         yield f"{_beside(buffer)} there is room for {headroom.chunks} of {pluralize(buffer.chunks, 'chunk')}{on}."
         yield "Other Buffers are placed beside it, as their status has them."
     if headroom.kept_on_top is not None:
@@ -176,7 +177,7 @@ def stored_lines(buffer: BufferPart, now: str) -> Iterator[str]:
 def _keeps(buffer: BufferPart) -> str:
     if not buffer.chunks or buffer.chunk is None:
         return _NO_ROOM
-    way = buffer.asked.way if buffer.asked is not None else ""
+    way = buffer.requested_capacity.way if buffer.requested_capacity is not None else ""
     sizes = (
         f"{format_quantities(buffer.chunk.requests)} each, {format_quantities(buffer.totals)} in all"
         if buffer.totals
@@ -193,10 +194,11 @@ def _keeps(buffer: BufferPart) -> str:
 
 
 def _headroom_sentence(buffer: BufferPart, headroom: HeadroomPart) -> str:
-    if not headroom.takes:
+    if not headroom.fitting_nodes:
         return "No node that there is would take a chunk, however empty it were."
     if headroom.chunks is None:
-        return f"{headroom.takes} of {pluralize(headroom.nodes, 'node')} would take a chunk if nothing else ran there."
+        nodes = pluralize(headroom.nodes, "node")
+        return f"{headroom.fitting_nodes} of {nodes} would take a chunk if nothing else ran there."
     if headroom.chunks >= buffer.chunks:
         return f"{_beside(buffer)} the nodes that there are have room for all of it."
     if not headroom.chunks:

@@ -66,8 +66,8 @@ def source_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
         yield from _vpa(hvpa, hvpa.vpa)
     if hvpa.hpa is not None:
         yield from _hpa(hvpa, hvpa.hpa, now)
-    if hvpa.wished is not None:
-        yield from _scale_request(hvpa, hvpa.wished, now)
+    if hvpa.scale_request is not None:
+        yield from _scale_request(hvpa, hvpa.scale_request, now)
     elif hvpa.hpa is None and hvpa.wish is not None and hvpa.wish != hvpa.replicas:
         yield f"spec.replicas says {hvpa.wish}: a wish that the controller has not answered yet."
     if hvpa.vpa is None and hvpa.hpa is None:
@@ -82,9 +82,9 @@ def count_lines(hvpa: HvpaPart, width: int, *, plain: bool) -> Iterator[str]:
     for demand in hvpa.demands:
         yield ""
         yield from draw_buckets(hvpa, demand, width, plain=plain)
-    if hvpa.turns:
+    if hvpa.count_changes:
         yield ""
-    for change in hvpa.turns:
+    for change in hvpa.count_changes:
         totals = [
             f"{resource_word(name)} {format_bucket_quantity(name, text, hvpa.binary)}"
             for name, text in change.totals.items()
@@ -139,8 +139,8 @@ def _vpa(hvpa: HvpaPart, vpa: VpaSourcePart) -> Iterator[str]:
 def _scale_request(hvpa: HvpaPart, wished: ScaleRequestPart, now: str) -> Iterator[str]:
     since = f", since {format_moment(wished.since, now)}" if wished.since else ""
     yield f"A count written to its scale asks for {_amounts(hvpa, wished.totals)} in total{since}."
-    if wished.said:
-        yield f"  {wished.said}"
+    if wished.condition_message:
+        yield f"  {wished.condition_message}"
 
 
 def _ownership(source: HpaSourcePart | VpaSourcePart) -> str:
@@ -166,7 +166,7 @@ def _hpa(hvpa: HvpaPart, hpa: HpaSourcePart, now: str) -> Iterator[str]:
 
 def _count(hvpa: HvpaPart, demand: DemandPart) -> str:
     name = demand.resource
-    demanded, total = (format_bucket_quantity(name, text, hvpa.binary) for text in (demand.asked, demand.total))
+    demanded, total = (format_bucket_quantity(name, text, hvpa.binary) for text in (demand.requested, demand.total))
     sources = {**_SOURCES, "hpa": _WISH} if hvpa.hpa is None else _SOURCES
     askers = f" by {join_words([sources[source] for source in demand.by])}" if demand.by else ""
     held = f", and {total} counts until a window is over" if total != demanded else ""
@@ -220,10 +220,10 @@ def _size(hvpa: HvpaPart, demand: DemandPart) -> str:
 def _container_share(hvpa: HvpaPart, portion: HvpaContainerPart) -> str:
     if not portion.scaled:
         return f"{portion.container} is not scaled: its policy has another mode than Auto."
-    if not portion.gets:
+    if not portion.planned:
         return f"{portion.container} keeps what its template says."
-    requests = f", and requests {_amounts(hvpa, portion.requests)} now" if portion.requests != portion.gets else ""
-    return f"{portion.container} gets {_amounts(hvpa, portion.gets)} of it{requests}."
+    requests = f", and requests {_amounts(hvpa, portion.requests)} now" if portion.requests != portion.planned else ""
+    return f"{portion.container} gets {_amounts(hvpa, portion.planned)} of it{requests}."
 
 
 def _amounts(hvpa: HvpaPart, quantities: QuantityTexts) -> str:

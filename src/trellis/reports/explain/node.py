@@ -35,16 +35,17 @@ _SHOWN: Final = 20
 
 def summary_lines(node: NodePart, now: str) -> Iterator[str]:
     """The lines at the top of an explanation."""
-    if node.told is None:
+    if node.decision is None:
         yield "What becomes of it is not known."
         return
-    yield f"{_OUTCOMES[node.outcome]} {reason_sentence(node.told)}"
+    yield f"{_OUTCOMES[node.outcome]} {reason_sentence(node.decision)}"
     if node.since and node.since != now:
         yield f"So it has been since {format_moment(node.since, now)}."
-    if node.then is not None and node.next_look:
-        yield f"If nothing else happens, at {format_moment(node.next_look, now)}, {reason_sentence(node.then)}"
-    elif node.next_look:
-        yield f"Looked at again at {format_moment(node.next_look, now)}, or when something changes."
+    if node.later_decision is not None and node.next_check:
+        decision = reason_sentence(node.later_decision)
+        yield f"If nothing else happens, at {format_moment(node.next_check, now)}, {decision}"
+    elif node.next_check:
+        yield f"Looked at again at {format_moment(node.next_check, now)}, or when something changes."
     if not node.ready:
         yield "It is not ready."
     used = f"Pods ask for {format_share(node.used)} of what it has of its scarcest resource"
@@ -53,10 +54,10 @@ def summary_lines(node: NodePart, now: str) -> Iterator[str]:
 
 def chapters(node: NodePart, now: str) -> Iterator[tuple[str, Iterator[str]]]:
     """The lines below the summary, by titles."""
-    if node.told is None:
+    if node.decision is None:
         return
     yield "WHY IT IS THERE", _reason_lines(node, now)
-    if node.tenants:
+    if node.pods:
         yield "PODS ON IT", _tenant_lines(node)
 
 
@@ -83,19 +84,19 @@ def _group(group: NodeGroupPart, now: str) -> str:
 
 def _share(share: ResourceSharePart) -> str:
     resource = share.resource
-    requested, offered = format_quantity(resource, share.asked), format_quantity(resource, share.offered)
+    requested, offered = format_quantity(resource, share.requested), format_quantity(resource, share.offered)
     return f"{requested} of {offered} {resource_word(resource)}"
 
 
 def _tenant_lines(node: NodePart) -> Iterator[str]:
     """First who holds the node, then who would be moved."""
     for fate, held in (("stay", True), ("moved", True), ("moved", False)):
-        those = [tenant for tenant in node.tenants if tenant.fate == fate and (tenant.held is not None) is held]
+        those = [tenant for tenant in node.pods if tenant.fate == fate and (tenant.held is not None) is held]
         yield from map(_tenant, those[:_SHOWN])
         if len(those) > _SHOWN:
             yield f"{pluralize(len(those) - _SHOWN, 'other pod')}, of which the same is to be said."
     for fate, state in (("going", "deleted already"), ("fixed", "of the node itself")):
-        names = [f"{tenant.namespace}/{tenant.name}" for tenant in node.tenants if tenant.fate == fate]
+        names = [f"{tenant.namespace}/{tenant.name}" for tenant in node.pods if tenant.fate == fate]
         more = len(names) - _SHOWN
         shown = [*names[:_SHOWN], pluralize(more, "other")] if more > 0 else names
         if names:
@@ -130,7 +131,7 @@ def placement_lines(placing: PlacementPart, noun: str) -> Iterator[str]:
 
 def placement_sentence(placing: PlacementPart) -> str:
     """The decision about the pods; an order in it is part of the next plan and was not carried out."""
-    sentence = reason_sentence(placing.told)
+    sentence = reason_sentence(placing.decision)
     return f"By the next plan, {sentence}" if placing.ordered else sentence
 
 
@@ -140,8 +141,8 @@ def _placement_counts(placing: PlacementPart) -> Iterator[str]:
             f" ({join_words([f'{count} on {name}' for name, count in placing.nodes.items()])})" if placing.nodes else ""
         )
         yield f"{placing.ready} with room on nodes that are ready{on}"
-    if placing.coming:
-        yield f"{placing.coming} with room on nodes on their way"
+    if placing.upcoming:
+        yield f"{placing.upcoming} with room on nodes on their way"
     for group, count in placing.ordered.items():
         yield f"{count} for which nodes of {group} would be ordered"
     if placing.unplaced:

@@ -73,11 +73,11 @@ def pod_lines(pod: PodPart, now: str) -> Iterator[str]:
         yield from _sized(sized)
     for boost in pod.boosts:
         yield _boost(boost, now)
-    if pod.otherwise:
-        changes = [counterfactual_sentence(change, now) for change in pod.otherwise]
+    if pod.counterfactuals:
+        changes = [counterfactual_sentence(change, now) for change in pod.counterfactuals]
         yield f"The verdict is another when {join_words(changes, 'or')}."
-    if pod.next_look and parse_time(pod.next_look) > parse_time(now):
-        yield f"Looked at again at {format_moment(pod.next_look, now)}, or when something changes."
+    if pod.next_check and parse_time(pod.next_check) > parse_time(now):
+        yield f"Looked at again at {format_moment(pod.next_check, now)}, or when something changes."
     elif pod.by:
         yield "Looked at again when something changes."
 

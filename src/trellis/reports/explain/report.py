@@ -103,8 +103,8 @@ def _first_lines(explained: ObjectExplanation) -> Iterator[str]:
         yield from buffer.summary_lines(explained.buffer, now)
     if explained.node is not None:
         yield from node.summary_lines(explained.node, now)
-    if explained.kind == _POD and explained.placing is not None:
-        yield f"The pod has no node. {placement_sentence(explained.placing)}"
+    if explained.kind == _POD and explained.placement is not None:
+        yield f"The pod has no node. {placement_sentence(explained.placement)}"
     yield from summarize_pods(explained.pods, alone=explained.kind == _POD)
     yield from _refused(explained)
 
@@ -115,8 +115,8 @@ def _titled(explained: ObjectExplanation) -> Iterator[tuple[str, Iterator[str]]]
         yield from buffer.chapters(explained.buffer, explained.time)
     if explained.node is not None:
         yield from node.chapters(explained.node, explained.time)
-    if explained.placing is not None:
-        yield "NODES FOR IT", placement_lines(explained.placing, "chunk" if explained.kind == _BUFFER else "pod")
+    if explained.placement is not None:
+        yield "NODES FOR IT", placement_lines(explained.placement, "chunk" if explained.kind == _BUFFER else "pod")
 
 
 def _hvpa_chapters(hvpa: HvpaPart, now: str, width: int, *, plain: bool) -> Iterator[tuple[int, str]]:
@@ -134,7 +134,7 @@ def _hvpa_chapters(hvpa: HvpaPart, now: str, width: int, *, plain: bool) -> Iter
 def _refused(explained: ObjectExplanation) -> Iterator[str]:
     """Budgets under which the API server does not let a pod go that the updater wants to evict."""
     if any(pod.way == DecisionKind.EVICT.value for pod in explained.pods):
-        for say in explained.says:
+        for say in explained.influences:
             if say.kind == BUDGET and not say.values["disruptionsAllowed"]:
                 yield f"But PodDisruptionBudget {say.name} allows no disruption now: the API server refuses evictions."
 
@@ -156,21 +156,21 @@ def _around(explained: ObjectExplanation) -> Iterator[tuple[int, str]]:
         yield from _chapter("CONDITIONS")
         yield from ((1, line) for line in _conditions(explained.hvpa.conditions))
         yield from ((1, line) for line in stored_lines(explained.hvpa))
-    elif explained.buffer is not None and explained.buffer.alone is None:
+    elif explained.buffer is not None and explained.buffer.skip_reason is None:
         yield from _chapter("ITS STATUS")
         yield from ((1, line) for line in buffer.stored_lines(explained.buffer, now))
         yield from ((1, line) for line in _conditions(explained.buffer.conditions))
-    if explained.says:
+    if explained.influences:
         yield from _chapter("WHO ELSE HAS A SAY")
-        yield from ((1, related_object_sentence(say, now)) for say in explained.says)
+        yield from ((1, related_object_sentence(say, now)) for say in explained.influences)
     if explained.events:
         yield from _chapter("WHAT HAPPENED LATELY")
         for event in explained.events:
             times = f" ({event.count} times)" if event.count > 1 else ""
             yield 1, f"{format_moment(event.time, now)}: {event.about}, {event.reason}{times}: {event.message}"
-    if explained.unseen:
+    if explained.missing:
         yield from _chapter("WHAT COULD NOT BE SEEN")
-        yield from ((1, line) for line in _unseen_lines(explained.unseen))
+        yield from ((1, line) for line in _unseen_lines(explained.missing))
 
 
 def _unseen_lines(unseen: Sequence[MissingEvidencePart]) -> Iterator[str]:

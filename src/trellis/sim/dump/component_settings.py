@@ -69,7 +69,7 @@ def read_components(collected: ClusterState) -> CollectedSettings:
         admission_timeout=_seconds(
             flags.get("admission-controller-status-lease-timeout", ""), standard.admission_timeout
         ),
-        seen=tuple(component.component for component in collected.components),
+        with_flags=tuple(component.component for component in collected.components),
         problems=(*problems, *preset_problems, *buffer_problems),
     )
 
@@ -80,7 +80,7 @@ def with_ready_patience(components: CollectedSettings, text: str) -> CollectedSe
         hvpas = read_flags({_PATIENCE: text}).hvpas
     except InvalidInput as error:
         raise InvalidInput(text, f"flag --{_PATIENCE}: {error.rule.removeprefix(_PATIENCE).strip()}") from error
-    return msgspec.structs.replace(components, hvpas=hvpas, seen=(*components.seen, _HVPA))
+    return msgspec.structs.replace(components, hvpas=hvpas, with_flags=(*components.with_flags, _HVPA))
 
 
 def select_readable_flags(collected: ClusterState) -> tuple[dict[str, str], list[str]]:

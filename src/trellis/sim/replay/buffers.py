@@ -18,7 +18,7 @@ from trellis.core.buffers import translate
 from trellis.core.nodes.buffers.headroom import HeadroomObserver
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.core.recording.buffers import BufferRecordingStart, RecordedTranslation, TranslationInput
-from trellis.core.recording.nodes.changes import NEWS, ChangesLine, ChangesReader
+from trellis.core.recording.nodes.changes import CHANGES, ChangesLine, ChangesReader
 from trellis.core.recording.nodes.headroom import (
     OBSERVED,
     OBSERVER,
@@ -30,7 +30,7 @@ from trellis.core.recording.nodes.headroom import (
 )
 from trellis.sim.replay.decisions import IndependentReplay, ReplayedDecision
 
-_OBSERVATIONS: Final = frozenset({OBSERVER, NEWS, OBSERVING, OBSERVED})
+_OBSERVATIONS: Final = frozenset({OBSERVER, CHANGES, OBSERVING, OBSERVED})
 
 
 def _decide(view: TranslationInput, began: BufferRecordingStart) -> RecordedTranslation:
@@ -87,8 +87,8 @@ class _ObservationReplay:
 
     def read_line(self, kind: str, data: msgspec.Raw) -> None:
         """Take in a line."""
-        if kind == NEWS:
-            self._observer.update(self._changes.news(decode_payload(data, ChangesLine)))
+        if kind == CHANGES:
+            self._observer.update(self._changes.read_changes(decode_payload(data, ChangesLine)))
         else:
             self._observing = decode_payload(data, HeadroomInputLine)
 

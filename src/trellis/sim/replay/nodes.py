@@ -15,7 +15,7 @@ from trellis.base.json_lines import HEADER, decode_payload, encode_payload
 from trellis.core.nodes.autoscaler_pass import AutoscalerSettings, NodePlanner
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, START_LINE
-from trellis.core.recording.nodes.changes import NEWS, ChangesLine, ChangesReader
+from trellis.core.recording.nodes.changes import CHANGES, ChangesLine, ChangesReader
 from trellis.core.recording.nodes.passes import (
     BOOSTED,
     BoostsLine,
@@ -59,8 +59,8 @@ class _NodesReplay:
         """Take in a line."""
         if kind == INPUT_LINE:
             self._pass = decode_payload(data, PassLine)
-        elif kind == NEWS:
-            self._apply(self._changes.news(decode_payload(data, ChangesLine)))
+        elif kind == CHANGES:
+            self._apply(self._changes.read_changes(decode_payload(data, ChangesLine)))
         elif kind == BOOSTED:
             self._boosts.apply_line(decode_payload(data, BoostsLine))
         else:

@@ -75,7 +75,7 @@ class _RecommenderReplay:
         self._recommenders: Mapping[str, Recommender] = self._built_in
         self._engine = RecommenderEngine(setup.usage, setup.pipeline, setup.gates, setup.default)
         self._snapshots = SnapshotReplayer()
-        self._snapshot: RecommenderSnapshot = self._snapshots.look(SnapshotLine())
+        self._snapshot: RecommenderSnapshot = self._snapshots.apply_line(SnapshotLine())
         self._scales: Mapping[TargetRef, ScaleInfo] = {}
         # What was restored in a pass that failed later is restored with the next one.
         self._history: list[FetchedHistory] = []
@@ -118,8 +118,8 @@ class _RecommenderReplay:
         )
 
     def _finish(self, usage: lines.UsageLine, pods: lines.PodsLine | None, due: lines.DueLine | None) -> PassDecision:
-        pending = pods.waiting if pods is not None else PendingHistory()
-        fetched = FetchedUsage(usage.samples(), tuple(self._history), pending)
+        pending = pods.pending_history if pods is not None else PendingHistory()
+        fetched = FetchedUsage(usage.to_samples(), tuple(self._history), pending)
         self._history.clear()
         return self._engine.finish(fetched, usage.now, checkpoint_limit=due.limit if due is not None else 0)
 
@@ -141,13 +141,13 @@ class _RecommenderReplay:
         self._recommenders = {**self._built_in, **others}
 
     def add_snapshot(self, line: SnapshotLine) -> None:
-        self._snapshot = self._snapshots.look(line)
+        self._snapshot = self._snapshots.apply_line(line)
 
     def add_vpas(self, line: lines.VpasLine) -> None:
         self._pass.vpas = line
 
     def add_history(self, line: lines.RestoreLine) -> None:
-        self._history.append(FetchedHistory([row.saved() for row in line.rows], line.stored))
+        self._history.append(FetchedHistory([row.to_saved_row() for row in line.rows], line.stored))
 
     def add_pods(self, line: lines.PodsLine) -> None:
         self._pass.pods = line
@@ -174,11 +174,11 @@ def _add(
     return lambda replay, data: add(replay, decode_payload(data, kind))
 
 
-_FIRST_LINES: Final = (lines.HOSTS, lines.SEEN)
+_FIRST_LINES: Final = (lines.HOSTS, lines.SNAPSHOT)
 
 _LINES: Final = {
     lines.HOSTS: _add(lines.HostedRecommendersLine, _RecommenderReplay.add_hosts),
-    lines.SEEN: _add(SnapshotLine, _RecommenderReplay.add_snapshot),
+    lines.SNAPSHOT: _add(SnapshotLine, _RecommenderReplay.add_snapshot),
     lines.VPAS: _add(lines.VpasLine, _RecommenderReplay.add_vpas),
     lines.RESTORE: _add(lines.RestoreLine, _RecommenderReplay.add_history),
     lines.PODS: _add(lines.PodsLine, _RecommenderReplay.add_pods),

@@ -53,9 +53,9 @@ class _UpdaterReplay:
 
     def __init__(self, began: lines.UpdaterStarted) -> None:
         settings = began.settings
-        self._cache = WorkloadCache(tracks_headroom=began.rooms)
+        self._cache = WorkloadCache(tracks_headroom=began.has_headroom)
         self._memory = UpdateMemory(self._cache, settings)
-        self._planner = UpdatePlanner(settings, NodeHeadroom(counts_all=settings.require_fit) if began.rooms else None)
+        self._planner = UpdatePlanner(settings, NodeHeadroom(counts_all=settings.require_fit) if began.has_headroom else None)
         self._plans: list[PlanResult] = []
         self._pods: dict[ObjectKey, Pod] = {}
         self._workloads: dict[WorkloadKey, KubeObject] = {}

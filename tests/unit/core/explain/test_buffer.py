@@ -26,7 +26,7 @@ from trellis.core.explain.explanation.buffer import BufferPart, ChunkPart, Headr
 
 ROLLOUT = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web"}
 POOL = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "spot"}
-NOBODY_SEES = CollectedSettings(seen=COMPONENTS)
+NOBODY_SEES = CollectedSettings(with_flags=COMPONENTS)
 
 
 def exactly(count: int, target: Document | None = None, **spec: Any) -> Document:
@@ -60,12 +60,12 @@ def chunk_of(part: BufferPart) -> ChunkPart:
 
 
 def room_of(part: BufferPart) -> HeadroomPart:
-    assert part.room is not None
-    return part.room
+    assert part.headroom is not None
+    return part.headroom
 
 
 def unseen_codes(found: ObjectExplanation) -> list[str]:
-    return [each.reason.code for each in found.unseen]
+    return [each.reason.code for each in found.missing]
 
 
 # How many, and of which shape
@@ -73,9 +73,14 @@ def unseen_codes(found: ObjectExplanation) -> list[str]:
 
 def test_a_share_of_the_replicas_is_reported_with_how_it_comes_about() -> None:
     part = explained(world(12))
-    assert part.asked is not None
-    assert (part.asked.way, part.asked.replicas, part.asked.percent, part.asked.least) == ("percent", 12, 20, 1)
-    assert (part.wanted, part.chunks, part.totals) == (3, 3, {"cpu": "1500m", "memory": "3Gi"})
+    assert part.requested_capacity is not None
+    assert (
+        part.requested_capacity.way,
+        part.requested_capacity.replicas,
+        part.requested_capacity.percent,
+        part.requested_capacity.least,
+    ) == ("percent", 12, 20, 1)
+    assert (part.desired_chunks, part.chunks, part.totals) == (3, 3, {"cpu": "1500m", "memory": "3Gi"})
 
 
 def test_a_chunk_is_as_big_as_the_pods_that_will_come() -> None:
@@ -124,14 +129,14 @@ def test_the_scale_subresource_counts_for_unknown_kinds() -> None:
     target = TargetRef(NAMESPACE, "argoproj.io/v1alpha1", "Rollout", "web")
     cluster.scales = [DumpedScale(target, ScaleInfo("app=web"), replicas=9)]
     part = explained(cluster)
-    assert (part.wanted, chunk_of(part).like) == (5, "web-1-3")
+    assert (part.desired_chunks, chunk_of(part).like) == (5, "web-1-3")
 
 
 def test_a_scale_is_believed_for_a_kind_that_is_called_like_a_well_known_one() -> None:
     theirs = {"apiVersion": "example.com/v1", "kind": "Deployment", "name": "web"}
     cluster = world(4, targetRef=theirs, capacity={"replicas": {"percent": {"percent": 50}}})
     cluster.scales = [DumpedScale(TargetRef(NAMESPACE, *theirs.values()), ScaleInfo("app=web"), replicas=9)]
-    assert explained(cluster).wanted == 5
+    assert explained(cluster).desired_chunks == 5
 
 
 def test_the_last_shape_stands_for_a_kind_without_a_template() -> None:
@@ -186,21 +191,21 @@ def test_a_quota_leaves_less_to_the_youngest_and_elder_ones_are_named() -> None:
     found = explain_buffer(spare().evidence(), "web")
     part = told(found)
     assert part.limited is not None
-    assert (part.wanted, part.chunks, part.limited_by) == (3, 2, ("team",))
-    says = {(each.kind, each.name) for each in found.says}
+    assert (part.desired_chunks, part.chunks, part.limited_by) == (3, 2, ("team",))
+    says = {(each.kind, each.name) for each in found.influences}
     assert says == {("Buffer", "builds"), ("Buffer", "spot"), ("ResourceQuota", "team")}
 
 
 def test_another_buffer_of_the_same_target_is_named() -> None:
     cluster = world()
     cluster.add_buffer("more", **exactly(3))
-    (say,) = (each for each in explain_buffer(cluster.evidence(), "web").says if each.kind == "Buffer")
+    (say,) = (each for each in explain_buffer(cluster.evidence(), "web").influences if each.kind == "Buffer")
     assert (say.name, say.values["chunks"], say.values["sameTarget"]) == ("more", 3, True)
 
 
 def test_pods_that_fill_a_dedicated_buffer_are_counted() -> None:
     part = explained(spare(), "builds")
-    assert (part.wanted, part.chunks, part.filled_by) == (4, 2, "app=build")
+    assert (part.desired_chunks, part.chunks, part.filled_by) == (4, 2, "app=build")
     assert part.filled == {"cpu": "4", "memory": "8Gi"}
     assert [note.reason.code for note in part.notes] == ["BufferFilled"]
 
@@ -221,8 +226,8 @@ def test_a_schedule_reports_whether_it_is_open_and_when_that_changes(start: str,
 
 def test_what_is_not_ours_is_left_alone_and_nothing_else_is_reported() -> None:
     part = explained(world(**exactly(2, type="example.com/warm")))
-    assert part.alone is not None
-    assert (part.alone.reason.code, part.chunk, part.room) == ("OtherBufferType", None, None)
+    assert part.skip_reason is not None
+    assert (part.skip_reason.reason.code, part.chunk, part.headroom) == ("OtherBufferType", None, None)
 
 
 def test_the_settings_of_the_controller_count() -> None:
@@ -230,7 +235,7 @@ def test_the_settings_of_the_controller_count() -> None:
     cluster = world(**exactly(9))
     part = explained(cluster, components=CollectedSettings(buffers=figures))
     assert part.ready is not None
-    assert (part.ready.reason.code, part.wanted, part.chunks) == ("ChunksCut", 9, 4)
+    assert (part.ready.reason.code, part.desired_chunks, part.chunks) == ("ChunksCut", 9, 4)
 
 
 def test_a_younger_buffer_takes_nothing_of_a_quota_from_an_older_one() -> None:
@@ -240,7 +245,7 @@ def test_a_younger_buffer_takes_nothing_of_a_quota_from_an_older_one() -> None:
     cluster.add_buffer("younger", age=DAY, **given_pods(1, container(cpu="1")))
     found = explain_buffer(cluster.evidence(), "web")
     assert (told(found).chunks, told(found).limited_by) == (3, ("team",))
-    assert [each.name for each in found.says if each.kind == "Buffer"] == ["elder"]
+    assert [each.name for each in found.influences if each.kind == "Buffer"] == ["elder"]
 
 
 # Classes of nodes, room and cost
@@ -253,9 +258,9 @@ def test_a_class_reports_its_labels_its_nodes_and_what_the_smallest_leaves() -> 
     cluster.add_pod("agent", "agent-1", daemon, nodeName="spot-1")
     cluster.objects["Pod", (NAMESPACE, "agent-1")]["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet"
     part = explained(cluster, "spot")
-    assert part.asked is not None
-    assert (part.asked.labels, part.asked.nodes) == ({"karpenter.sh/nodepool": "spot"}, 2)
-    assert part.asked.smallest == {"cpu": "3600m", "memory": "15Gi"}
+    assert part.requested_capacity is not None
+    assert (part.requested_capacity.labels, part.requested_capacity.nodes) == ({"karpenter.sh/nodepool": "spot"}, 2)
+    assert part.requested_capacity.smallest == {"cpu": "3600m", "memory": "15Gi"}
     assert chunk_of(part).placement["nodeSelector"] == {"karpenter.sh/nodepool": "spot"}
 
 
@@ -275,7 +280,7 @@ def test_headroom_is_counted_beside_what_runs_or_as_if_nothing_did(on_top: bool)
     cluster.add_buffer("web", **exactly(3, recreationStrategy=strategy))
     part = explained(cluster)
     room = room_of(part)
-    assert (room.nodes, room.takes, room.chunks, part.on_top) == (1, 1, 1 if on_top else 3, on_top)
+    assert (room.nodes, room.fitting_nodes, room.chunks, part.on_top) == (1, 1, 1 if on_top else 3, on_top)
     assert [(obstacle.reason.code, obstacle.resource) for obstacle in room.obstacles] == (
         [("NodeFull", "cpu")] if on_top else []
     )
@@ -285,7 +290,7 @@ def test_headroom_is_counted_beside_what_runs_or_as_if_nothing_did(on_top: bool)
 
 def test_a_chunk_that_no_node_takes_says_why() -> None:
     room = room_of(explained(world(**given_pods(2, container(cpu="500")))))
-    assert (room.takes, room.chunks) == (0, 0)
+    assert (room.fitting_nodes, room.chunks) == (0, 0)
     assert [(obstacle.reason.code, obstacle.resource, obstacle.nodes) for obstacle in room.obstacles] == [
         ("NodeTooSmall", "cpu", 1)
     ]
@@ -301,7 +306,7 @@ def test_where_not_all_pods_are_known_free_capacity_is_not_reported() -> None:
     cluster = world(**exactly(2))
     cluster.patterns = ("shop",)
     found = explain_buffer(cluster.evidence(), "web")
-    assert (room_of(told(found)).takes, room_of(told(found)).chunks) == (1, None)
+    assert (room_of(told(found)).fitting_nodes, room_of(told(found)).chunks) == (1, None)
     assert "RoomUnseen" in unseen_codes(found)
 
 
@@ -346,7 +351,7 @@ def test_a_cluster_without_hvpas_and_buffers_lacks_nothing_for_a_vpa() -> None:
 
 def test_flags_that_could_not_be_seen_are_named() -> None:
     assert "FlagsUnseen" in unseen_codes(explain_buffer(world().evidence(NOBODY_SEES), "web"))
-    seen = CollectedSettings(seen=("buffers",))
+    seen = CollectedSettings(with_flags=("buffers",))
     assert "FlagsUnseen" not in unseen_codes(explain_buffer(world().evidence(seen), "web"))
 
 
@@ -395,7 +400,7 @@ def worlds(draw: st.DrawFn) -> Cluster:
 def test_the_counts_and_reasons_are_those_of_the_translation(cluster: Cluster) -> None:
     evidence = cluster.evidence()
     part, made = told(explain_buffer(evidence, "web")), _made(evidence)
-    assert (part.wanted, part.chunks, part.is_ready, part.limited_by, part.on_top) == (
+    assert (part.desired_chunks, part.chunks, part.is_ready, part.limited_by, part.on_top) == (
         made.requested,
         made.chunks,
         made.is_ready,
@@ -407,8 +412,8 @@ def test_the_counts_and_reasons_are_those_of_the_translation(cluster: Cluster) -
         made.ready.reason,
         *(note.reason for note in made.notes),
     ]
-    if part.room is not None:
-        assert 0 <= (part.room.chunks or 0) <= part.chunks
+    if part.headroom is not None:
+        assert 0 <= (part.headroom.chunks or 0) <= part.chunks
 
 
 @given(worlds())
@@ -418,7 +423,7 @@ def test_every_code_and_figure_is_one_that_the_core_gave(cluster: Cluster) -> No
     part = told(explain_buffer(evidence, "web"))
     known = _known(evidence)
     found = Atoms()
-    found.add(msgspec.structs.replace(part, room=None, cost=None, totals={}, chunk=None))
+    found.add(msgspec.structs.replace(part, headroom=None, cost=None, totals={}, chunk=None))
     found.add([part.chunk.containers, part.chunk.source] if part.chunk is not None else [])
     assert found.codes <= known.codes
     assert not {number for number in found.numbers if number not in known.numbers and not math.isnan(number)}

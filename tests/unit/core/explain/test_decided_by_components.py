@@ -48,10 +48,12 @@ def decided(evidence: Evidence) -> Atoms:
         place = int(recommended.last.result.columns.container_numbers[row])
         found.add(recommended.trace.steps(place) if place >= 0 else ())
     found.add(read_pre_boost_resources(pod.metadata.annotations) for pod in evidence.collected.pods)
-    found.add([recommended.roster.governance, recommended.roster.problems, recommended.unread])
+    found.add(
+        [recommended.namespace_governance.governance, recommended.namespace_governance.problems, recommended.unreadable]
+    )
     for planned in updated.plans.values():
         found.add([planned.plan, planned.snapshot])
-    found.add([updated.sizes, updated.phases, evidence.arrivals, evidence.components, evidence.now])
+    found.add([updated.sizes, updated.phases, evidence.new_pods, evidence.components, evidence.now])
     for snapshot in (
         evidence.collected.pods,
         evidence.collected.vpas,
@@ -69,7 +71,7 @@ def decided(evidence: Evidence) -> Atoms:
 
 def said(explained: ObjectExplanation) -> tuple[Atoms, list[CounterfactualPart]]:
     """What an explanation says, curves aside, and what it says would have to change."""
-    turns = [turn for pod in explained.pods for turn in pod.otherwise]
+    turns = [turn for pod in explained.pods for turn in pod.counterfactuals]
     found = Atoms()
     bare = [msgspec.structs.replace(each, usage=()) for each in explained.containers]
     found.add(msgspec.structs.replace(explained, containers=tuple(bare)))

@@ -127,8 +127,8 @@ def test_a_count_on_the_scale_without_an_hpa_is_reported_with_its_writer() -> No
     demand = {"total": {"cpu": "24"}, "time": time(NOW - 60)}
     cluster = world(total={"cpu": "12", "memory": "6G"}, replicas=2, status={"hpa": demand, "conditions": [said]})
     part = told(cluster)
-    assert part.wished is not None
-    assert (part.wished.totals, part.wished.since) == ({"cpu": "24"}, time(NOW - 60))
+    assert part.scale_request is not None
+    assert (part.scale_request.totals, part.scale_request.since) == ({"cpu": "24"}, time(NOW - 60))
     assert of(part, "cpu").by == ("hpa",)
     lines = list(source_lines(part, time(NOW)))
     assert "A count written to its scale asks for CPU 24 in total, since 07:59 UTC, 1 min ago." in lines
@@ -154,16 +154,16 @@ def test_the_count_is_reported_with_the_edges_that_decide_it() -> None:
     part = told(search(), "search")
     cpu, memory = of(part, "cpu"), of(part, "memory")
     assert (part.replicas, part.count, part.size) == (2, 3, {"cpu": "8", "memory": "5G"})
-    assert (cpu.asked, cpu.total, cpu.count, cpu.above, cpu.up_to) == ("24", "24", 3, "12", "27")
-    assert (memory.asked, memory.count, memory.above, memory.up_to) == ("10G", 2, "3562500k", "13250M")
-    assert [each.count for each in part.rungs["cpu"]] == list(range(1, 9))
-    assert [each.total for each in part.rungs["cpu"]] == ["3", "12", "27", "48", "75", "108", "147", "192"]
+    assert (cpu.requested, cpu.total, cpu.count, cpu.above, cpu.up_to) == ("24", "24", 3, "12", "27")
+    assert (memory.requested, memory.count, memory.above, memory.up_to) == ("10G", 2, "3562500k", "13250M")
+    assert [each.count for each in part.capacities["cpu"]] == list(range(1, 9))
+    assert [each.total for each in part.capacities["cpu"]] == ["3", "12", "27", "48", "75", "108", "147", "192"]
 
 
 @pytest.mark.req("HV-44")
 def test_what_would_make_another_count_is_reported_in_both_directions() -> None:
     part = told(search(), "search")
-    assert part.turns == (
+    assert part.count_changes == (
         CountChangePart(4, upwards=True, totals={"cpu": "27", "memory": "29062500k"}),
         CountChangePart(2, upwards=False, totals={"cpu": "10800m", "memory": "11925M"}),
     )
@@ -192,26 +192,26 @@ def test_the_size_is_reported_with_its_share_its_target_and_its_bounds() -> None
 def test_the_size_is_split_over_the_containers_that_are_scaled() -> None:
     cluster = search()
     parts = {each.container: each for each in told(cluster, "search").containers}
-    assert parts["app"].gets == {"cpu": "7200m", "memory": "4G"}
-    assert parts["proxy"].gets == {"cpu": "800m", "memory": "1G"}
+    assert parts["app"].planned == {"cpu": "7200m", "memory": "4G"}
+    assert parts["proxy"].planned == {"cpu": "800m", "memory": "1G"}
     assert parts["app"].published == {"cpu": "5", "memory": "4G"}
     policy = {"containerPolicies": [{"containerName": "proxy", "mode": "Off"}]}
     cluster.objects["Hvpa", (NAMESPACE, "search")]["spec"]["vpa"]["template"] = {"spec": {"resourcePolicy": policy}}
     parts = {each.container: each for each in told(cluster, "search").containers}
-    assert (parts["proxy"].scaled, parts["proxy"].gets) == (False, {})
+    assert (parts["proxy"].scaled, parts["proxy"].planned) == (False, {})
 
 
 def test_more_than_the_last_bucket_allows_is_limited() -> None:
     part = told(world(2, total={"cpu": "200", "memory": "10G"}))
     assert (of(part, "cpu").limited, of(part, "memory").limited) == (True, False)
     assert "Limited" in {note.code for note in part.notes}
-    assert not [turn for turn in part.turns if turn.upwards]
+    assert not [turn for turn in part.count_changes if turn.upwards]
 
 
 def test_of_many_counts_those_around_the_present_one_are_reported() -> None:
     bucket = {"replicas": {"min": 1, "max": 1_000_000}, "cpu": {"min": "1", "max": "1"}, "memory": {"min": 1, "max": 1}}
     part = told(world(500, "1", "1", {"cpu": "520", "memory": "1"}, buckets=[bucket]))
-    shown = [each.count for each in part.rungs["cpu"]]
+    shown = [each.count for each in part.capacities["cpu"]]
     assert len(shown) == 32
     assert {500, 520} <= set(shown)
 
@@ -244,7 +244,7 @@ def test_the_way_down_waits_for_a_window_that_begins_now() -> None:
     part = told(world(3, "8", total={"cpu": "5", "memory": "10G"}))
     (held,) = part.blocked
     assert (held.direction, held.reason.code, held.until) == ("Down", "StabilizationWindow", time(NOW + 300))
-    assert (of(part, "cpu").asked, of(part, "cpu").total) == ("5", "24")
+    assert (of(part, "cpu").requested, of(part, "cpu").total) == ("5", "24")
 
 
 def test_what_the_controller_holds_back_is_reported_as_its_status_has_it() -> None:
@@ -356,7 +356,7 @@ def test_events_about_the_hvpa_belong_to_the_answer() -> None:
 
 def test_what_the_controller_alone_remembers_is_named() -> None:
     explained = explain_hvpa(search().evidence(), "search")
-    assert "ScalingUnseen" in {each.reason.code for each in explained.unseen}
+    assert "ScalingUnseen" in {each.reason.code for each in explained.missing}
     assert not explained.partial
 
 
@@ -391,11 +391,11 @@ def worlds(draw: st.DrawFn) -> Cluster:
 @settings(max_examples=25, deadline=None)
 def test_the_verdict_the_count_and_the_size_are_those_of_the_plan(cluster: Cluster) -> None:
     evidence = cluster.evidence()
-    part, made = _told(explain_hvpa(evidence, "web")), evidence.scaled["web"].plan
+    part, made = _told(explain_hvpa(evidence, "web")), evidence.hvpas["web"].plan
     assert made is not None
     assert (part.verdict, part.details, part.count) == (made.verdict.reason, made.verdict.details, made.shape.count)
     assert parse_amounts(part.size) == made.shape.size
-    assert {each.container: parse_amounts(each.gets) for each in part.containers if each.gets} == {
+    assert {each.container: parse_amounts(each.planned) for each in part.containers if each.planned} == {
         name: amounts for name, amounts in made.containers.items() if amounts
     }
     assert [(each.direction, each.reason) for each in part.blocked] == [
@@ -407,7 +407,7 @@ def test_the_verdict_the_count_and_the_size_are_those_of_the_plan(cluster: Clust
 @settings(max_examples=25, deadline=None)
 def test_every_code_and_figure_is_one_that_the_core_gave(cluster: Cluster) -> None:
     evidence = cluster.evidence()
-    known = _known(evidence, evidence.scaled["web"])
+    known = _known(evidence, evidence.hvpas["web"])
     own = {var.code for var in vars(own_unseen).values() if hasattr(var, "code")}
     found = Atoms()
     found.add(_told(explain_hvpa(evidence, "web")))
@@ -419,10 +419,10 @@ def test_every_code_and_figure_is_one_that_the_core_gave(cluster: Cluster) -> No
 @settings(max_examples=25, deadline=None)
 def test_a_turn_is_where_the_count_is_another(cluster: Cluster) -> None:
     evidence = cluster.evidence()
-    part, view = _told(explain_hvpa(evidence, "web")), evidence.scaled["web"].view
+    part, view = _told(explain_hvpa(evidence, "web")), evidence.hvpas["web"].view
     assert view is not None
     ladders, overlap = view.meaning.ladders, view.meaning.hvpa.down.overlap_percent
-    for turn in part.turns:
+    for turn in part.count_changes:
         edges = parse_amounts(turn.totals)
         if turn.upwards:
             for name, edge in edges.items():
@@ -445,7 +445,7 @@ def _known(evidence: Evidence, scaled: HvpaEvidence) -> Atoms:
     assert view is not None
     assert made is not None
     found = Atoms()
-    found.add([made, view, evidence.now, scaled.hvpa, scaled.around.hpas, scaled.around.vpas])
+    found.add([made, view, evidence.now, scaled.hvpa, scaled.related.hpas, scaled.related.vpas])
     ladders, overlap = view.meaning.ladders, view.meaning.hvpa.down.overlap_percent
     for name in RESOURCES:
         ladder = ladders.by_resource[name]

@@ -35,17 +35,17 @@ def node(cluster: Pools, name: str, components: CollectedSettings = SEEN) -> Nod
 
 def verdict(cluster: Pools, name: str, components: CollectedSettings = SEEN) -> tuple[str, str]:
     found = node(cluster, name, components)
-    assert found.told is not None
-    return found.outcome, found.told.reason.code
+    assert found.decision is not None
+    return found.outcome, found.decision.reason.code
 
 
 def placing(explained: ObjectExplanation) -> PlacementPart:
-    assert explained.placing is not None
-    return explained.placing
+    assert explained.placement is not None
+    return explained.placement
 
 
 def codes(explained: ObjectExplanation) -> set[str]:
-    return {each.reason.code for each in explained.unseen}
+    return {each.reason.code for each in explained.missing}
 
 
 def pool(count: int = 2, **group: Any) -> Pools:
@@ -60,7 +60,7 @@ def pool(count: int = 2, **group: Any) -> Pools:
 def test_a_node_in_use_is_kept_and_reports_how_much_is_asked_for() -> None:
     found = node(pools(), "small-1")
     assert (found.outcome, found.used, found.threshold) == ("Kept", 0.75, 0.5)
-    assert {share.resource: (share.asked, share.offered) for share in found.shares}["cpu"] == ("3", "4")
+    assert {share.resource: (share.requested, share.offered) for share in found.shares}["cpu"] == ("3", "4")
     assert found.group is not None
     assert (found.group.name, found.group.size, found.group.least, found.group.most) == ("small", 3, 1, 4)
 
@@ -68,16 +68,19 @@ def test_a_node_in_use_is_kept_and_reports_how_much_is_asked_for() -> None:
 def test_a_removable_node_reports_the_decision_after_its_unneeded_time() -> None:
     found = node(pools(), "small-2")
     assert verdict(pools(), "small-2") == ("Unneeded", "NodeUnneeded")
-    assert found.then is not None
-    assert (found.then.reason.code, found.then.details) == ("DisruptionsUsedUp", "shop/web-1-4: web")
+    assert found.later_decision is not None
+    assert (found.later_decision.reason.code, found.later_decision.details) == (
+        "DisruptionsUsedUp",
+        "shop/web-1-4: web",
+    )
     assert found.chunks == {"shop/web": 1}
 
 
 def test_an_empty_node_will_be_marked() -> None:
     cluster = pool()
     found = node(cluster, "small-1")
-    assert found.then is not None
-    assert (found.outcome, found.then.reason.code) == ("Unneeded", "NodeMarked")
+    assert found.later_decision is not None
+    assert (found.outcome, found.later_decision.reason.code) == ("Unneeded", "NodeMarked")
 
 
 def test_pods_are_distinguished_by_what_becomes_of_them() -> None:
@@ -87,7 +90,7 @@ def test_pods_are_distinguished_by_what_becomes_of_them() -> None:
     cluster.run("alone", "small-1", ownerReferences=[])
     daemon = {"kind": "DaemonSet", "name": "logs", "uid": "d", "controller": True}
     cluster.run("logs-1", "small-1", ownerReferences=[daemon])
-    fates = {tenant.name: tenant.fate for tenant in node(cluster, "small-1").tenants}
+    fates = {tenant.name: tenant.fate for tenant in node(cluster, "small-1").pods}
     assert fates == {"web-1-1": "going", "web-1-2": "moved", "alone": "stay", "logs-1": "fixed"}
 
 
@@ -104,7 +107,7 @@ def test_a_pod_that_may_not_be_moved_holds_its_node(metadata: Document, code: st
     cluster.run("web-1-1", "small-1", **metadata)
     found = node(cluster, "small-1")
     assert verdict(cluster, "small-1") == ("Kept", code)
-    assert [tenant.held.reason.code for tenant in found.tenants if tenant.held is not None] == [code]
+    assert [tenant.held.reason.code for tenant in found.pods if tenant.held is not None] == [code]
 
 
 def test_an_annotation_of_the_node_is_heeded() -> None:
@@ -130,7 +133,7 @@ def test_a_node_with_the_mark_is_taken_for_one_that_is_being_removed() -> None:
     cluster.add_member("small-3", taints=[LEAVING])
     cluster.run("web-1-1", "small-3")
     found = node(cluster, "small-3")
-    assert (found.outcome, found.told and found.told.reason.code) == ("Leaving", "NodeDraining")
+    assert (found.outcome, found.decision and found.decision.reason.code) == ("Leaving", "NodeDraining")
     assert found.since == "2027-01-15T07:59:00Z"
 
 
@@ -202,7 +205,7 @@ def test_what_could_not_be_read_makes_the_answer_partial_and_is_named(what: str)
     cluster.missing = [MissingData(what, "", "may not be read")]
     found = cluster.node("small-1")
     assert found.partial
-    assert f"{what}: may not be read" in [each.details for each in found.unseen]
+    assert f"{what}: may not be read" in [each.details for each in found.missing]
 
 
 def test_what_has_no_say_about_nodes_is_not_missed() -> None:
@@ -245,23 +248,27 @@ def test_a_node_that_does_not_exist_is_refused_with_a_guess() -> None:
 
 def test_a_buffer_reports_where_its_chunks_have_headroom() -> None:
     found = placing(pools().buffer("web"))
-    assert (found.told.reason.code, found.ready, found.nodes) == ("BufferProvisioned", 1, {"small-2": 1})
+    assert (found.decision.reason.code, found.ready, found.nodes) == ("BufferProvisioned", 1, {"small-2": 1})
 
 
 def test_a_buffer_reports_what_would_be_ordered() -> None:
     found = placing(pools().buffer("builds"))
-    assert (found.told.reason.code, found.ordered, found.orders) == ("BufferNodesOrdered", {"large": 2}, {"large": 2})
+    assert (found.decision.reason.code, found.ordered, found.orders) == (
+        "BufferNodesOrdered",
+        {"large": 2},
+        {"large": 2},
+    )
     assert [(obstacle.reason.code, obstacle.nodes) for obstacle in found.obstacles] == [("NodeTooSmall", 4)]
 
 
 def test_a_pod_that_waits_reports_which_group_helps() -> None:
     found = placing(pools().pod("import-1"))
-    assert (found.told.reason.code, found.ordered) == ("NodeOrdered", {"large": 1})
+    assert (found.decision.reason.code, found.ordered) == ("NodeOrdered", {"large": 1})
 
 
 def test_a_pod_that_no_node_fits_reports_why() -> None:
     found = placing(pools().pod("import-2"))
-    assert (found.told.reason.code, found.unplaced) == ("NoGroupFits", 1)
+    assert (found.decision.reason.code, found.unplaced) == ("NoGroupFits", 1)
     refused = [(each.reason.code, each.resource, set(each.groups)) for each in found.refused]
     assert refused == [("NodeTooSmall", "cpu", {"small", "large"})]
     assert [(obstacle.reason.code, obstacle.nodes) for obstacle in found.obstacles] == [("NodeTooSmall", 4)]
@@ -271,24 +278,24 @@ def test_a_group_that_may_not_grow_is_reported() -> None:
     cluster = pool(1, maxSize=1)
     cluster.run("web-1-1", "small-1", "3")
     cluster.want("web-1-2", "3")
-    assert placing(cluster.pod("web-1-2")).told.reason.code == "GroupsExhausted"
+    assert placing(cluster.pod("web-1-2")).decision.reason.code == "GroupsExhausted"
 
 
 def test_a_pod_that_the_scheduler_has_not_tried_is_reported() -> None:
     cluster = pool()
     cluster.want("big", "32", looked=False)
-    assert placing(cluster.pod("big")).told.reason.code == "SchedulerHasNotLooked"
+    assert placing(cluster.pod("big")).decision.reason.code == "SchedulerHasNotLooked"
 
 
 def test_no_node_is_sought_for_a_pod_that_is_held_back() -> None:
     cluster = pool()
     cluster.want("gated", "1", schedulingGates=[{"name": "later"}])
-    assert placing(cluster.pod("gated")).told.reason.code == "NoNodeSought"
+    assert placing(cluster.pod("gated")).decision.reason.code == "NoNodeSought"
 
 
 def test_a_pod_on_a_node_needs_none() -> None:
     cluster = pools()
-    assert cluster.pod("web-1-1").placing is None
+    assert cluster.pod("web-1-1").placement is None
     assert "PlacesUnseen" not in codes(cluster.pod("web-1-1"))
 
 
@@ -368,8 +375,8 @@ def test_the_verdicts_are_those_of_the_autoscaler(
     for each in second.down.nodes:
         found = node(cluster, each.node)
         assert (found.outcome, found.used) == (each.outcome.value, each.utilization)
-        assert found.told is not None
-        assert (found.told.reason, found.told.details) == (each.reason.reason, each.reason.details)
+        assert found.decision is not None
+        assert (found.decision.reason, found.decision.details) == (each.reason.reason, each.reason.details)
 
 
 def test_explanations_use_only_codes_of_decisions() -> None:
@@ -382,5 +389,5 @@ def test_explanations_use_only_codes_of_decisions() -> None:
     for name in ("n1", "small-1", "small-2", "small-3"):
         found.add(cluster.node(name).node)
     for each in (cluster.buffer("web"), cluster.buffer("builds"), cluster.pod("import-1"), cluster.pod("import-2")):
-        found.add(each.placing)
+        found.add(each.placement)
     assert found.codes <= known.codes

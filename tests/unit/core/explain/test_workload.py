@@ -38,12 +38,12 @@ def pod(found: Cluster, components: CollectedSettings | None = None) -> Document
     return {
         "way": part.way,
         "reason": part.reason.code,
-        "otherwise": {each.code: each.values for each in part.otherwise},
+        "otherwise": {each.code: each.values for each in part.counterfactuals},
     }
 
 
 def codes(explained: ObjectExplanation) -> set[str]:
-    return {each.reason.code for each in explained.unseen}
+    return {each.reason.code for each in explained.missing}
 
 
 def chain(steps: tuple[AmountChangePart, ...]) -> list[tuple[str, str, str, str]]:
@@ -282,7 +282,7 @@ def test_a_pod_that_waits_for_others_reports_how_many_are_in_service() -> None:
     (waits,) = (part for part in parts if part.way == "Wait")
     assert waits.budget is not None
     assert (waits.budget.configured, waits.budget.ready, waits.budget.tolerated) == (2, 1, 1)
-    assert waits.otherwise[0].values == {"ready": 1.0, "least": 1.0}
+    assert waits.counterfactuals[0].values == {"ready": 1.0, "least": 1.0}
 
 
 def test_an_hpa_that_holds_a_resource_is_named_and_reported() -> None:
@@ -293,7 +293,9 @@ def test_an_hpa_that_holds_a_resource_is_named_and_reported() -> None:
     components = CollectedSettings(updates=UpdateSettings(hpa_conflict=HpaConflict.HOLD))
     told = pod(found, components)
     assert (told["reason"], told["otherwise"]) == ("HeldForHpa", {"HpaChanged": {"resources": "cpu"}})
-    (say,) = (each for each in explain_vpa(found.evidence(), "web").says if each.kind == "HorizontalPodAutoscaler")
+    (say,) = (
+        each for each in explain_vpa(found.evidence(), "web").influences if each.kind == "HorizontalPodAutoscaler"
+    )
     assert (say.name, say.values["byUtilizationOf"]) == ("web", ["cpu"])
 
 
@@ -340,7 +342,7 @@ def test_budgets_of_others_are_reported_only_if_they_cover_the_pods() -> None:
     for app in ("web", "db"):
         budget = {"spec": {"selector": {"matchLabels": {"app": app}}}, "status": {"disruptionsAllowed": 1}}
         found.put("PodDisruptionBudget", app, budget)
-    says = [(each.kind, each.name) for each in explain_vpa(found.evidence(), "web").says]
+    says = [(each.kind, each.name) for each in explain_vpa(found.evidence(), "web").influences]
     assert ("PodDisruptionBudget", "web") in says
     assert ("PodDisruptionBudget", "db") not in says
 
@@ -385,7 +387,7 @@ def test_what_is_hidden_is_named_and_makes_the_answer_partial() -> None:
     ]
     explained = explain_vpa(found.evidence(), "web")
     assert explained.partial
-    told = [each.details for each in explained.unseen if each.reason.code == "ObjectsUnseen"]
+    told = [each.details for each in explained.missing if each.reason.code == "ObjectsUnseen"]
     assert told == [
         "PodDisruptionBudget in shop: is forbidden",
         "ConfigMap trellis-freeze in kube-system: is forbidden",
@@ -410,7 +412,7 @@ def test_unknown_flags_and_unreadable_checkpoints_are_named() -> None:
     found = cluster(BIG)
     found.put("VerticalPodAutoscalerCheckpoint", "web-app", {"spec": {"vpaObjectName": "web"}, "status": {}})
     explained = explain_vpa(
-        found.evidence(CollectedSettings(seen=COMPONENTS[1:], problems=("--min-replicas: bad",))), "web"
+        found.evidence(CollectedSettings(with_flags=COMPONENTS[1:], problems=("--min-replicas: bad",))), "web"
     )
     assert {"CheckpointUnreadable", "FlagsUnseen", "FlagUnreadable"} <= codes(explained)
 

@@ -44,7 +44,7 @@ def test_the_same_objects_in_the_same_order_whatever_happened(history: list[list
         live = changed(live, changes, version)
         after = live.snapshot()
         found = diff_objects(before.objects, after.objects)
-        apply_changes(copy, found.gone, found.put)
+        apply_changes(copy, found.removed, found.put)
         shown = copy.snapshot()
         assert list(shown) == list(after)
         for namespace in ("shop", "bank"):
@@ -61,6 +61,6 @@ def test_what_has_not_changed_is_not_in_a_step() -> None:
     store.remove(("shop", "c"))
     store.put(("shop", "c"), made("c", 1))
     found = diff_objects(before.objects, store.snapshot().objects)
-    assert found.gone == (("shop", "c"),)
+    assert found.removed == (("shop", "c"),)
     assert [each.metadata.name for each in found.put] == ["b", "c"]
     assert not diff_objects(before.objects, before.objects)

@@ -142,7 +142,10 @@ def test_news_are_read_as_they_came_and_in_their_order(passes: list[list[tuple[A
             key = name if kind == "nodes" else (namespace, name)
             found.pop(key, None)
             found[key] = an_object(kind, name, version, size) if size else None
-        read = [reading.news(decode_payload(encode_payload(line), ChangesLine)) for line in writing.lines(news)]
+        read = [
+            reading.read_changes(decode_payload(encode_payload(line), ChangesLine))
+            for line in writing.build_lines(news)
+        ]
         for kind in OBJECTS:
             assert [each for one in read for each in getattr(one, kind).items()] == [*getattr(news, kind).items()]
 
@@ -154,9 +157,9 @@ def test_storage_is_read_as_it_was_and_only_what_changed_of_it_is_written() -> N
     first = Storage(claims, volumes, {"fast": StorageClass(ObjectMeta(name="fast"))})
     second = Storage({key: claims[key] for key in list(claims)[1:]}, {"v2": volumes["v2"]}, {})
     for storage, most in ((first, 500), (second, 250)):
-        (line,) = map(encode_payload, writing.lines(ClusterSnapshotChanges(storage=storage)))
+        (line,) = map(encode_payload, writing.build_lines(ClusterSnapshotChanges(storage=storage)))
         assert len(line) < most
-        again = reading.news(decode_payload(line, ChangesLine)).storage
+        again = reading.read_changes(decode_payload(line, ChangesLine)).storage
         assert again is not None
         for name in ("claims", "volumes", "classes"):
             assert [*getattr(again, name).items()] == [*getattr(storage, name).items()]
@@ -164,17 +167,17 @@ def test_storage_is_read_as_it_was_and_only_what_changed_of_it_is_written() -> N
 
 def test_an_answer_about_a_boost_is_written_once_and_forgotten_with_its_pod() -> None:
     pod, boosts, read = a_pod("web"), RecordedBoosts(), RecordedBoosts()
-    ask = boosts.record_answers(lambda _: {"app": 2_000})
+    ask = boosts.record_boosts(lambda _: {"app": 2_000})
     assert ask(pod) == ask(pod) == {"app": 2_000}
-    line = boosts.take_changes()
+    line = boosts.drain_changes()
     assert line == BoostsLine(((("default", "web"), {"app": 2_000}),))
     read.apply_line(line)
     assert read.find_boosts(pod) == {"app": 2_000}
     ask(pod)
-    assert boosts.take_changes() is None
+    assert boosts.drain_changes() is None
     # The boost is over: an answer like any other.
-    boosts.record_answers(no_boosts)(pod)
-    over = boosts.take_changes()
+    boosts.record_boosts(no_boosts)(pod)
+    over = boosts.drain_changes()
     assert over is not None
     read.apply_line(over)
     assert read.find_boosts(pod) == {}

@@ -41,7 +41,7 @@ def told(cluster: Cluster) -> str:
 def drawn(now: tuple[int, str], decided: tuple[int, str], width: int = 80, **more: Any) -> list[str]:
     """Story 1 by CPU."""
     rungs = tuple(CountCapacityPart(count, "", str(edge)) for count, edge in enumerate(EDGES, 1))
-    part = HvpaPart("web", "Deployment web", replicas=now[0], count=decided[0], rungs={"cpu": rungs})
+    part = HvpaPart("web", "Deployment web", replicas=now[0], count=decided[0], capacities={"cpu": rungs})
     asked = more.pop("asked", decided[1])
     demand = DemandPart("cpu", asked, decided[1], now[1], decided[0], up_to="", **more)
     return list(draw_buckets(part, demand, width, plain=False))
@@ -185,7 +185,7 @@ def test_any_ladder_can_be_drawn(steps: list[int], now: tuple[int, int], decided
     totals = [sum(steps[: at + 1]) for at in range(len(steps))]
     rungs = tuple(CountCapacityPart(count, "", f"{total}m") for count, total in enumerate(totals, 1))
     count = rungs[min(decided[0], len(rungs) - 1)].count
-    part = HvpaPart("web", "Deployment web", replicas=now[0], count=count, rungs={"cpu": rungs})
+    part = HvpaPart("web", "Deployment web", replicas=now[0], count=count, capacities={"cpu": rungs})
     demand = DemandPart("cpu", f"{decided[1]}m", f"{decided[1]}m", f"{now[1]}m", count, up_to="")
     lines = list(draw_buckets(part, demand, width, plain=True))
     assert [line for line in lines if line.split("|")[0].strip() == str(count)]

@@ -81,7 +81,7 @@ def test_a_budget_that_forbids_the_eviction_is_reported_at_once() -> None:
     for allowed, told in ((0, True), (1, False)):
         values = {"minAvailable": 3, "disruptionsAllowed": allowed, "healthy": 3, "desired": 3}
         budget = InfluencePart("PodDisruptionBudget", "web", values)
-        first, _, _ = text(msgspec.structs.replace(explained, says=(budget,)), 120).partition("RECOMMENDATION")
+        first, _, _ = text(msgspec.structs.replace(explained, influences=(budget,)), 120).partition("RECOMMENDATION")
         assert (refused in first) == told
 
 

@@ -28,7 +28,7 @@ def test_flags_of_all_components_are_read() -> None:
     assert read.updates.eviction_tolerance == 0.25
     assert (read.names, read.presets) == (("default", "fast"), {"fast": {"lookback": "1h"}})
     assert read.admission_timeout == 300
-    assert (read.seen, read.problems) == (("recommender", "updater"), ())
+    assert (read.with_flags, read.problems) == (("recommender", "updater"), ())
 
 
 def test_gates_reach_every_component_they_concern() -> None:

@@ -15,7 +15,7 @@ from trellis.core.explain import CollectedSettings, build_evidence, explain_buff
 from trellis.core.explain.explanation.buffer import BufferPart
 from trellis.sources.cluster.anonymization import Anonymizer
 
-COMPONENTS_SEEN = CollectedSettings(seen=(*COMPONENTS, "buffers"))
+COMPONENTS_SEEN = CollectedSettings(with_flags=(*COMPONENTS, "buffers"))
 NAMES = ("web", "builds", "build", "spot", "shop", "team")
 
 
@@ -39,16 +39,24 @@ def test_an_anonymized_dump_gives_the_same_decision(name: str) -> None:
     cluster, mask = spare(), Anonymizer(b"0")
     plain = explain_buffer_in_dump(cluster.lines(), NAMESPACE, name)
     part = explain_buffer_in_dump(masked(cluster, mask), mask.namespace(NAMESPACE), mask.name(name))
-    assert (part.ready, part.wanted, part.chunks, part.totals) == (
+    assert (part.ready, part.desired_chunks, part.chunks, part.totals) == (
         plain.ready,
-        plain.wanted,
+        plain.desired_chunks,
         plain.chunks,
         plain.totals,
     )
-    assert (part.room, part.cost, part.schedule, part.filled) == (plain.room, plain.cost, plain.schedule, plain.filled)
-    assert part.asked is not None
-    assert plain.asked is not None
-    assert (part.asked.smallest, part.asked.nodes) == (plain.asked.smallest, plain.asked.nodes)
+    assert (part.headroom, part.cost, part.schedule, part.filled) == (
+        plain.headroom,
+        plain.cost,
+        plain.schedule,
+        plain.filled,
+    )
+    assert part.requested_capacity is not None
+    assert plain.requested_capacity is not None
+    assert (part.requested_capacity.smallest, part.requested_capacity.nodes) == (
+        plain.requested_capacity.smallest,
+        plain.requested_capacity.nodes,
+    )
 
 
 def test_no_name_remains_in_a_buffer() -> None:

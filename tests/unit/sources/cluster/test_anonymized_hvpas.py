@@ -38,12 +38,12 @@ def told(explained: ObjectExplanation) -> HvpaPart:
 
 def test_an_anonymized_dump_gives_the_same_decision() -> None:
     cluster, mask = search(), Anonymizer(b"0")
-    components = CollectedSettings(seen=COMPONENTS)
+    components = CollectedSettings(with_flags=COMPONENTS)
     plain = told(explain_hvpa(cluster.evidence(), "search"))
     result = build_evidence(ClusterState.from_dump(masked(cluster, mask)), mask.namespace(NAMESPACE), components)
     part = told(explain_hvpa(result, mask.name("search")))
     assert (part.verdict, part.count, part.size) == (plain.verdict, plain.count, plain.size)
-    assert (part.demands, part.turns, part.rungs) == (plain.demands, plain.turns, plain.rungs)
+    assert (part.demands, part.count_changes, part.capacities) == (plain.demands, plain.count_changes, plain.capacities)
     assert part.hpa is not None
     assert part.vpa is not None
     assert (part.hpa.owned, part.vpa.owned, part.hpa.totals) == (True, True, {"cpu": "24"})

@@ -10,7 +10,7 @@ from support.virtual_time import run
 from trellis.core.cluster.dump_format import MissingData
 from trellis.core.cluster.owners import TargetRef
 from trellis.core.cluster.state import ClusterState
-from trellis.core.explain.component_decisions.resize_plans import knows_all_nodes_and_pods
+from trellis.core.explain.component_decisions.resize_plans import has_all_nodes_and_pods
 from trellis.sources.cluster.collector import collect_state
 from trellis.sources.cluster.lists import CollectionScope
 
@@ -95,7 +95,7 @@ def test_pods_of_other_namespaces_are_collected_for_their_share_of_nodes() -> No
     result = collected_around(shop(), "shop")
     assert {pod.metadata.namespace for pod in result.pods} == {"shop", "office"}
     assert result.about.namespaces == ("shop",)
-    assert knows_all_nodes_and_pods(result)
+    assert has_all_nodes_and_pods(result)
 
 
 def test_where_all_pods_are_forbidden_those_of_the_namespace_are_collected() -> None:
@@ -104,4 +104,4 @@ def test_where_all_pods_are_forbidden_those_of_the_namespace_are_collected() -> 
     result = collected_around(server, "shop")
     assert {pod.metadata.namespace for pod in result.pods} == {"shop"}
     assert MissingData("Pod", "", "may not be read") in result.missing
-    assert not knows_all_nodes_and_pods(result)
+    assert not has_all_nodes_and_pods(result)

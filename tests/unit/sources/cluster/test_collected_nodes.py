@@ -163,12 +163,14 @@ def test_an_anonymized_dump_gives_the_same_decision_about_a_node() -> None:
     hidden = masked(cluster, mask)
     for number in range(1, 6):
         plain, other = told(cluster.collected(), f"small-{number}"), told(hidden, mask.node(f"small-{number}"))
-        assert plain.told is not None
-        assert other.told is not None
-        assert (other.outcome, other.told.reason, other.since) == (plain.outcome, plain.told.reason, plain.since)
-        assert [tenant.fate for tenant in other.tenants] == [tenant.fate for tenant in plain.tenants] or len(
-            plain.tenants
-        ) > 1
+        assert plain.decision is not None
+        assert other.decision is not None
+        assert (other.outcome, other.decision.reason, other.since) == (
+            plain.outcome,
+            plain.decision.reason,
+            plain.since,
+        )
+        assert [tenant.fate for tenant in other.pods] == [tenant.fate for tenant in plain.pods] or len(plain.pods) > 1
         assert other.group is not None
         assert plain.group is not None
         assert other.group == msgspec.structs.replace(plain.group, name=mask.name("small"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trellis.core.nodes.buffers.headroom import HeadroomObserver, ObservedHeadroom
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
-from trellis.core.recording.nodes.changes import NEWS, ChangesWriter
+from trellis.core.recording.nodes.changes import CHANGES, ChangesWriter
 from trellis.core.recording.nodes.headroom import (
     OBSERVED,
     OBSERVER,
@@ -34,8 +34,8 @@ class RecordedHeadroomObserver(HeadroomObserver):
 
     def update(self, changes: ClusterSnapshotChanges) -> None:
         """Record the changes, and update the snapshot."""
-        for line in self._changes.lines(changes):
-            self._recorder.write(NEWS, line)
+        for line in self._changes.build_lines(changes):
+            self._recorder.write(CHANGES, line)
         super().update(changes)
 
     def observe(self, changes: ClusterSnapshotChanges, now: float) -> ObservedHeadroom:

@@ -27,8 +27,8 @@ class Evidence(msgspec.Struct, frozen=True):
     now: float
     recommended: RecommendationEvidence
     updated: ResizeEvidence
-    arrivals: Mapping[TargetRef, NewPodEvidence]
-    scaled: Mapping[str, HvpaEvidence]
+    new_pods: Mapping[TargetRef, NewPodEvidence]
+    hvpas: Mapping[str, HvpaEvidence]
 
 
 def build_evidence(
@@ -36,16 +36,16 @@ def build_evidence(
 ) -> Evidence:
     """Ask all of them. Without a time it is that of the collection."""
     settings = components or CollectedSettings()
-    at = collected.time if now is None else now
+    time = collected.time if now is None else now
     return Evidence(
         collected,
         settings,
         namespace,
-        at,
-        run_recommender(collected, namespace, settings, at),
-        run_updater(collected, namespace, settings, at),
+        time,
+        run_recommender(collected, namespace, settings, time),
+        run_updater(collected, namespace, settings, time),
         admit_new_pods(collected, namespace, settings),
-        run_hvpa_controller(collected, namespace, settings, at),
+        run_hvpa_controller(collected, namespace, settings, time),
     )
 
 

@@ -37,7 +37,7 @@ from trellis.core.hvpa.view_builder import HvpaPod, HvpaPodMeta, build_view, sel
 _Target: TypeAlias = tuple[str, str]
 
 
-class HvpaNeighbourhood:
+class NamespaceAutoscalers:
     """Autoscalers of one namespace by their target, and pods by their labels."""
 
     def __init__(self, collected: ClusterState, namespace: str) -> None:
@@ -55,15 +55,15 @@ class HvpaNeighbourhood:
         pods = collected.observed_pods.by_index(BY_NAMESPACE, namespace) if self.hvpas else ()
         self._pods = ObjectLabelIndex(_with_annotations(collected, pod) for pod in pods)
 
-    def around(self, hvpa: Hvpa) -> RelatedAutoscalers:
+    def find_related(self, hvpa: Hvpa) -> RelatedAutoscalers:
         """The autoscalers about the same target, and those about the Hvpa itself."""
         target = _key(hvpa.spec.target_ref)
         hpas = [*self._hpas[target], *self._hpas[HVPA.name, hvpa.metadata.name]]
         return RelatedAutoscalers(self._hvpas[target], hpas, self._vpas[target])
 
-    def pods(self, selector: Selector) -> list[HvpaPod]:
+    def list_pods(self, selector: Selector) -> list[HvpaPod]:
         """The pods of a target."""
-        return select_live_pods(self._pods.matching(selector), selector)
+        return select_live_pods(self._pods.select(selector), selector)
 
 
 def _key(reference: TargetReference | CrossVersionObjectReference) -> _Target:
@@ -84,7 +84,7 @@ class HvpaEvidence(msgspec.Struct, frozen=True):
 
     hvpa: Hvpa
     target: TargetRef
-    around: RelatedAutoscalers
+    related: RelatedAutoscalers
     meaning: ResolvedHvpa | None = None
     view: HvpaView | None = None
     plan: HvpaPlan | None = None
@@ -97,15 +97,15 @@ def run_hvpa_controller(
     collected: ClusterState, namespace: str, components: CollectedSettings, now: float
 ) -> dict[str, HvpaEvidence]:
     """Plans for all Hvpas of a namespace, by name."""
-    index = HvpaNeighbourhood(collected, namespace)
-    figures = components.hvpas
-    return {hvpa.metadata.name: _scaled(collected, hvpa, index, figures, now) for hvpa in index.hvpas}
+    index = NamespaceAutoscalers(collected, namespace)
+    settings = components.hvpas
+    return {hvpa.metadata.name: _plan_hvpa(collected, hvpa, index, settings, now) for hvpa in index.hvpas}
 
 
-def _scaled(
-    collected: ClusterState, hvpa: Hvpa, index: HvpaNeighbourhood, figures: HvpaSettings, now: float
+def _plan_hvpa(
+    collected: ClusterState, hvpa: Hvpa, index: NamespaceAutoscalers, settings: HvpaSettings, now: float
 ) -> HvpaEvidence:
-    related = index.around(hvpa)
+    related = index.find_related(hvpa)
     reference, namespace = hvpa.spec.target_ref, hvpa.metadata.namespace
     target = TargetRef(namespace, reference.api_version, reference.kind, reference.name)
     meaning, refused = read_hvpa(hvpa)
@@ -114,12 +114,12 @@ def _scaled(
     selector = resolve_selector(target, collected.owners)
     if isinstance(selector, TargetProblem):
         return HvpaEvidence(hvpa, target, related, meaning, problem=selector.reason, details=selector.message)
-    pods = index.pods(selector)
+    pods = index.list_pods(selector)
     status = hvpa.status or HvpaStatus()
     view = build_view(
         hvpa,
         meaning,
-        Scale(spec=ScaleSpec(_replicas(collected, target, status, len(pods)))),
+        Scale(spec=ScaleSpec(_find_replicas(collected, target, status, len(pods)))),
         pods,
         related,
         wish=hvpa.spec.replicas,
@@ -127,10 +127,10 @@ def _scaled(
         memory=restore_memory(hvpa.status, now),
     )
     names = tuple(pod.metadata.name for pod in pods)
-    return HvpaEvidence(hvpa, target, related, meaning, view, plan_hvpa(view, now, figures), names)
+    return HvpaEvidence(hvpa, target, related, meaning, view, plan_hvpa(view, now, settings), names)
 
 
-def _replicas(collected: ClusterState, target: TargetRef, status: HvpaStatus, pods: int) -> int:
+def _find_replicas(collected: ClusterState, target: TargetRef, status: HvpaStatus, pods: int) -> int:
     """The target's count. For a kind that is not well known, the Hvpa's own status mirrors it."""
     if not target.is_well_known:
         return pods if status.replicas is None else status.replicas

@@ -34,19 +34,19 @@ class ObjectLabelIndex(Generic[P]):
 
     def __init__(self, objects: Iterable[P] = ()) -> None:
         self._all: list[P] = []
-        self._labelled: defaultdict[tuple[str, str], list[P]] = defaultdict(list)
+        self._by_label: defaultdict[tuple[str, str], list[P]] = defaultdict(list)
         for obj in objects:
             self.add(obj)
 
     def add(self, obj: P) -> None:
         self._all.append(obj)
         for label in obj.metadata.labels.items():
-            self._labelled[label].append(obj)
+            self._by_label[label].append(obj)
 
-    def matching(self, selector: Selector) -> Iterator[P]:
+    def select(self, selector: Selector) -> Iterator[P]:
         """Those that a selector matches."""
         choices = [
-            [self._labelled.get((requirement.key, value), []) for value in requirement.values]
+            [self._by_label.get((requirement.key, value), []) for value in requirement.values]
             for requirement in selector.value_requirements
         ]
         rarest = min(choices, key=lambda groups: sum(map(len, groups)), default=[self._all])

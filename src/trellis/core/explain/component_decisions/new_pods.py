@@ -59,7 +59,9 @@ def admit_new_pods(
         template = find_pod_template(collected.owners.find(target))
         if template is not None:
             pod = Pod(metadata=_metadata(template, target), spec=template.spec)
-            admitted[target] = _arrived(target, decisions.decide(pod, namespace, OwnerChain(target), collected.owners))
+            admitted[target] = _build_evidence(
+                target, decisions.decide(pod, namespace, OwnerChain(target), collected.owners)
+            )
     return admitted
 
 
@@ -80,11 +82,13 @@ def find_pod_template(workload: object) -> PodTemplateSpec | None:
 
 
 def _metadata(template: PodTemplateSpec, target: TargetRef) -> PodMeta:
-    own = template.metadata
-    return PodMeta(namespace=target.namespace, labels=own.labels, annotations=own.annotations)
+    template_metadata = template.metadata
+    return PodMeta(
+        namespace=target.namespace, labels=template_metadata.labels, annotations=template_metadata.annotations
+    )
 
 
-def _arrived(target: TargetRef, decision: PodAdmissionDecision) -> NewPodEvidence:
+def _build_evidence(target: TargetRef, decision: PodAdmissionDecision) -> NewPodEvidence:
     text = next((op.value for op in decision.patch if op.path == _ACCOUNT), None)
     account = msgspec.json.decode(text, type=dict[str, Any]) if isinstance(text, str) else {}
     return NewPodEvidence(target, decision.reason, decision.warnings, account)

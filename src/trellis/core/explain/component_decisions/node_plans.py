@@ -14,7 +14,7 @@ from trellis.api.kinds.buffer import Buffer
 from trellis.api.kube.workloads import DaemonSet
 from trellis.core.cluster.state import ClusterState
 from trellis.core.cluster.store import key_of
-from trellis.core.explain.component_decisions.resize_plans import knows_all_nodes_and_pods
+from trellis.core.explain.component_decisions.resize_plans import has_all_nodes_and_pods
 from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.fit import Storage
 from trellis.core.nodes import (
@@ -59,7 +59,7 @@ class NodeEvidence(msgspec.Struct, frozen=True):
     components: CollectedSettings
     now: float
 
-    def verdict(self, node: str) -> NodeDecision | None:
+    def find_decision(self, node: str) -> NodeDecision | None:
         """The decision about a node. One that was not tried in the plan is decided by a plan that tries it first."""
         decision = _decision(self.down, node)
         if decision is None or decision.reason.reason != NODE_NOT_TRIED:
@@ -67,7 +67,7 @@ class NodeEvidence(msgspec.Struct, frozen=True):
         first = msgspec.structs.replace(self.memory, unneeded_since={node: self.now})
         return _decision(plan_scale_down(self.view, first, self.now, self.components.nodes_down), node)
 
-    def later(self, node: str, at: float) -> NodeDecision | None:
+    def find_later_decision(self, node: str, at: float) -> NodeDecision | None:
         """What will be said of a node if nothing happens until then."""
         plan = plan_scale_down(self.view, self.down.memory, at, self.components.nodes_down)
         return _decision(plan, node)
@@ -77,14 +77,14 @@ def run_node_autoscaler(
     collected: ClusterState, groups: KnownNodeGroups, components: CollectedSettings, now: float
 ) -> NodeEvidence | None:
     """Both plans; None if not all nodes and pods are known."""
-    if not knows_all_nodes_and_pods(collected):
+    if not has_all_nodes_and_pods(collected):
         return None
     storage = build_storage(collected)
     snapshot = build_node_snapshot(collected, groups, storage, components.expendable_below)
-    seats = plan_scale_up(snapshot, ScaleUpMemory(), now, components.nodes_up).memory.chunk_nodes
-    removals = ScaleDownMemory(removals={removal.node: removal for removal in _removals(snapshot, now)})
-    view = ScaleDownInput(snapshot, tuple(collected.pdbs), seats)
-    memory = AutoscalerMemory(ScaleUpMemory(chunk_nodes=seats), removals)
+    chunk_nodes = plan_scale_up(snapshot, ScaleUpMemory(), now, components.nodes_up).memory.chunk_nodes
+    removals = ScaleDownMemory(removals={removal.node: removal for removal in _find_removals(snapshot, now)})
+    view = ScaleDownInput(snapshot, tuple(collected.pdbs), chunk_nodes)
+    memory = AutoscalerMemory(ScaleUpMemory(chunk_nodes=chunk_nodes), removals)
     plans = _plan(snapshot, PassInput(groups.states, view.budgets, memory, now), components)
     return NodeEvidence(snapshot, view, plans.down, plans.up, removals, groups, components, now)
 
@@ -127,14 +127,14 @@ def build_storage(collected: ClusterState) -> Storage:
     )
 
 
-def _removals(snapshot: ClusterSnapshot, now: float) -> Iterator[NodeRemoval]:
+def _find_removals(snapshot: ClusterSnapshot, now: float) -> Iterator[NodeRemoval]:
     """The removals that nodes with a mark may be part of, as if all pods on them had been there from the start."""
     for name, node in snapshot.nodes.items():
         since, instance_in_group = read_leaving_time(node), snapshot.node_instances.instances.get(name)
         if since is None or instance_in_group is None or instance_in_group[1].state is InstanceState.LEAVING:
             continue
-        here = [placed.pod.metadata.uid for placed in snapshot.pods_on(name).values() if not placed.is_fixed]
-        pods = frozenset(here)
+        movable = [placed.pod.metadata.uid for placed in snapshot.pods_on(name).values() if not placed.is_fixed]
+        pods = frozenset(movable)
         group, instance = instance_in_group
         began = min(since, now)
         yield NodeRemoval(

@@ -46,19 +46,19 @@ _PENDING: Final = "Pending"
 
 
 class RecommendationEvidence(msgspec.Struct, frozen=True):
-    """What a pass decided, how amounts came about, and what it went by.
+    """The decisions of a pass, a trace of its amounts, and its input.
 
-    `elsewhere` are the recommenders that VPAs name and that do not run here. `unread` are the problems of checkpoints
-    by their names, and `checkpointed` are the rows whose history came from one.
+    `elsewhere` are the recommenders that VPAs name and that do not run here. `unreadable` are the problems of
+    checkpoints by name, and `checkpointed` are the rows whose history came from one.
     """
 
     last: LastPass
     trace: TargetTrace
     view: RowsView
-    roster: NamespaceGovernance
+    namespace_governance: NamespaceGovernance
     elsewhere: frozenset[str]
     checkpointed: frozenset[RowKey]
-    unread: Mapping[str, str]
+    unreadable: Mapping[str, str]
 
 
 def run_recommender(
@@ -66,8 +66,8 @@ def run_recommender(
 ) -> RecommendationEvidence:
     """One pass over the VPAs of a namespace."""
     named = {resolve_vpa(vpa).recommender for vpa in collected.vpas.by_index(BY_NAMESPACE, namespace)}
-    answered = built_in_recommenders(components.estimates).keys() | set(components.names)
-    names = sorted(answered)
+    served = built_in_recommenders(components.estimates).keys() | set(components.names)
+    names = sorted(served)
     recommenders = build_recommenders(names, components.estimates, components.presets)
     snapshot = _build_snapshot(collected, namespace)
     observed = ClusterObservation(
@@ -79,12 +79,12 @@ def run_recommender(
     )
     engine = RecommenderEngine(components.usage, components.pipeline, components.gates)
     engine.begin(observed)
-    saved, unread = _saved(collected, namespace, now)
+    saved, unread = _read_checkpoints(collected, namespace, now)
     governance = build_governance(*select_namespace(snapshot, namespace), build_owners(snapshot, collected.scales))
     refused = UsageModel(components.usage).restore_all(saved)
     checkpointed = frozenset(row.key for row in saved if row.key not in refused)
-    past = _samples(collected, namespace, governance, {key.vpa for key in checkpointed})
-    fetched = FetchedUsage(_usage(collected), [FetchedHistory(saved, from_checkpoints=True)], past=list(past))
+    past = _read_history(collected, namespace, governance, {key.vpa for key in checkpointed})
+    fetched = FetchedUsage(_read_usage(collected), [FetchedHistory(saved, from_checkpoints=True)], past=list(past))
     trace = TargetTrace()
     decision = engine.finish(fetched, now, on_amounts=trace)
     return RecommendationEvidence(
@@ -92,7 +92,7 @@ def run_recommender(
         trace,
         engine.model.view(),
         governance,
-        frozenset(named - answered),
+        frozenset(named - served),
         checkpointed,
         unread | {f"{key.vpa}-{key.container}": str(error) for key, error in refused.items()},
     )
@@ -100,12 +100,12 @@ def run_recommender(
 
 def _build_snapshot(collected: ClusterState, namespace: str) -> RecommenderSnapshot:
     """The namespace as the recommender watches it: pods that run nothing yet are not looked at."""
-    there = [pod for pod in collected.observed_pods.by_index(BY_NAMESPACE, namespace) if pod.status.phase != _PENDING]
+    running = [pod for pod in collected.observed_pods.by_index(BY_NAMESPACE, namespace) if pod.status.phase != _PENDING]
     pods: ObjectStore[ObservedPod] = ObjectStore({BY_NAMESPACE: index_by_namespace})
-    for pod in there:
+    for pod in running:
         pods.put(key_of(pod), pod)
     snapshot = pods.snapshot()
-    kills = [PodOomKill(kill, pod) for pod in there for kill in find_oom_kills(None, pod)]
+    kills = [PodOomKill(kill, pod) for pod in running for kill in find_oom_kills(None, pod)]
     kills += [
         PodOomKill(kill, snapshot.get(kill.namespace, kill.pod))
         for event in collected.events.by_index(BY_NAMESPACE, namespace)
@@ -115,7 +115,7 @@ def _build_snapshot(collected: ClusterState, namespace: str) -> RecommenderSnaps
     return RecommenderSnapshot(collected.vpas, snapshot, collected.hvpas, collected.workloads, changes)
 
 
-def _saved(collected: ClusterState, namespace: str, now: float) -> tuple[list[SavedRow], dict[str, str]]:
+def _read_checkpoints(collected: ClusterState, namespace: str, now: float) -> tuple[list[SavedRow], dict[str, str]]:
     checkpoints: list[SavedRow] = []
     unread: dict[str, str] = {}
     for checkpoint in collected.checkpoints.by_index(BY_NAMESPACE, namespace):
@@ -129,12 +129,12 @@ def _saved(collected: ClusterState, namespace: str, now: float) -> tuple[list[Sa
     return checkpoints, unread | {name: problem for (where, name), problem in rejected if where == namespace}
 
 
-def _usage(collected: ClusterState) -> Samples:
+def _read_usage(collected: ClusterState) -> Samples:
     usage = collected.usage
     return Samples(usage.namespaces, usage.pods, usage.containers, usage.times, usage.cpu, usage.memory)
 
 
-def _samples(
+def _read_history(
     collected: ClusterState, namespace: str, governance: NamespaceGovernance, with_checkpoints: set[str]
 ) -> Iterator[Samples]:
     """Series of pods whose VPA has no checkpoint: what is in both would count twice."""

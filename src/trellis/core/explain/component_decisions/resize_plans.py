@@ -30,7 +30,7 @@ class ResizeEvidence(msgspec.Struct, frozen=True):
     """Plans by workload, and by uid: pods as they were read for them, the sizes they should have, and their boosts.
 
     `sized` says whether an admission controller sizes the pods that come after evictions, None if that is unknown;
-    `rooms` is whether headroom on nodes was computed.
+    `has_headroom` is whether headroom on nodes was computed.
     """
 
     plans: Mapping[WorkloadKey, PlanResult]
@@ -38,15 +38,15 @@ class ResizeEvidence(msgspec.Struct, frozen=True):
     sizes: Mapping[str, PodSize]
     phases: Mapping[str, PodBoostPhases]
     sized: bool | None
-    rooms: bool
+    has_headroom: bool
 
 
 def run_updater(collected: ClusterState, namespace: str, components: CollectedSettings, now: float) -> ResizeEvidence:
     """Plans for all workloads of a namespace that something governs, made together: they share budgets."""
-    knows_headroom = knows_all_nodes_and_pods(collected)
-    cache = _workload_cache(collected, namespace, knows_headroom=knows_headroom)
+    has_headroom = has_all_nodes_and_pods(collected)
+    cache = _workload_cache(collected, namespace, has_headroom=has_headroom)
     memory = UpdateMemory(cache, components.updates)
-    planner = UpdatePlanner(components.updates, NodeHeadroom(counts_all=True) if knows_headroom else None)
+    planner = UpdatePlanner(components.updates, NodeHeadroom(counts_all=True) if has_headroom else None)
     workloads = (*cache.governors.list_in_namespace(namespace), *cache.list_ungoverned(namespace))
     plans = planner.plan_all(memory.build_batch(workloads, now))
     sized = _is_sized(collected, components, now)
@@ -64,12 +64,12 @@ def run_updater(collected: ClusterState, namespace: str, components: CollectedSe
             view = views[uid] = PodView.from_pod(pod)
             sizes[uid] = size_pod(restore_unboosted_shape(view), governor.advice, governor.vpa, snapshot.limits)
             phases[uid] = read_boost_phases(WorkloadView(governor, (view,)), view, now, components.updates)
-    return ResizeEvidence(results, views, sizes, phases, sized, knows_headroom)
+    return ResizeEvidence(results, views, sizes, phases, sized, has_headroom)
 
 
-def _workload_cache(collected: ClusterState, namespace: str, *, knows_headroom: bool) -> WorkloadCache:
-    withdraws = knows_all_governors(collected)
-    cache = WorkloadCache(tracks_headroom=knows_headroom, withdraws_in=lambda _namespace: withdraws)
+def _workload_cache(collected: ClusterState, namespace: str, *, has_headroom: bool) -> WorkloadCache:
+    withdraws = has_all_governors(collected)
+    cache = WorkloadCache(tracks_headroom=has_headroom, withdraws_in=lambda _namespace: withdraws)
     for vpa in collected.vpas.by_index(BY_NAMESPACE, namespace):
         cache.put_governor(vpa.kind, key_of(vpa), compile_vpa_governor(vpa), vpa.metadata.annotations)
     for hvpa in collected.hvpas.by_index(BY_NAMESPACE, namespace):
@@ -77,7 +77,7 @@ def _workload_cache(collected: ClusterState, namespace: str, *, knows_headroom: 
     for kind, snapshot in collected.workloads.items():
         for workload in snapshot.by_index(BY_NAMESPACE, namespace):
             cache.put_workload(kind, key_of(workload), None, workload)
-    for pod in collected.pods if knows_headroom else collected.pods.by_index(BY_NAMESPACE, namespace):
+    for pod in collected.pods if has_headroom else collected.pods.by_index(BY_NAMESPACE, namespace):
         cache.put_pod(key_of(pod), None, pod)
     cache.put_limits(namespace, collected.limit_ranges.by_index(BY_NAMESPACE, namespace))
     for node in collected.nodes:
@@ -91,13 +91,13 @@ def _workload_cache(collected: ClusterState, namespace: str, *, knows_headroom: 
     return cache
 
 
-def knows_all_governors(collected: ClusterState) -> bool:
+def has_all_governors(collected: ClusterState) -> bool:
     """Whether all VPAs and Hvpas could be read: otherwise one of them may govern a pod that seems to have none."""
     hidden = {missing.what.partition(" ")[0] for missing in collected.missing if missing.why != NOT_SERVED}
     return not hidden & {VPA.name, HVPA.name}
 
 
-def knows_all_nodes_and_pods(collected: ClusterState) -> bool:
+def has_all_nodes_and_pods(collected: ClusterState) -> bool:
     """Whether all nodes and all pods are known."""
     about = collected.about
     hidden = {missing.what.partition(" ")[0] for missing in collected.missing}

@@ -21,12 +21,12 @@ _LEASE_TIMEOUT = 60.0
 
 
 class CollectedSettings(msgspec.Struct, frozen=True):
-    """All of them, as the core asks for them.
+    """The settings of all components, as the core reads them.
 
     `names` are those that a recommender was seen to answer to, beside those that come with Trellis; `presets` are other
     defaults for parameters, by recommender. Pods of a priority below `expendable_below` get no node. `heeds_admission`
-    says that no pod is evicted while the Lease called `admission_lease` is not renewed. `seen` are the components whose
-    flags were read: for others, defaults stand here.
+    says that no pod is evicted while the Lease called `admission_lease` is not renewed. `with_flags` are the components
+    whose flags were read; others have their defaults.
     """
 
     usage: UsageSettings = UsageSettings()
@@ -45,5 +45,5 @@ class CollectedSettings(msgspec.Struct, frozen=True):
     heeds_admission: bool = True
     admission_lease: tuple[str, str] = ("kube-system", "vpa-admission-controller")
     admission_timeout: float = _LEASE_TIMEOUT
-    seen: tuple[str, ...] = ()
+    with_flags: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from trellis.base.reasons import Reason
 from trellis.core.explain.explanation.values import ExplanationPart, ObstaclePart, QuantityTexts, ReasonPart
 
@@ -69,16 +71,17 @@ class SchedulePart(ExplanationPart, frozen=True):
 
 
 class HeadroomPart(ExplanationPart, frozen=True):
-    """Of all `nodes` so many would take a chunk if they were empty; `chunks` find room now, on so many of them (`on`).
+    """The headroom for the chunks of a Buffer.
 
-    Without `chunks` not all pods are known, so it is open. `kept_on_top` is of a minimum alone: so many chunks
-    an autoscaler has to keep beside all pods that only knows `KeepEmpty`.
+    Of all `nodes`, `fitting_nodes` would take a chunk if they were empty. `chunks` fit now, on `nodes_used`; None where
+    not all pods are known. `kept_on_top` is of a minimum alone: the chunks that an autoscaler has to keep beside all
+    pods if it knows `KeepEmpty` only.
     """
 
     nodes: int
-    takes: int
+    fitting_nodes: int = msgspec.field(name="takes")
     chunks: int | None = None
-    on: int = 0
+    nodes_used: int = msgspec.field(default=0, name="on")
     obstacles: tuple[ObstaclePart, ...] = ()
     kept_on_top: int | None = None
 
@@ -94,21 +97,21 @@ class CostPart(ExplanationPart, frozen=True):
 
 
 class BufferPart(ExplanationPart, frozen=True):
-    """A Buffer. `wanted` is what its capacity asks for, `chunks` what is left of that, `totals` what they request.
+    """A Buffer. `desired_chunks` is the number that its capacity asks for, `chunks` the number within limits.
 
-    `on_top` says that they are kept beside what runs. Pods that match `filled_by` fill it, and request what is in
-    `filled`. With `alone` it is not ours. `stored_chunks` are those in its status, and `is_stored` is whether that says
-    what this comes to.
+    `totals` is what the chunks request. `on_top` says that they are kept beside running pods. Pods that match
+    `filled_by` fill the Buffer, and request what is in `filled`. `skip_reason` is set if Trellis does not translate the
+    Buffer. `stored_chunks` are those in its status, and `is_stored` is whether the status equals this translation.
     """
 
     name: str
     strategy: str
     target: str = ""
-    alone: ReasonPart | None = None
+    skip_reason: ReasonPart | None = msgspec.field(default=None, name="alone")
     ready: ReasonPart | None = None
     is_ready: bool = False
-    asked: CapacityPart | None = None
-    wanted: int = 0
+    requested_capacity: CapacityPart | None = msgspec.field(default=None, name="asked")
+    desired_chunks: int = msgspec.field(default=0, name="wanted")
     chunks: int = 0
     on_top: bool = True
     notes: tuple[ReasonPart, ...] = ()
@@ -120,7 +123,7 @@ class BufferPart(ExplanationPart, frozen=True):
     chunk: ChunkPart | None = None
     totals: QuantityTexts = {}
     cost: CostPart | None = None
-    room: HeadroomPart | None = None
+    headroom: HeadroomPart | None = msgspec.field(default=None, name="room")
     conditions: tuple[Mapping[str, Any], ...] = ()
     stored_chunks: int | None = None
     is_stored: bool = False

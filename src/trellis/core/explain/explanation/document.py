@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from trellis.base.reasons import Reason
 from trellis.core.explain.explanation.buffer import BufferPart
 from trellis.core.explain.explanation.hvpa import HvpaPart
@@ -106,9 +108,9 @@ class PodPart(ExplanationPart, frozen=True):
     need: Reason | None = None
     difference: float = 0.0
     warnings: tuple[Reason, ...] = ()
-    next_look: str = ""
+    next_check: str = msgspec.field(default="", name="nextLook")
     containers: tuple[ContainerSizePart, ...] = ()
-    otherwise: tuple[CounterfactualPart, ...] = ()
+    counterfactuals: tuple[CounterfactualPart, ...] = msgspec.field(default=(), name="otherwise")
     boosts: tuple[BoostPart, ...] = ()
     budget: DisruptionBudgetPart | None = None
 
@@ -168,7 +170,7 @@ class VpaPart(ExplanationPart, frozen=True):
 class ObjectExplanation(ExplanationPart, frozen=True):
     """The answer about one VPA, Hvpa, Buffer, node, pod or recommendation.
 
-    `placing` is what is found for a Buffer, or for a pod that waits, where groups of nodes are known.
+    `placement` is what is found for a Buffer, or for a pod that waits, where groups of nodes are known.
     """
 
     kind: str
@@ -179,11 +181,11 @@ class ObjectExplanation(ExplanationPart, frozen=True):
     hvpa: HvpaPart | None = None
     buffer: BufferPart | None = None
     node: NodePart | None = None
-    placing: PlacementPart | None = None
+    placement: PlacementPart | None = msgspec.field(default=None, name="placing")
     containers: tuple[ContainerRecommendationPart, ...] = ()
     pods: tuple[PodPart, ...] = ()
     new_pods: tuple[NewPodPart, ...] = ()
-    says: tuple[InfluencePart, ...] = ()
+    influences: tuple[InfluencePart, ...] = msgspec.field(default=(), name="says")
     events: tuple[EventPart, ...] = ()
-    unseen: tuple[MissingEvidencePart, ...] = ()
+    missing: tuple[MissingEvidencePart, ...] = msgspec.field(default=(), name="unseen")
     partial: bool = False

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from trellis.base.reasons import Reason
 from trellis.core.explain.explanation.values import ExplanationPart, QuantityTexts
 
@@ -51,12 +53,12 @@ class VpaSourcePart(ExplanationPart, frozen=True):
 class ScaleRequestPart(ExplanationPart, frozen=True):
     """A count that was written to the Hvpa's scale without an HPA, while it counts.
 
-    `totals` are what it asks for, `since` when, and `said` is what the controller says of it.
+    `totals` are what it asks for, `since` when, and `condition_message` is what the controller says of it.
     """
 
     totals: QuantityTexts = {}
     since: str = ""
-    said: str = ""
+    condition_message: str = msgspec.field(default="", name="said")
 
 
 class CountCapacityPart(ExplanationPart, frozen=True):
@@ -70,15 +72,15 @@ class CountCapacityPart(ExplanationPart, frozen=True):
 class DemandPart(ExplanationPart, frozen=True):
     """One resource: what is asked for in total, the count that it needs alone, and the size that follows.
 
-    `asked` is the higher one of the sources in `by`; `total` is what the plan goes by, which differs while a window has
-    to be waited for. `above` and `up_to` are the edges of `count`, `kept_above` the total down to which the decided
+    `requested` is the higher one of the sources in `by`; `total` is what the plan goes by, which differs during a
+    window. `above` and `up_to` are the edges of `count`, `kept_above` the total down to which the decided
     count is kept, and `keeps` is whether this one is above it. `share` is the total divided by the decided count, and a
     share has from `least` to `most` there. `held` is whether the size is not what follows from these, because a step is
     held back.
     """
 
     resource: str
-    asked: str
+    requested: str = msgspec.field(name="asked")
     total: str
     has: str
     count: int
@@ -108,7 +110,7 @@ class HvpaContainerPart(ExplanationPart, frozen=True):
     requests: QuantityTexts = {}
     target: QuantityTexts = {}
     published: QuantityTexts = {}
-    gets: QuantityTexts = {}
+    planned: QuantityTexts = msgspec.field(default_factory=dict, name="gets")
 
 
 class HeldStepPart(ExplanationPart, frozen=True):
@@ -131,8 +133,8 @@ class CountChangePart(ExplanationPart, frozen=True):
 class HvpaPart(ExplanationPart, frozen=True):
     """An Hvpa. `replicas` is what runs, `count` and `size` what is decided, `wish` what `spec.replicas` says.
 
-    `rungs` are counts and what they hold, by resource; of many, those around the present one. `binary` is whether the
-    buckets are written in Gi rather than in G. `stored` is what the controller last wrote into the status.
+    `capacities` are counts and what they hold, by resource; of many, those around the present one. `binary` is whether
+    the buckets are written in Gi rather than in G. `stored` is what the controller last wrote into the status.
     """
 
     name: str
@@ -147,7 +149,7 @@ class HvpaPart(ExplanationPart, frozen=True):
     rivals: tuple[str, ...] = ()
     hpa: HpaSourcePart | None = None
     vpa: VpaSourcePart | None = None
-    wished: ScaleRequestPart | None = None
+    scale_request: ScaleRequestPart | None = msgspec.field(default=None, name="wished")
     verdict: Reason | None = None
     details: str = ""
     count: int = 0
@@ -156,11 +158,11 @@ class HvpaPart(ExplanationPart, frozen=True):
     blocked: tuple[HeldStepPart, ...] = ()
     demands: tuple[DemandPart, ...] = ()
     containers: tuple[HvpaContainerPart, ...] = ()
-    turns: tuple[CountChangePart, ...] = ()
-    rungs: Mapping[str, tuple[CountCapacityPart, ...]] = {}
+    count_changes: tuple[CountChangePart, ...] = msgspec.field(default=(), name="turns")
+    capacities: Mapping[str, tuple[CountCapacityPart, ...]] = msgspec.field(default_factory=dict, name="rungs")
     binary: bool = False
     overlap_percent: int = 0
     min_change_percent: int = 0
     conditions: tuple[Mapping[str, Any], ...] = ()
     stored_blocked: tuple[Mapping[str, Any], ...] = ()
-    next_look: str = ""
+    next_check: str = msgspec.field(default="", name="nextLook")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from trellis.base.reasons import Reason
 from trellis.core.explain.explanation.values import ExplanationPart, ObstaclePart, QuantityTexts, ReasonPart
 
@@ -30,7 +32,7 @@ class ResourceSharePart(ExplanationPart, frozen=True):
     """How much of a resource the pods on a node ask for, and how much it offers."""
 
     resource: str
-    asked: str
+    requested: str = msgspec.field(name="asked")
     offered: str
 
 
@@ -51,23 +53,23 @@ class NodePodPart(ExplanationPart, frozen=True):
 class NodePart(ExplanationPart, frozen=True):
     """A node. `outcome` is `Kept`, `Unneeded` or `Leaving`, and empty if not enough is known for a verdict.
 
-    `used` is the largest share that is asked for of anything; up to `threshold` a node is underused. `since` is since
-    when it is not needed or on its way out, `next_look` when the verdict may be another, and `then` what is said by
-    then if nothing else happens. `chunks` has how many chunks of which Buffers have their room here.
+    `used` is the largest share of a resource that pods request; up to `threshold` a node is underused. `since` is when
+    the node became unneeded or began to leave, `next_check` when the decision may become another, and `later_decision`
+    the decision at that time if nothing else changes. `chunks` counts the chunks on the node by Buffer.
     """
 
     name: str
     ready: bool = False
     outcome: str = ""
-    told: ReasonPart | None = None
+    decision: ReasonPart | None = msgspec.field(default=None, name="told")
     used: float = 0.0
     threshold: float = 0.0
     since: str = ""
-    next_look: str = ""
-    then: ReasonPart | None = None
+    next_check: str = msgspec.field(default="", name="nextLook")
+    later_decision: ReasonPart | None = msgspec.field(default=None, name="then")
     group: NodeGroupPart | None = None
     shares: tuple[ResourceSharePart, ...] = ()
-    tenants: tuple[NodePodPart, ...] = ()
+    pods: tuple[NodePodPart, ...] = msgspec.field(default=(), name="tenants")
     chunks: Mapping[str, int] = {}
 
 
@@ -80,17 +82,17 @@ class GroupRefusalPart(ExplanationPart, frozen=True):
 
 
 class PlacementPart(ExplanationPart, frozen=True):
-    """What the node autoscaler finds for a Buffer, or for pods that are alike.
+    """The placement of a Buffer's chunks, or of equivalent pods, by the node autoscaler.
 
-    Of `count` so many have room on nodes that are `ready`, by name where that is known (`nodes`), or on nodes that are
-    `coming`; for others nodes of groups are `ordered`; `unplaced` find nothing. `orders` are all nodes that would be
-    ordered now, for whomever. `obstacles` keep them from the nodes that there are.
+    Of `count`, `ready` fit on ready nodes (`nodes` has them by name where known) and `upcoming` on nodes that are
+    ordered; for others, nodes of groups are `ordered`; `unplaced` fit nowhere. `orders` are all nodes of this pass.
+    `obstacles` say why existing nodes take no more.
     """
 
-    told: ReasonPart
+    decision: ReasonPart = msgspec.field(name="told")
     count: int
     ready: int = 0
-    coming: int = 0
+    upcoming: int = msgspec.field(default=0, name="coming")
     ordered: Mapping[str, int] = {}
     unplaced: int = 0
     nodes: Mapping[str, int] = {}

@@ -29,7 +29,7 @@ from trellis.core.recording.buffers import select_read_fields
 from trellis.core.recording.format import ObjectChanges, apply_changes, diff_objects
 
 # Lines beside those that every component has: what is new, and what was asked about boosts while a plan was made.
-NEWS: Final = "news"
+CHANGES: Final = "news"
 
 
 T = TypeVar("T", Node, Pod, Buffer, DaemonSet)
@@ -49,7 +49,7 @@ class RecordedObjects(Generic[T]):
     def __init__(self) -> None:
         self._objects: dict[ObjectKey, T] = {}
 
-    def seen(self, key: ObjectKey, now: T | None) -> ObjectLine[T]:
+    def build_line(self, key: ObjectKey, now: T | None) -> ObjectLine[T]:
         """The line of an object, against the object last written."""
         if now is None:
             self._objects.pop(key, None)
@@ -60,7 +60,7 @@ class RecordedObjects(Generic[T]):
             return ObjectLine(key, version=version)
         return ObjectLine(key, now)
 
-    def found(self, line: ObjectLine[T]) -> T | None:
+    def apply_line(self, line: ObjectLine[T]) -> T | None:
         """The object of a line; None if it is gone."""
         now = line.now
         if now is None and line.version:
@@ -144,24 +144,27 @@ class ChangesWriter:
         self._daemon_sets: RecordedObjects[DaemonSet] = RecordedObjects()
         self._storage = Storage()
 
-    def lines(self, changes: ClusterSnapshotChanges) -> Iterator[ChangesLine]:
+    def build_lines(self, changes: ClusterSnapshotChanges) -> Iterator[ChangesLine]:
         """What is to be written, in the order in which a snapshot is told."""
         if changes.namespaces or changes.storage is not None:
             yield ChangesLine(
-                changes.namespaces, self._stored(changes.storage) if changes.storage is not None else None
+                changes.namespaces, self._diff_storage(changes.storage) if changes.storage is not None else None
             )
-        for nodes in _pieces(self._nodes.seen(("", name), node) for name, node in changes.nodes.items()):
+        for nodes in _split(self._nodes.build_line(("", name), node) for name, node in changes.nodes.items()):
             yield ChangesLine(nodes=nodes)
-        for pods in _pieces(self._pods.seen(key, pod) for key, pod in changes.pods.items()):
+        for pods in _split(self._pods.build_line(key, pod) for key, pod in changes.pods.items()):
             yield ChangesLine(pods=pods)
-        for buffers in _pieces(self._buffers.seen(key, trim_buffer(buffer)) for key, buffer in changes.buffers.items()):
+        for buffers in _split(
+            self._buffers.build_line(key, trim_buffer(buffer)) for key, buffer in changes.buffers.items()
+        ):
             yield ChangesLine(buffers=buffers)
-        for sets in _pieces(
-            self._daemon_sets.seen(key, trim_daemon_set(daemon_set)) for key, daemon_set in changes.daemon_sets.items()
+        for sets in _split(
+            self._daemon_sets.build_line(key, trim_daemon_set(daemon_set))
+            for key, daemon_set in changes.daemon_sets.items()
         ):
             yield ChangesLine(daemon_sets=sets)
 
-    def _stored(self, now: Storage) -> StorageLine:
+    def _diff_storage(self, now: Storage) -> StorageLine:
         before, self._storage = self._storage, now
         return StorageLine(
             diff_objects(before.claims, now.claims),
@@ -182,21 +185,21 @@ class ChangesReader:
         self._volumes: ObjectStore[PersistentVolume] = ObjectStore()
         self._classes: ObjectStore[StorageClass] = ObjectStore()
 
-    def news(self, line: ChangesLine) -> ClusterSnapshotChanges:
+    def read_changes(self, line: ChangesLine) -> ClusterSnapshotChanges:
         """The changes of a line; raises `InvalidRecording`."""
         return ClusterSnapshotChanges(
             namespaces=line.namespaces,
-            nodes={item.key[1]: self._nodes.found(item) for item in line.nodes},
-            pods={item.key: self._pods.found(item) for item in line.pods},
-            buffers={item.key: self._buffers.found(item) for item in line.buffers},
-            daemon_sets={item.key: self._daemon_sets.found(item) for item in line.daemon_sets},
-            storage=self._stored(line.storage) if line.storage is not None else None,
+            nodes={item.key[1]: self._nodes.apply_line(item) for item in line.nodes},
+            pods={item.key: self._pods.apply_line(item) for item in line.pods},
+            buffers={item.key: self._buffers.apply_line(item) for item in line.buffers},
+            daemon_sets={item.key: self._daemon_sets.apply_line(item) for item in line.daemon_sets},
+            storage=self._apply_storage(line.storage) if line.storage is not None else None,
         )
 
-    def _stored(self, line: StorageLine) -> Storage:
-        apply_changes(self._claims, line.claims.gone, line.claims.put)
-        apply_changes(self._volumes, line.volumes.gone, line.volumes.put)
-        apply_changes(self._classes, line.classes.gone, line.classes.put)
+    def _apply_storage(self, line: StorageLine) -> Storage:
+        apply_changes(self._claims, line.claims.removed, line.claims.put)
+        apply_changes(self._volumes, line.volumes.removed, line.volumes.put)
+        apply_changes(self._classes, line.classes.removed, line.classes.put)
         return Storage(
             claims=self._claims.snapshot().objects,
             volumes={volume.metadata.name: volume for volume in self._volumes.snapshot()},
@@ -208,7 +211,7 @@ def _by_key(named: Mapping[str, K]) -> dict[ObjectKey, K]:
     return {("", name): value for name, value in named.items()}
 
 
-def _pieces(lines: Iterable[ObjectLine[Any]]) -> Iterator[tuple[ObjectLine[Any], ...]]:
+def _split(lines: Iterable[ObjectLine[Any]]) -> Iterator[tuple[ObjectLine[Any], ...]]:
     rest = iter(lines)
     while piece := tuple(islice(rest, _MOST)):
         yield piece

@@ -52,18 +52,18 @@ class RecordedBoosts:
         self._boosts: dict[ObjectKey, ResourceCounts] = {}
         self._new: dict[ObjectKey, ResourceCounts] = {}
 
-    def record_answers(self, starts: StartupBoosts) -> StartupBoosts:
+    def record_boosts(self, starts: StartupBoosts) -> StartupBoosts:
         """Wrap a source of boosts, and note what it returns."""
 
-        def ask(pod: Pod) -> ResourceCounts:
+        def find_and_record(pod: Pod) -> ResourceCounts:
             boosts, key = starts(pod), key_of(pod)
             if boosts != self._boosts.get(key, {}):
                 self._boosts[key] = self._new[key] = boosts
             return boosts
 
-        return ask
+        return find_and_record
 
-    def take_changes(self) -> BoostsLine | None:
+    def drain_changes(self) -> BoostsLine | None:
         """Return the boosts that changed since the last call."""
         new, self._new = self._new, {}
         return BoostsLine(tuple(new.items())) if new else None
@@ -89,7 +89,7 @@ class GroupLine(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     target: int
     group: NodeGroup | None = None
-    gone: tuple[ObjectKey, ...] = ()
+    removed: tuple[ObjectKey, ...] = msgspec.field(default=(), name="gone")
     put: tuple[Instance, ...] = ()
 
 
@@ -139,7 +139,9 @@ class PassInputWriter:
 
     def _memory_line(self, now: AutoscalerMemory) -> MemoryLine | None:
         before = self._memory
-        return None if now == before else MemoryLine(_changed(before.up, now.up), _changed(before.down, now.down))
+        return (
+            None if now == before else MemoryLine(_diff_memory(before.up, now.up), _diff_memory(before.down, now.down))
+        )
 
 
 class PassInputReader:
@@ -153,10 +155,10 @@ class PassInputReader:
     def read_input(self, line: PassLine, starts: StartupBoosts) -> PassInput:
         """The input of a pass; raises `InvalidRecording`."""
         if line.budgets is not None:
-            apply_changes(self._budgets, line.budgets.gone, line.budgets.put)
+            apply_changes(self._budgets, line.budgets.removed, line.budgets.put)
         if line.groups is not None:
             groups_before = {state.group.name: state for state in self._groups}
-            self._groups = tuple(_group(groups_before.get(group.name), group) for group in line.groups)
+            self._groups = tuple(_build_group_state(groups_before.get(group.name), group) for group in line.groups)
         memory, changed = self._memory, line.memory
         if changed is not None:
             memory = AutoscalerMemory(_with_changes(memory.up, changed.up), _with_changes(memory.down, changed.down))
@@ -174,27 +176,27 @@ def _group_line(before: GroupState | None, now: GroupState) -> GroupLine:
         instances_before[instance.id] if instances_before.get(instance.id) == instance else instance
         for instance in now.instances
     ]
-    became = diff_objects(_by_key(instances_before.values()), _by_key(listed))
-    declared = None if before is not None and before.group == now.group else now.group
-    return GroupLine(now.group.name, now.target, declared, became.gone, became.put)
+    instance_changes = diff_objects(_by_key(instances_before.values()), _by_key(listed))
+    new_group = None if before is not None and before.group == now.group else now.group
+    return GroupLine(now.group.name, now.target, new_group, instance_changes.removed, instance_changes.put)
 
 
-def _group(before: GroupState | None, line: GroupLine) -> GroupState:
-    declared = line.group or (before.group if before is not None else None)
-    if declared is None:
+def _build_group_state(before: GroupState | None, line: GroupLine) -> GroupState:
+    group = line.group or (before.group if before is not None else None)
+    if group is None:
         raise InvalidRecording(line.name, "is a group that no line before declares")
     instances = _by_key(before.instances if before is not None else ())
-    for key in line.gone:
+    for key in line.removed:
         instances.pop(key, None)
     instances.update(_by_key(line.put))
-    return GroupState(declared, line.target, tuple(instances.values()))
+    return GroupState(group, line.target, tuple(instances.values()))
 
 
 def _by_key(instances: Iterable[Instance]) -> dict[ObjectKey, Instance]:
     return {("", instance.id): instance for instance in instances}
 
 
-def _changed(before: M, now: M) -> dict[str, Any]:
+def _diff_memory(before: M, now: M) -> dict[str, Any]:
     """The fields that changed, under their recorded names; None for one that has its default again."""
     defaults, values_before = dict(encoded_fields(type(now)())), dict(encoded_fields(before))
     return {

@@ -26,7 +26,7 @@ from trellis.core.nodes.scale_up.decisions import (
 )
 from trellis.core.recording.format import encoded_fields
 
-_APART: Final = frozenset({"memory", "notes", "nodes", "pods", "buffers"})
+_SEPARATE_FIELDS: Final = frozenset({"memory", "notes", "nodes", "pods", "buffers"})
 
 # Kinds are written under the names they had in the first recordings.
 _RECORDED_KINDS: Final[Mapping[type, str]] = {
@@ -72,7 +72,7 @@ class PlansRecorder:
             nodes=self._changed_entries("nodes", {decision.node: decision for decision in down.nodes}),
             pods=self._changed_entries("pods", codes),
             alike=self._changed_entries(
-                "alike", {"/".join(decision.pods[0]): _counted(decision) for decision in up.pods}
+                "alike", {"/".join(decision.pods[0]): _with_pod_count(decision) for decision in up.pods}
             ),
             buffers=self._changed_entries(
                 "buffers", {"/".join(decision.key): without_current_time(decision, now) for decision in up.buffers}
@@ -88,18 +88,18 @@ class PlansRecorder:
 
 def changed_entries(before: EntriesByName, entries: EntriesByName) -> EntriesByName:
     """The entries that changed, with reasons by their codes; None for those that are gone."""
-    new = {about: _by_code(entry) for about, entry in entries.items() if before.get(about) != entry}
+    new = {about: _encode_by_code(entry) for about, entry in entries.items() if before.get(about) != entry}
     return new | {about: None for about in before if about not in entries}
 
 
 def _plan_actions(plan: msgspec.Struct) -> EntriesByName:
     """All of a plan but what stands apart."""
-    return {name: _by_code(value) for name, value in encoded_fields(plan) if name not in _APART}
+    return {name: _encode_by_code(value) for name, value in encoded_fields(plan) if name not in _SEPARATE_FIELDS}
 
 
-def _counted(decision: PendingPodsDecision) -> EntriesByName:
+def _with_pod_count(decision: PendingPodsDecision) -> EntriesByName:
     """A decision with the number of its pods; the pods themselves have entries of their own."""
-    return {**_by_code(replace(decision, pods=())), "pods": len(decision.pods)}
+    return {**_encode_by_code(replace(decision, pods=())), "pods": len(decision.pods)}
 
 
 def without_current_time(decision: BufferDecision, now: float) -> BufferDecision:
@@ -107,7 +107,7 @@ def without_current_time(decision: BufferDecision, now: float) -> BufferDecision
     return replace(decision, provisioned_at=None) if decision.provisioned_at == now else decision
 
 
-def _by_code(value: Any) -> Any:
+def _encode_by_code(value: Any) -> Any:
     match value:
         case DetailedReason(reason=reason, details=details):
             return [reason.code, details]
@@ -118,12 +118,12 @@ def _by_code(value: Any) -> Any:
             return {"kind": "Taint", **msgspec.structs.asdict(value)}
         case msgspec.Struct():
             # Its kind, because actions of several kinds stand in one list.
-            fields = {name: _by_code(field) for name, field in encoded_fields(value)}
+            fields = {name: _encode_by_code(field) for name, field in encoded_fields(value)}
             kind = type(value)
             return {"kind": _RECORDED_KINDS.get(kind, kind.__name__), **fields}
         case tuple() | list():
-            return [_by_code(item) for item in value]
+            return [_encode_by_code(item) for item in value]
         case Mapping():
-            return {name: _by_code(item) for name, item in value.items()}
+            return {name: _encode_by_code(item) for name, item in value.items()}
         case _:
             return value

@@ -92,7 +92,7 @@ def test_peaks_survive_a_restart_and_merge_with_later_ones() -> None:
     assert 0 < len(saved.peaks) < 100
     assert build_checkpoint_status(saved)["peaks"] == saved.peaks
     copy = UsageModel()
-    copy.restore(UsageRowLine.of(saved).saved())
+    copy.restore(UsageRowLine.of(saved).to_saved_row())
     copy.keep_history([WEB])
     assert known(history_of(copy), stopped) == pytest.approx({0: 6.0, 1: 12.0, 2: 15.0}, rel=0.006)
 
@@ -109,7 +109,7 @@ def test_a_checkpoint_of_an_earlier_release_has_the_peaks_of_its_hours() -> None
 def test_a_recording_of_an_earlier_release_is_read() -> None:
     line = msgspec.to_builtins(UsageRowLine.of(lived(3).save_rows(row(lived(3)), START + 3 * HOUR)[0]))
     assert line.pop("peaks")
-    assert msgspec.convert(line, UsageRowLine).saved().peaks == ""
+    assert msgspec.convert(line, UsageRowLine).to_saved_row().peaks == ""
 
 
 def test_peaks_that_change_are_news_of_the_row() -> None:
