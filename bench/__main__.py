@@ -60,18 +60,18 @@ _ALL = MEASUREMENTS | ON_REQUEST
 _HEADINGS = ("what", "ours", "peer", "ratio", "bar", "")
 
 
-def main(wanted: Sequence[str]) -> int:
+def main(names: Sequence[str]) -> int:
     """Take the wanted measurements, or all that need not be named."""
-    unknown = [name for name in wanted if name not in _ALL]
+    unknown = [name for name in names if name not in _ALL]
     if unknown:
         print(f"no such measurement: {', '.join(unknown)}; there are {', '.join(_ALL)}", file=sys.stderr)
         return 2
-    rows = [row for name in wanted or MEASUREMENTS for row in _taken(name)]
+    rows = [row for name in names or MEASUREMENTS for row in _run_measurement(name)]
     print(table(rows))
     return 1 if any(row.met is False for row in rows) else 0
 
 
-def _taken(name: str) -> list[Row]:
+def _run_measurement(name: str) -> list[Row]:
     try:
         return _ALL[name]()
     except CannotMeasure as error:
@@ -82,7 +82,7 @@ def _taken(name: str) -> list[Row]:
 def table(rows: Sequence[Row]) -> str:
     """The rows in aligned columns."""
     decisions = {True: "met", False: "missed", None: ""}
-    cells = [_HEADINGS, *((r.what, r.ours, r.peer, r.ratio, r.bar, decisions[r.met]) for r in rows)]
+    cells = [_HEADINGS, *((r.title, r.value, r.peer, r.ratio, r.bar, decisions[r.met]) for r in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
     return "\n".join(line.rstrip() for line in lines)

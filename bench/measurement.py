@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 class Row(msgspec.Struct, frozen=True):
     """Texts as they are printed; `met` is None for a row without a bar, which is there for comparison."""
 
-    what: str
-    ours: str
+    title: str
+    value: str
     peer: str = "-"
     ratio: str = "-"
     bar: str = "-"
@@ -27,15 +27,15 @@ class CannotMeasure(Exception):
     """What should be measured is not there or fails; its bar counts as missed."""
 
 
-def at_least(what: str, ours: str, peer: str, ratio: float, bar: float) -> Row:
+def at_least(title: str, value: str, peer: str, ratio: float, bar: float) -> Row:
     """A row whose ratio, peer to ours, must reach the bar."""
-    return Row(what, ours, peer, f"{ratio:.1f}x", f">= {bar:g}x", ratio >= bar)
+    return Row(title, value, peer, f"{ratio:.1f}x", f">= {bar:g}x", ratio >= bar)
 
 
-def within(what: str, seconds: float, bar: float, peer: float | None = None) -> Row:
+def within(title: str, seconds: float, bar: float, peer: float | None = None) -> Row:
     """A row whose time must stay within the bar; a peer is only for comparison."""
     compared = ("-", "-") if peer is None else (in_ms(peer), f"{seconds / peer:.1f}x")
-    return Row(what, in_ms(seconds), *compared, f"<= {in_ms(bar)}", seconds <= bar)
+    return Row(title, in_ms(seconds), *compared, f"<= {in_ms(bar)}", seconds <= bar)
 
 
 def in_ms(seconds: float) -> str:
@@ -46,11 +46,11 @@ def in_ms(seconds: float) -> str:
 
 def run(*command: str) -> str:
     """What a command prints, run from the root of the project."""
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        last = done.stderr.strip().rsplit("\n", 1)[-1] or f"exit code {done.returncode}"
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        last = completed.stderr.strip().rsplit("\n", 1)[-1] or f"exit code {completed.returncode}"
         raise CannotMeasure(f"{' '.join(command[1:])}: {last}")
-    return done.stdout
+    return completed.stdout
 
 
 def python(*arguments: str) -> str:
@@ -58,7 +58,7 @@ def python(*arguments: str) -> str:
     return run(sys.executable, *arguments)
 
 
-def time_of(*command: str) -> float:
+def time_command(*command: str) -> float:
     """Seconds from starting a command to its end."""
     start = time.perf_counter()
     run(*command)

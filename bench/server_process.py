@@ -19,10 +19,10 @@ def server_process(module: str, *numbers: int) -> Iterator[str]:
     command = [sys.executable, "-m", module, *map(str, numbers)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
         try:
-            line = server.stdout.readline() if server.stdout else ""
-            if not line.startswith("http"):
+            url = server.stdout.readline() if server.stdout else ""
+            if not url.startswith("http"):
                 raise CannotMeasure(f"{module} did not start")
-            yield line.strip()
+            yield url.strip()
         finally:
             server.kill()
 

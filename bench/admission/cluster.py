@@ -75,8 +75,8 @@ def review(number: int, size: Size, generation: int = 0, *, restarted: bool = Fa
         "dryRun": False,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
     }
-    whole = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
-    return msgspec.json.encode(whole)
+    document = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+    return msgspec.json.encode(document)
 
 
 def objects(size: Size) -> Iterator[Json]:
@@ -88,10 +88,10 @@ def objects(size: Size) -> Iterator[Json]:
         ("apps/v1", "ReplicaSet", (_replica_set(n, size.generations) for n in range(size.vpas * size.generations))),
         ("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", map(_vpa, range(size.vpas))),
     ]
-    for version, kind, each in made:
-        for one in each:
-            wanted = {key: value for key, value in one["metadata"].items() if key not in _SERVERS}
-            yield {**one, "apiVersion": version, "kind": kind, "metadata": wanted}
+    for version, kind, listed in made:
+        for obj in listed:
+            metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVERS}
+            yield {**obj, "apiVersion": version, "kind": kind, "metadata": metadata}
 
 
 def namespaces(size: Size) -> list[str]:
@@ -281,7 +281,7 @@ class ClusterServer:
             "/api/v1/limitranges": (min(size.vpas, NAMESPACES), _limit_range),
         }
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:
             response = web.StreamResponse(headers={"Content-Type": "application/json"})
             await response.prepare(request)
@@ -301,7 +301,7 @@ class ClusterServer:
 
 
 async def _serve(size: Size) -> None:
-    await serve(web.ServerRunner(web.Server(ClusterServer(size).answer)))  # type: ignore[arg-type]
+    await serve(web.ServerRunner(web.Server(ClusterServer(size).handle)))  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

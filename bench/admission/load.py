@@ -57,10 +57,10 @@ def load(port: int, bodies: Sequence[bytes], concurrency: int, seconds: float, c
         path.write_bytes(msgspec.msgpack.encode(LoadRequest(port, tuple(bodies), concurrency, seconds)))
         pinned = ["taskset", "-c", str(core)] if core is not None else []
         command = [*pinned, sys.executable, "-m", "bench.admission.load", str(path)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise CannotMeasure(f"the client failed: {done.stderr.strip()[-500:]}")
-    result = msgspec.json.decode(done.stdout, type=Load)
+        completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        raise CannotMeasure(f"the client failed: {completed.stderr.strip()[-500:]}")
+    result = msgspec.json.decode(completed.stdout, type=Load)
     if result.failed or not result.reviews:
         raise CannotMeasure(f"{result.failed} of {result.reviews} reviews failed")
     return result
@@ -71,26 +71,26 @@ class _Client(asyncio.Protocol):
         self._run = run
         self._next = first
         self._held = b""
-        self._asked_at = 0.0
+        self._sent_at = 0.0
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
-        self._ask()
+        self._send()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._run.closed()
 
     def data_received(self, data: bytes) -> None:
         held = self._held + data if self._held else data
-        if _is_whole(held):
+        if _is_complete(held):
             self._held = b""
-            self._run.answered(self._asked_at, ok=held.startswith(_OK), patched=_PATCH in held)
-            self._ask()
+            self._run.answered(self._sent_at, ok=held.startswith(_OK), patched=_PATCH in held)
+            self._send()
             return
         self._held = held
 
-    def _ask(self) -> None:
+    def _send(self) -> None:
         if self._transport is None:
             return
         now = time.perf_counter()
@@ -98,12 +98,12 @@ class _Client(asyncio.Protocol):
             self._transport.close()
             return
         requests = self._run.requests
-        self._asked_at = now
+        self._sent_at = now
         self._transport.write(requests[self._next % len(requests)])
         self._next += 1
 
 
-def _is_whole(held: bytes) -> bool:
+def _is_complete(held: bytes) -> bool:
     """Whether an answer has come to its end: by its length, or by its last chunk, as Go sends what is long."""
     end = held.find(b"\r\n\r\n")
     if end < 0:
@@ -116,15 +116,15 @@ def _is_whole(held: bytes) -> bool:
 
 
 class _Run:
-    def __init__(self, asked: LoadRequest) -> None:
-        self.requests = [_HEAD % len(body) + body for body in asked.bodies]
-        self._asked = asked
-        self._done = asyncio.Event()
-        self._open = asked.concurrency
+    def __init__(self, request: LoadRequest) -> None:
+        self.requests = [_HEAD % len(body) + body for body in request.bodies]
+        self._request = request
+        self._finished = asyncio.Event()
+        self._open = request.concurrency
         self._seconds: list[float] = []
         self._patched = self._failed = self._answered = 0
         self._counts_from = time.perf_counter() + 1.0
-        self.until = self._counts_from + asked.seconds
+        self.until = self._counts_from + request.seconds
 
     async def run(self) -> Load:
         context = ssl.create_default_context()
@@ -132,27 +132,27 @@ class _Run:
         context.verify_mode = ssl.CERT_NONE
         loop = asyncio.get_running_loop()
         # Apart from each other: nobody is to be asked the same twice in a row.
-        apart = len(self.requests) // self._asked.concurrency
-        for number in range(self._asked.concurrency):
+        distance = len(self.requests) // self._request.concurrency
+        for number in range(self._request.concurrency):
             await loop.create_connection(
-                lambda first=number * apart: _Client(self, first),  # type: ignore[misc]
+                lambda first=number * distance: _Client(self, first),  # type: ignore[misc]
                 "127.0.0.1",
-                self._asked.port,
+                self._request.port,
                 ssl=context,
                 server_hostname="vpa-webhook.kube-system.svc",
             )
-        await self._done.wait()
-        took = sorted(self._seconds)
-        count = len(took)
-        p50, p99 = (took[count // 2], took[int(count * 0.99)]) if took else (0.0, 0.0)
-        return Load(count, count / self._asked.seconds, p50, p99, self._patched, self._failed, self._answered)
+        await self._finished.wait()
+        seconds = sorted(self._seconds)
+        count = len(seconds)
+        p50, p99 = (seconds[count // 2], seconds[int(count * 0.99)]) if seconds else (0.0, 0.0)
+        return Load(count, count / self._request.seconds, p50, p99, self._patched, self._failed, self._answered)
 
-    def answered(self, asked_at: float, *, ok: bool, patched: bool) -> None:
+    def answered(self, sent_at: float, *, ok: bool, patched: bool) -> None:
         now = time.perf_counter()
         self._failed += not ok
         self._answered += 1
         if self._counts_from <= now < self.until:
-            self._seconds.append(now - asked_at)
+            self._seconds.append(now - sent_at)
             self._patched += patched
 
     def closed(self) -> None:
@@ -160,7 +160,7 @@ class _Run:
         if time.perf_counter() < self.until:
             self._failed += 1
         if not self._open:
-            self._done.set()
+            self._finished.set()
 
 
 if __name__ == "__main__":

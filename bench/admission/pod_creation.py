@@ -26,19 +26,19 @@ from testbed.waiting import until
 
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 NAME = "bench"
-ASKED = {"asked": "yes"}
+WEBHOOK_LABELS = {"asked": "yes"}
 # What both sides write into every pod that they have a VPA for.
-SEEN = "vpaObservedContainers"
+OBSERVED_CONTAINERS = "vpaObservedContainers"
 
 # Of so many workloads, in turn.
 _WORKLOADS = 10
 
 
-class Added(msgspec.Struct, frozen=True):
+class AddedLatency(msgspec.Struct, frozen=True):
     """Seconds of a creation, as medians."""
 
     without: float
-    added: float
+    measure_added_latency: float
 
 
 def prepare(cluster: Cluster, size: Size) -> None:
@@ -49,20 +49,20 @@ def prepare(cluster: Cluster, size: Size) -> None:
         cluster.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
 
 
-def added(cluster: Cluster, size: Size, port: int, authority: bytes, pairs: int) -> Added:
+def measure_added_latency(cluster: Cluster, size: Size, port: int, authority: bytes, pairs: int) -> AddedLatency:
     """With the webhook that listens there and has a certificate of this authority."""
     with _registered(cluster, port, authority), closing(_connection(cluster)) as connection:
-        until("the webhook to be asked", lambda: _created(connection, pod(0, size), asked=True)[1], 30.0)
+        until("the webhook to be asked", lambda: _create_pod(connection, pod(0, size), reviewed=True)[1], 30.0)
         without, differences = [], []
         for number in range(pairs):
             made = pod(number % _WORKLOADS, size)
-            bare, _ = _created(connection, made, asked=False)
-            reviewed, was_seen = _created(connection, made, asked=True)
-            if not was_seen:
+            without_review, _ = _create_pod(connection, made, reviewed=False)
+            reviewed, was_reviewed = _create_pod(connection, made, reviewed=True)
+            if not was_reviewed:
                 raise CannotMeasure("a pod was created without the webhook")
-            without.append(bare)
-            differences.append(reviewed - bare)
-    return Added(median(without), median(differences))
+            without.append(without_review)
+            differences.append(reviewed - without_review)
+    return AddedLatency(median(without), median(differences))
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def _registered(cluster: Cluster, port: int, authority: bytes) -> Iterator[None]
         "failurePolicy": "Ignore",
         "timeoutSeconds": 5,
         "clientConfig": {"url": f"https://127.0.0.1:{port}", "caBundle": b64encode(authority).decode()},
-        "objectSelector": {"matchLabels": ASKED},
+        "objectSelector": {"matchLabels": WEBHOOK_LABELS},
         "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
     }
     kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
@@ -94,17 +94,17 @@ def _connection(cluster: Cluster) -> http.client.HTTPSConnection:
     return http.client.HTTPSConnection(address.hostname or "", address.port, context=context, timeout=30.0)
 
 
-def _created(connection: http.client.HTTPSConnection, made: Json, *, asked: bool) -> tuple[float, bool]:
+def _create_pod(connection: http.client.HTTPSConnection, made: Json, *, reviewed: bool) -> tuple[float, bool]:
     """How many seconds it took, and whether the webhook has seen the pod."""
     metadata = made["metadata"]
-    labels = {**metadata["labels"], **(ASKED if asked else {"asked": "no"})}
+    labels = {**metadata["labels"], **(WEBHOOK_LABELS if reviewed else {"asked": "no"})}
     body = json.dumps({**made, "metadata": {**metadata, "labels": labels}}).encode()
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods"
     began = time.perf_counter()
     connection.request("POST", path, body, {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    text = answer.read()
-    took = time.perf_counter() - began
-    if answer.status != http.client.CREATED:
+    response = connection.getresponse()
+    text = response.read()
+    seconds = time.perf_counter() - began
+    if response.status != http.client.CREATED:
         raise CannotMeasure(f"a pod was not created: {text[:300]!r}")
-    return took, SEEN in json.loads(text)["metadata"].get("annotations", {})
+    return seconds, OBSERVED_CONTAINERS in json.loads(text)["metadata"].get("annotations", {})

@@ -16,18 +16,18 @@ from trellis.base.quantities import Quantity
 Set: TypeAlias = dict[str, Quantity]
 
 
-def answers(port: int, bodies: Sequence[bytes]) -> list[Set]:
+def read_responses(port: int, bodies: Sequence[bytes]) -> list[Set]:
     """What is set of resources in each answer; nothing if the pod stays as it is."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     with closing(http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=10.0)) as connection:
-        return [_asked(connection, body) for body in bodies]
+        return [_read_response(connection, body) for body in bodies]
 
 
-def _asked(connection: http.client.HTTPSConnection, body: bytes) -> Set:
+def _read_response(connection: http.client.HTTPSConnection, body: bytes) -> Set:
     connection.request("POST", "/", body, {"Content-Type": "application/json"})
-    answer = json.loads(connection.getresponse().read())
-    patch = json.loads(b64decode(answer["response"].get("patch") or b"W10="))
+    response = json.loads(connection.getresponse().read())
+    patch = json.loads(b64decode(response["response"].get("patch") or b"W10="))
     resources = (op for op in patch if "/resources/" in op["path"] and isinstance(op["value"], str))
     return {op["path"]: Quantity.parse(op["value"]) for op in resources}

@@ -25,11 +25,11 @@ import msgspec
 
 from bench.admission.cluster import Size, objects, review
 from bench.admission.load import Load, load
-from bench.admission.pod_creation import Added, added, prepare
-from bench.admission.review_answers import Set, answers
+from bench.admission.pod_creation import AddedLatency, measure_added_latency, prepare
+from bench.admission.review_answers import Set, read_responses
 from bench.measurement import CannotMeasure, Row, in_ms
 from bench.process_usage import cpu_seconds, resident_megabytes
-from bench.recommender.cluster import together
+from bench.recommender.cluster import run_concurrently
 from testbed.access import shipped_accounts, upstream_accounts
 from testbed.access.certificates import Authority
 from testbed.client import Json
@@ -66,7 +66,7 @@ class Side(msgspec.Struct, frozen=True):
     flags: tuple[str, ...] = ()
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadMeasurement(msgspec.Struct, frozen=True):
     """What the client saw, and CPU seconds of the server for one review."""
 
     load: Load
@@ -76,12 +76,12 @@ class Loaded(msgspec.Struct, frozen=True):
 class Figure(msgspec.Struct, frozen=True):
     """One number of a load, and how it is shown."""
 
-    of: Callable[[Loaded], float]
+    read: Callable[[LoadMeasurement], float]
     shown: str
-    more_is_better: bool = False
+    higher_is_better: bool = False
 
 
-_RATE = Figure(lambda one: one.load.rate, "{:,.0f}/s", more_is_better=True)
+_RATE = Figure(lambda one: one.load.rate, "{:,.0f}/s", higher_is_better=True)
 _P50 = Figure(lambda one: one.load.p50 * 1e3, "{:.2f} ms")
 _P99 = Figure(lambda one: one.load.p99 * 1e3, "{:.2f} ms")
 _CPU = Figure(lambda one: one.cpu * 1e6, "{:.0f} us")
@@ -91,12 +91,12 @@ class Turn(msgspec.Struct, frozen=True):
     """What one side did in one turn; loads by pods and concurrency, memory in megabytes."""
 
     sets: list[Set]
-    loads: dict[tuple[str, int], Loaded]
+    loads: dict[tuple[str, int], LoadMeasurement]
     resident: float
-    creation: Added
+    creation: AddedLatency
 
 
-class Ground(msgspec.Struct, frozen=True):
+class Testbed(msgspec.Struct, frozen=True):
     """Where both run, and on which cores they and the client do."""
 
     cluster: Cluster
@@ -116,22 +116,22 @@ def measure() -> list[Row]:
                 what: [review(number, SIZE, restarted=what == UNLIKE) for number in range(count)]
                 for what, count in BODIES.items()
             }
-            ground = Ground(cluster, directory, Authority.new("bench"), bodies, (cores[0], cores[1]))
-            sides = (_theirs(cluster), _ours(cluster))
-            turns = [[_taken(ground, side, f"{side.name}-{turn}") for side in sides] for turn in range(TURNS)]
+            ground = Testbed(cluster, directory, Authority.new("bench"), bodies, (cores[0], cores[1]))
+            sides = (_upstream_side(cluster), _trellis_side(cluster))
+            turns = [[_run_turn(ground, side, f"{side.name}-{turn}") for side in sides] for turn in range(TURNS)]
     except HarnessError as error:
         raise CannotMeasure(str(error)) from error
     return rows([ours for _, ours in turns], [theirs for theirs, _ in turns])
 
 
-def rows(ours: Sequence[Turn], theirs: Sequence[Turn]) -> list[Row]:
+def rows(trellis: Sequence[Turn], upstream: Sequence[Turn]) -> list[Row]:
     """Ours against theirs: medians over the turns. A ratio above 1 is in our favour."""
-    _check_alike(ours[0].sets, theirs[0].sets)
+    _check_alike(trellis[0].sets, upstream[0].sets)
     result = [Row(f"reviews over TLS on one core, {SIZE}", "", "", "", "")]
     for what in BODIES:
         for concurrency in CONCURRENCIES:
             pairs = [
-                (a.loads[what, concurrency], b.loads[what, concurrency]) for a, b in zip(ours, theirs, strict=True)
+                (a.loads[what, concurrency], b.loads[what, concurrency]) for a, b in zip(trellis, upstream, strict=True)
             ]
             result += [
                 _compared(f"  {what}, {concurrency} at a time", pairs, _RATE, bar=what == ALIKE),
@@ -139,29 +139,31 @@ def rows(ours: Sequence[Turn], theirs: Sequence[Turn]) -> list[Row]:
                 _compared("    p99", pairs, _P99),
                 _compared("    CPU of one", pairs, _CPU, bar=True),
             ]
-    mine, peers = (median(turn.resident for turn in side) for side in (ours, theirs))
-    result.append(Row("  memory after it", f"{mine:.0f} MB", f"{peers:.0f} MB", f"{peers / mine:.2f}x"))
-    return [*result, _creation(ours, theirs)]
+    value, peer = (median(turn.resident for turn in side) for side in (trellis, upstream))
+    result.append(Row("  memory after it", f"{value:.0f} MB", f"{peer:.0f} MB", f"{peer / value:.2f}x"))
+    return [*result, _creation(trellis, upstream)]
 
 
-def _compared(what: str, pairs: Sequence[tuple[Loaded, Loaded]], figure: Figure, *, bar: bool = False) -> Row:
-    numbers = [(figure.of(mine), figure.of(peer)) for mine, peer in pairs]
-    ratio = median(mine / peer if figure.more_is_better else peer / mine for mine, peer in numbers)
-    mine, peer = (figure.shown.format(median(side)) for side in zip(*numbers, strict=True))
-    return Row(what, mine, peer, f"{ratio:.2f}x", *((">= 1x", ratio >= 1.0) if bar else ()))
+def _compared(
+    title: str, pairs: Sequence[tuple[LoadMeasurement, LoadMeasurement]], figure: Figure, *, bar: bool = False
+) -> Row:
+    numbers = [(figure.read(value), figure.read(peer)) for value, peer in pairs]
+    ratio = median(value / peer if figure.higher_is_better else peer / value for value, peer in numbers)
+    value, peer = (figure.shown.format(median(side)) for side in zip(*numbers, strict=True))
+    return Row(title, value, peer, f"{ratio:.2f}x", *((">= 1x", ratio >= 1.0) if bar else ()))
 
 
-def _creation(ours: Sequence[Turn], theirs: Sequence[Turn]) -> Row:
-    mine, peer = (median(turn.creation.added for turn in side) for side in (ours, theirs))
-    without = median(turn.creation.without for turn in (*ours, *theirs))
-    what = f"added to a pod's creation of {in_ms(without)}"
-    return Row(what, in_ms(mine), in_ms(peer), f"{peer / mine:.2f}x", f"<= {in_ms(MOST_ADDED)}", mine <= MOST_ADDED)
+def _creation(trellis: Sequence[Turn], upstream: Sequence[Turn]) -> Row:
+    value, peer = (median(turn.creation.measure_added_latency for turn in side) for side in (trellis, upstream))
+    without = median(turn.creation.without for turn in (*trellis, *upstream))
+    title = f"added to a pod's creation of {in_ms(without)}"
+    return Row(title, in_ms(value), in_ms(peer), f"{peer / value:.2f}x", f"<= {in_ms(MOST_ADDED)}", value <= MOST_ADDED)
 
 
-def _check_alike(ours: Sequence[Set], theirs: Sequence[Set]) -> None:
-    for mine, peers in zip(ours, theirs, strict=True):
-        if mine != peers:
-            raise CannotMeasure(f"a pod gets {mine} of ours and {peers} of upstream's")
+def _check_alike(trellis: Sequence[Set], upstream: Sequence[Set]) -> None:
+    for set_by_trellis, set_by_upstream in zip(trellis, upstream, strict=True):
+        if set_by_trellis != set_by_upstream:
+            raise CannotMeasure(f"a pod gets {set_by_trellis} of ours and {set_by_upstream} of upstream's")
 
 
 @contextmanager
@@ -171,32 +173,32 @@ def _populated() -> Iterator[tuple[Cluster, Path]]:
     with scratch() as directory, ControlPlane(directory, BARE, definitions=definitions()) as plane:
         api = plane.cluster.api
 
-        def create(wanted: Json) -> None:
-            api.create(wanted)
-            if wanted["kind"] == "VerticalPodAutoscaler":
-                api.patch(f"{api.path_of(wanted)}/status", {"status": wanted["status"]})
+        def create(document: Json) -> None:
+            api.create(document)
+            if document["kind"] == "VerticalPodAutoscaler":
+                api.patch(f"{api.path_of(document)}/status", {"status": document["status"]})
 
-        wanted = list(objects(SIZE))
-        first = [one for one in wanted if one["kind"] == "Namespace"]
-        together(create, first)
-        together(create, wanted[len(first) :])
+        document = list(objects(SIZE))
+        first = [one for one in document if one["kind"] == "Namespace"]
+        run_concurrently(create, first)
+        run_concurrently(create, document[len(first) :])
         prepare(plane.cluster, SIZE)
-        _say(f"{SIZE}: created after {time.monotonic() - started:.0f} s")
+        _report(f"{SIZE}: created after {time.monotonic() - started:.0f} s")
         yield plane.cluster, directory
 
 
-def _theirs(cluster: Cluster) -> Side:
+def _upstream_side(cluster: Cluster) -> Side:
     return Side(
         "upstream", (upstream_accounts.ADMISSION.path(),), upstream_accounts.ADMISSION.kubeconfig(cluster), QUIET
     )
 
 
-def _ours(cluster: Cluster) -> Side:
+def _trellis_side(cluster: Cluster) -> Side:
     command = (sys.executable, "-m", "trellis", "admission-controller")
     return Side("ours", command, shipped_accounts.account(cluster, "admission"))
 
 
-def _taken(ground: Ground, side: Side, name: str) -> Turn:
+def _run_turn(ground: Testbed, side: Side, name: str) -> Turn:
     """One turn, from its start to its end."""
     [port] = free_ports(1)
     certificate, key = ground.authority.server("webhook", "127.0.0.1").save(ground.directory, name)
@@ -214,21 +216,21 @@ def _taken(ground: Ground, side: Side, name: str) -> Turn:
         sets = until(f"{side.name} to size all pods", lambda: _all_sized(controller, port, sample), 60.0)
         loads = _loads(ground, side, controller.process.pid, port)
         resident = resident_megabytes(controller.process.pid)
-        creation = added(ground.cluster, SIZE, port, authority, PAIRS)
+        creation = measure_added_latency(ground.cluster, SIZE, port, authority, PAIRS)
     turn = Turn(sets, loads, resident, creation)
-    _say(f"{name}: {', '.join(f'{each.load.rate:,.0f}/s' for each in loads.values())}, {resident:.0f} MB")
+    _report(f"{name}: {', '.join(f'{each.load.rate:,.0f}/s' for each in loads.values())}, {resident:.0f} MB")
     return turn
 
 
-def _loads(ground: Ground, side: Side, pid: int, port: int) -> dict[tuple[str, int], Loaded]:
+def _loads(ground: Testbed, side: Side, pid: int, port: int) -> dict[tuple[str, int], LoadMeasurement]:
     result = {}
     for what, bodies in ground.bodies.items():
         for concurrency in CONCURRENCIES:
             before = cpu_seconds(pid)
-            seen = load(port, bodies, concurrency, SECONDS, ground.cores[1])
-            result[what, concurrency] = Loaded(seen, (cpu_seconds(pid) - before) / seen.answered)
-            if missed := seen.reviews - seen.patched:
-                raise CannotMeasure(f"{missed} of {seen.reviews} pods were not sized by {side.name}")
+            measured = load(port, bodies, concurrency, SECONDS, ground.cores[1])
+            result[what, concurrency] = LoadMeasurement(measured, (cpu_seconds(pid) - before) / measured.answered)
+            if missed := measured.reviews - measured.patched:
+                raise CannotMeasure(f"{missed} of {measured.reviews} pods were not sized by {side.name}")
     return result
 
 
@@ -236,12 +238,12 @@ def _all_sized(controller: Controller, port: int, sample: Sequence[bytes]) -> li
     """What is set in each, once both listen and know everything."""
     controller.process.check()
     try:
-        found = answers(port, sample)
+        sets = read_responses(port, sample)
     except OSError:
         return None
-    return found if all(found) else None
+    return sets if all(sets) else None
 
 
-def _say(line: str) -> None:
+def _report(message: str) -> None:
     """Progress is for whoever waits, at once."""
-    print(f"admission_side_by_side: {line}", file=sys.stderr, flush=True)
+    print(f"admission_side_by_side: {message}", file=sys.stderr, flush=True)

@@ -74,24 +74,24 @@ class BufferServer:
         metadata.setdefault("uid", f"{plural}-{metadata.get('namespace', '')}-{metadata['name']}")
         self._lists[plural][f"{metadata.get('namespace', '')}/{metadata['name']}"] = document
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         """One request."""
         path = request.path.strip("/")
         if path == "writes":
             return web.json_response(self._writes)
-        if (found := _discovered(path)) is not None:
-            return web.json_response(found)
+        if (discovery := _discovered(path)) is not None:
+            return web.json_response(discovery)
         parts = path.split("/")
         parts = parts[2:] if parts[0] == "api" else parts[3:]
         if request.method == "POST":
             return web.json_response({"metadata": {}}, status=201)
         if parts[0] == "namespaces" and len(parts) > 3:
-            return await self._one(request, parts[1], parts[2], parts[3])
+            return await self._handle_object(request, parts[1], parts[2], parts[3])
         if "watch" in request.query:
             return await self._watch(request, parts[0])
         return self._page(request, parts[0])
 
-    async def _one(self, request: web.Request, namespace: str, plural: str, name: str) -> web.StreamResponse:
+    async def _handle_object(self, request: web.Request, namespace: str, plural: str, name: str) -> web.StreamResponse:
         document = self._lists[plural].get(f"{namespace}/{name}")
         if document is None:
             return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
@@ -126,7 +126,9 @@ class BufferServer:
 
 
 def _discovered(path: str) -> Json | None:
-    versions = [{"groupVersion": each, "version": each.partition("/")[2]} for each in _KINDS if each != "v1"]
+    versions = [
+        {"groupVersion": version, "version": version.partition("/")[2]} for version in _KINDS if version != "v1"
+    ]
     if path == "api":
         return {"versions": ["v1"]}
     if path == "apis":
@@ -188,7 +190,7 @@ def _quota(namespace: str) -> Json:
 async def _serve(buffers: int) -> None:
     server = BufferServer(buffers)
     application = web.Application(client_max_size=1 << 24)
-    application.router.add_route("*", "/{path:.*}", server.answer)
+    application.router.add_route("*", "/{path:.*}", server.handle)
     await serve(web.AppRunner(application))
 
 

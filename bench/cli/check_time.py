@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.measurement import Row, time_of, within
+from bench.measurement import Row, time_command, within
 
 SECONDS = 1.5
 FILES = 50
@@ -103,7 +103,7 @@ def measure() -> list[Row]:
     with tempfile.TemporaryDirectory() as directory:
         _write_documents(Path(directory))
         command = (sys.executable, "-m", "trellis", "check", directory)
-        best = min(time_of(*command) for _ in range(3))
+        best = min(time_command(*command) for _ in range(3))
     return [within(f"trellis check of {FILES * PER_FILE:,} documents", best, SECONDS)]
 
 

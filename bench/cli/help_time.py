@@ -7,7 +7,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from bench.measurement import ROOT, Row, time_of, within
+from bench.measurement import ROOT, Row, time_command, within
 
 SECONDS = 0.150
 ROUNDS = 10
@@ -17,6 +17,6 @@ def measure() -> list[Row]:
     # An installed package has its bytecode; a fresh checkout would be measured compiling.
     compileall.compile_dir(str(ROOT / "src"), quiet=2)
     trellis = str(Path(sys.executable).with_name("trellis"))
-    ours = statistics.median(time_of(trellis, "--help") for _ in range(ROUNDS))
-    click = statistics.median(time_of(sys.executable, "-c", "import click") for _ in range(ROUNDS))
+    ours = statistics.median(time_command(trellis, "--help") for _ in range(ROUNDS))
+    click = statistics.median(time_command(sys.executable, "-c", "import click") for _ in range(ROUNDS))
     return [within("trellis --help (beside: import click)", ours, SECONDS, peer=click)]

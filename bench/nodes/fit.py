@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from bench.measurement import CannotMeasure, Row, within
-from bench.nodes.packing import node_of_many, pod_of_many
+from bench.nodes.packing import build_node, build_pod
 
 NODES = 5000
 PODS = 1000
@@ -69,8 +69,8 @@ def _beside_others(rng: Random) -> list[Row]:
     from trellis.api.kube.pods import Pod  # noqa: PLC0415
     from trellis.core.fit import Demand, ExistingPods, NodeTable, Occupancy, explain_unfit_nodes, find_fitting_nodes  # noqa: PLC0415
 
-    table = NodeTable(msgspec.convert(node_of_many(rng, at), Node) for at in range(NODES))
-    pods = [msgspec.convert(pod_of_many(rng, at, mixed=True), Pod) for at in range(PODS)]
+    table = NodeTable(msgspec.convert(build_node(rng, at), Node) for at in range(NODES))
+    pods = [msgspec.convert(build_pod(rng, at, mixed=True), Pod) for at in range(PODS)]
     demands = [Demand.of(pod.spec, metadata=pod.metadata) for pod in pods]
     placed = [(rng.randrange(NODES), rng.choice(demands).profile) for _ in range(PLACED)]
     used, near = Occupancy(table), ExistingPods(table, placed)

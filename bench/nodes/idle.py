@@ -51,7 +51,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     usual: float
     longest: float
-    trying: float
+    exhaustive: float
     put: float
     megabytes: float
     actions: int
@@ -60,17 +60,21 @@ class Measured(msgspec.Struct, frozen=True):
 def measure() -> list[Row]:
     result = {share: _in_process(share) for share in (10, 3, 1)}
     rows = []
-    for share, each in result.items():
+    for share, measured in result.items():
         size = f"{NODES // share:,} nodes, {NODES // share * PODS:,} pods, {BUFFERS // share} Buffers"
-        rows.append(within(f"{size}, nothing to do: a pass", each.usual, SECONDS))
-        rows.append(within(f"{size}, nothing to do: the longest of {PASSES} passes", each.longest, SECONDS))
-        rows.append(within(f"{size}, nothing to do: a pass that tries every underused node", each.trying, SECONDS))
-    whole = result[1]
-    rows.append(Row("nodes, nothing to do: orders and removals", f"{whole.actions}", bar="0", met=not whole.actions))
-    rows.append(Row("nodes: all objects put", f"{whole.put:.1f} s"))
-    what = f"{NODES:,} nodes, {NODES * PODS:,} pods: memory of the process, at most"
-    bar, met = f"<= {MEGABYTES:,.0f} MB", whole.megabytes <= MEGABYTES
-    rows.append(Row(what, f"{whole.megabytes:,.0f} MB", bar=bar, met=met))
+        rows.append(within(f"{size}, nothing to do: a pass", measured.usual, SECONDS))
+        rows.append(within(f"{size}, nothing to do: the longest of {PASSES} passes", measured.longest, SECONDS))
+        rows.append(
+            within(f"{size}, nothing to do: a pass that tries every underused node", measured.exhaustive, SECONDS)
+        )
+    largest = result[1]
+    rows.append(
+        Row("nodes, nothing to do: orders and removals", f"{largest.actions}", bar="0", met=not largest.actions)
+    )
+    rows.append(Row("nodes: all objects put", f"{largest.put:.1f} s"))
+    title = f"{NODES:,} nodes, {NODES * PODS:,} pods: memory of the process, at most"
+    bar, met = f"<= {MEGABYTES:,.0f} MB", largest.megabytes <= MEGABYTES
+    rows.append(Row(title, f"{largest.megabytes:,.0f} MB", bar=bar, met=met))
     return rows
 
 
@@ -96,10 +100,10 @@ def _measured(share: int) -> Measured:
         actions += len(plans.down.actions) + len(plans.up.orders)
     start = time.perf_counter()
     _pass(snapshot, budgets, AutoscalerMemory(memory.up), now, ScaleDownSettings(max_nodes_tried=NODES))
-    trying = time.perf_counter() - start
+    exhaustive = time.perf_counter() - start
     # In the first pass nothing has a seat and nothing has been tried.
     spent = spent[1:]
-    return Measured(sorted(spent)[len(spent) // 2], max(spent), trying, put, peak_megabytes(), actions)
+    return Measured(sorted(spent)[len(spent) // 2], max(spent), exhaustive, put, peak_megabytes(), actions)
 
 
 def _pass(
@@ -109,8 +113,8 @@ def _pass(
     now: float,
     settings: ScaleDownSettings,
 ) -> PassPlans:
-    given = PassInput(tuple(snapshot.groups.values()), budgets, memory, now)
-    return plan_pass(snapshot, given, AutoscalerSettings(down=settings))
+    pass_input = PassInput(tuple(snapshot.groups.values()), budgets, memory, now)
+    return plan_pass(snapshot, pass_input, AutoscalerSettings(down=settings))
 
 
 def _filled(share: int) -> ClusterSnapshot:

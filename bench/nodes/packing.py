@@ -49,15 +49,15 @@ def measure() -> list[Row]:
     rows.append(
         Row(f"pack: {PODS // 10:,} pods, no two alike, {NODES:,} nodes", f"{PODS / 10 / different:,.0f} pods/s")
     )
-    ours, peer = _packed(PEER_NODES, PEER_PODS, mixed=False), _first_fit(PEER_NODES, PEER_PODS)
-    what = f"pack: {PEER_PODS:,} pods, {PEER_NODES:,} nodes, beside plain Python"
-    rows.append(at_least(what, f"{ours * 1000:.1f} ms", f"{peer * 1000:,.0f} ms", peer / ours, PEER_RATIO))
+    value, peer = _packed(PEER_NODES, PEER_PODS, mixed=False), _first_fit(PEER_NODES, PEER_PODS)
+    title = f"pack: {PEER_PODS:,} pods, {PEER_NODES:,} nodes, beside plain Python"
+    rows.append(at_least(title, f"{value * 1000:.1f} ms", f"{peer * 1000:,.0f} ms", peer / value, PEER_RATIO))
     return rows
 
 
-def _rate(what: str, pods: int, seconds: float, bar: int) -> Row:
+def _rate(title: str, pods: int, seconds: float, bar: int) -> Row:
     rate = pods / seconds
-    return Row(what, f"{rate:,.0f} pods/s", bar=f">= {bar:,} pods/s", met=rate >= bar)
+    return Row(title, f"{rate:,.0f} pods/s", bar=f">= {bar:,} pods/s", met=rate >= bar)
 
 
 def _packed(nodes: int, pods: int, *, mixed: bool, alike: int = ALIKE) -> float:
@@ -65,10 +65,10 @@ def _packed(nodes: int, pods: int, *, mixed: bool, alike: int = ALIKE) -> float:
 
     table, groups = _world(nodes, pods, mixed=mixed, alike=alike)
 
-    def once() -> None:
+    def pack_once() -> None:
         pack(table, Occupancy(table), groups, ExistingPods(table))
 
-    return _best(once)
+    return _best(pack_once)
 
 
 def _world(nodes: int, pods: int, *, mixed: bool, alike: int = ALIKE) -> tuple[NodeTable, list[tuple[Demand, int]]]:
@@ -77,8 +77,8 @@ def _world(nodes: int, pods: int, *, mixed: bool, alike: int = ALIKE) -> tuple[N
     from trellis.core.fit import Demand, NodeTable  # noqa: PLC0415
 
     rng = Random(1)  # noqa: S311 - the same every time
-    table = NodeTable(msgspec.convert(node_of_many(rng, at), Node) for at in range(nodes))
-    made = [msgspec.convert(pod_of_many(rng, at, mixed=mixed), Pod) for at in range(pods // alike)]
+    table = NodeTable(msgspec.convert(build_node(rng, at), Node) for at in range(nodes))
+    made = [msgspec.convert(build_pod(rng, at, mixed=mixed), Pod) for at in range(pods // alike)]
     return table, [(Demand.of(pod.spec, metadata=pod.metadata), alike) for pod in made]
 
 
@@ -88,11 +88,11 @@ def _first_fit(nodes: int, pods: int) -> float:
 
     table, groups = _world(nodes, pods, mixed=False)
     capacity = {name: table.offered(name).tolist() for name in table.resources}
-    asked = [(find_eligible_nodes(table, demand).tolist(), demand.requests, count) for demand, count in groups]
+    demands = [(find_eligible_nodes(table, demand).tolist(), demand.requests, count) for demand, count in groups]
 
-    def once() -> None:
+    def fit_once() -> None:
         free = {name: list(amounts) for name, amounts in capacity.items()}
-        for allowed, requests, count in asked:
+        for allowed, requests, count in demands:
             for _ in range(count):
                 for node in range(nodes):
                     if allowed[node] and all(free[name][node] >= amount for name, amount in requests.items()):
@@ -100,7 +100,7 @@ def _first_fit(nodes: int, pods: int) -> float:
                             free[name][node] -= amount
                         break
 
-    return _best(once)
+    return _best(fit_once)
 
 
 def _best(work: Callable[[], object]) -> float:
@@ -113,7 +113,7 @@ def _best(work: Callable[[], object]) -> float:
     return best
 
 
-def node_of_many(rng: Random, at: int) -> Json:
+def build_node(rng: Random, at: int) -> Json:
     labels = {f"label-{number}": "x" for number in range(15)}
     labels |= {"zone": f"z{rng.randrange(6)}", "type": f"t{rng.randrange(40)}", "host": f"n{at}"}
     amounts = {"cpu": rng.choice(("3920m", "15890m")), "memory": rng.choice(("14Gi", "60Gi")), "pods": "110"}
@@ -126,7 +126,7 @@ def node_of_many(rng: Random, at: int) -> Json:
     }
 
 
-def pod_of_many(rng: Random, at: int, *, mixed: bool) -> Json:
+def build_pod(rng: Random, at: int, *, mixed: bool) -> Json:
     """Four resources, a zone for every second kind, a toleration for every third; a rule if they are mixed."""
     requests = {"cpu": f"{rng.randrange(50, 900)}m", "memory": f"{rng.randrange(64, 3000)}Mi"}
     requests |= {"ephemeral-storage": "1Gi"} | ({"example.com/gpu": "1"} if at % 20 == 0 else {})
@@ -148,7 +148,7 @@ def _rule(kind: int, selector: Json) -> Json:
         constraint = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
         return {"topologySpreadConstraints": [constraint]}
     if kind in (3, 4):
-        which, key = ("podAffinity", "zone") if kind == 3 else ("podAntiAffinity", "host")
+        affinity_kind, key = ("podAffinity", "zone") if kind == 3 else ("podAntiAffinity", "host")
         term = {"labelSelector": selector, "topologyKey": key}
-        return {"affinity": {which: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+        return {"affinity": {affinity_kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
     return {}

@@ -17,7 +17,7 @@ _TIMES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 _FOOTPRINTS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 
 
-def drawn(slices: Mapping[str, Sequence[MarginCurve]]) -> str:
+def draw(slices: Mapping[str, Sequence[MarginCurve]]) -> str:
     """One panel per slice, side by side."""
     label = "Mean target in units of usage over the share of time above target, for each recommender at every margin"
     parts = [opened(_WIDTH * len(slices), _HEIGHT, label)]
@@ -25,7 +25,7 @@ def drawn(slices: Mapping[str, Sequence[MarginCurve]]) -> str:
         parts.append(f'<g transform="translate({number * _WIDTH} 0)">')
         parts += _axes(name)
         for place, curve in enumerate(curves):
-            parts += _line(curve, place % len(COLOURS))
+            parts += _draw_curve(curve, place % len(COLOURS))
             parts.append(legend(_WIDTH - 120, _TOP + 16 + 17 * place, place % len(COLOURS), curve.name))
         parts.append("</g>")
     return "\n".join([*parts, "</svg>", ""])
@@ -46,7 +46,7 @@ def _axes(name: str) -> Iterator[str]:
     yield f'<g transform="translate(14 {middle}) rotate(-90)">{text(0, 0, "target / usage", anchor="middle")}</g>'
 
 
-def _line(curve: MarginCurve, number: int) -> Iterator[str]:
+def _draw_curve(curve: MarginCurve, number: int) -> Iterator[str]:
     points = zip(curve.shown_time_over.tolist(), curve.shown_footprint.tolist(), strict=True)
     listed = " ".join(f"{_x(time):.1f},{_y(footprint):.1f}" for time, footprint in points if _inside(time, footprint))
     yield f'<polyline class="line l{number}" points="{listed}"/>'

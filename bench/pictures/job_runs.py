@@ -29,7 +29,7 @@ _THRESHOLD = 0.05
 _NAMESPACE, _VPA, _CONTAINER = "batch", "report", "app"
 
 
-def picture_of_runs(count: int = RUNS) -> Chart:
+def build_runs_chart(count: int = RUNS) -> Chart:
     """The last of so many runs, sized by `default` and by `phases`."""
     runs = [_run(number) for number in range(count)]
     usage = np.concatenate([np.pad(run, (0, EVERY - len(run))) for run in runs])

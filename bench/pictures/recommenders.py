@@ -15,11 +15,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from bench.pictures.frontier import drawn as frontier
-from bench.pictures.job_runs import picture_of_runs
-from bench.pictures.sizing import Chart, Line, drawn
+from bench.pictures.frontier import draw as frontier
+from bench.pictures.job_runs import build_runs_chart
+from bench.pictures.sizing import Chart, Line, draw
 from bench.pictures.usage import GIB, POINTS, pictured, pictured_long
-from bench.quality.scores import measured, replayable, series_from
+from bench.quality.scores import list_replayable_recommenders, load_series, measure_quality
 from trellis.core.recommend.evaluation.replay import (
     RecommenderRule,
     ReplayClock,
@@ -59,28 +59,28 @@ NAMES = (*PICTURES, RUNS, FRONTIER)
 _SLICES = ("all", "daily or weekly")
 
 
-def charts(wanted: Sequence[str]) -> dict[str, Chart]:
+def build_charts(names: Sequence[str]) -> dict[str, Chart]:
     """Those of `PICTURES` that are wanted."""
     result: dict[str, Chart] = {}
     for usage in (pictured(), pictured_long()):
-        result |= _charts_of(usage, [name for name in wanted if PICTURES[name].usage in usage])
-    return {name: result[name] for name in wanted}
+        result |= _draw_charts(usage, [name for name in names if PICTURES[name].usage in usage])
+    return {name: result[name] for name in names}
 
 
-def _charts_of(usage: Mapping[str, tuple[FloatColumn, FloatColumn]], wanted: Sequence[str]) -> dict[str, Chart]:
+def _draw_charts(usage: Mapping[str, tuple[FloatColumn, FloatColumn]], pictures: Sequence[str]) -> dict[str, Chart]:
     """Those of workloads that are as long as one another, which are replayed together."""
-    if not wanted:
+    if not pictures:
         return {}
-    names = sorted({PICTURES[name].usage for name in wanted})
-    used = {name: usage[name] for name in names}
-    recommenders = sorted({"default", *(PICTURES[name].other for name in wanted)})
+    usages = sorted({PICTURES[name].usage for name in pictures})
+    used = {name: usage[name] for name in usages}
+    recommenders = sorted({"default", *(PICTURES[name].other for name in pictures)})
     replayed = {name: _replayed(name, used) for name in recommenders}
-    return {name: _chart(PICTURES[name], used, replayed) for name in wanted}
+    return {name: _chart(PICTURES[name], used, replayed) for name in pictures}
 
 
 def _replayed(recommender: str, used: Mapping[str, tuple[FloatColumn, FloatColumn]]) -> ReplayResult:
     cpu, memory = (
-        np.stack([each[resource].reshape(-1, POINTS) for each in used.values()], axis=-1) for resource in (0, 1)
+        np.stack([columns[resource].reshape(-1, POINTS) for columns in used.values()], axis=-1) for resource in (0, 1)
     )
     clock = ReplayClock(BEGIN)
     killed = np.arange(2 * len(used)) >= len(used)
@@ -97,48 +97,54 @@ def _chart(
     usage = used[picture.usage][picture.memory].reshape(-1, POINTS)[shown] / scale
     lines = []
     for name in ("default", picture.other):
-        done = replayed[name]
-        targets, changes, kills = done.targets[shown, at] / scale, done.changes[shown, at], done.kills[shown, at]
-        result = f"{_many(kills.sum(), 'kill')}, {_many(changes.sum(), 'change')}" if picture.memory else None
-        lines.append(_line(name, usage, targets, kills, result))
+        result = replayed[name]
+        targets, changes, kills = result.targets[shown, at] / scale, result.changes[shown, at], result.kills[shown, at]
+        summary = (
+            f"{_format_count(kills.sum(), 'kill')}, {_format_count(changes.sum(), 'change')}"
+            if picture.memory
+            else None
+        )
+        lines.append(_build_line(name, usage, targets, kills, summary))
     every = max(1, picture.days // len(_WEEKDAYS))
-    unseen = len(used[picture.usage][0]) // (24 * POINTS) - picture.days
+    hidden_days = len(used[picture.usage][0]) // (24 * POINTS) - picture.days
     marks = [
-        (day / picture.days, _WEEKDAYS[day] if every == 1 else f"day {unseen + day + 1}")
+        (day / picture.days, _WEEKDAYS[day] if every == 1 else f"day {hidden_days + day + 1}")
         for day in range(0, picture.days, every)
     ]
     highest = usage.reshape(-1, _AS_ONE).max(axis=1)
     return Chart(picture.title, "GiB" if picture.memory else "cores", highest, lines, marks)
 
 
-def _line(name: str, usage: FloatColumn, targets: FloatColumn, kills: FloatColumn, told: str | None) -> Line:
+def _build_line(name: str, usage: FloatColumn, targets: FloatColumn, kills: FloatColumn, summary: str | None) -> Line:
     """From usage (hours, points) and what happened in each hour."""
     over = usage > targets[:, np.newaxis]
     short: BoolColumn = np.any(over.reshape(-1, _AS_ONE), axis=1)
-    told = told or f"short {over.mean():.1%} of the time"
+    summary = summary or f"short {over.mean():.1%} of the time"
     points = POINTS // _AS_ONE
     return Line(
         name,
-        f"{targets.mean() / usage.mean():.2f} \u00d7 usage, {told}",
+        f"{targets.mean() / usage.mean():.2f} \u00d7 usage, {summary}",
         np.repeat(targets, points),
         short,
         np.flatnonzero(kills) * points + points // 2,
     )
 
 
-def _many(count: float, what: str) -> str:
-    return f"{count:.0f} {what}" + ("" if count == 1 else "s")
+def _format_count(count: float, noun: str) -> str:
+    return f"{count:.0f} {noun}" + ("" if count == 1 else "s")
 
 
-def drawings(wanted: Sequence[str]) -> dict[str, str]:
+def build_drawings(names: Sequence[str]) -> dict[str, str]:
     """SVG by name."""
-    drawings = {name: drawn(chart) for name, chart in charts([name for name in wanted if name in PICTURES]).items()}
-    if RUNS in wanted:
-        drawings[RUNS] = drawn(picture_of_runs())
-    if FRONTIER in wanted:
-        curves = measured(series_from(None), replayable()).curves
-        drawings[FRONTIER] = frontier({title: curves[title] for title in _SLICES})
-    return drawings
+    build_drawings = {
+        name: draw(chart) for name, chart in build_charts([name for name in names if name in PICTURES]).items()
+    }
+    if RUNS in names:
+        build_drawings[RUNS] = draw(build_runs_chart())
+    if FRONTIER in names:
+        curves = measure_quality(load_series(None), list_replayable_recommenders()).curves
+        build_drawings[FRONTIER] = frontier({title: curves[title] for title in _SLICES})
+    return build_drawings
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -146,10 +152,10 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench.pictures.recommenders", description=__doc__, allow_abbrev=False)
     parser.add_argument("folder", type=Path, help="where to write them")
     parser.add_argument("--only", choices=NAMES, action="append", help="one picture; may be repeated")
-    given = parser.parse_args(arguments)
-    for name, svg in drawings(given.only or NAMES).items():
-        (given.folder / f"{name}.svg").write_text(svg, encoding="utf-8")
-        print(f"wrote {given.folder / name}.svg")
+    options = parser.parse_args(arguments)
+    for name, svg in build_drawings(options.only or NAMES).items():
+        (options.folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+        print(f"wrote {options.folder / name}.svg")
     return 0
 
 

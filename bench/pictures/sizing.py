@@ -23,7 +23,7 @@ class Line(msgspec.Struct, frozen=True):
     """One recommender: its targets and where they were too little, point by point, and points of kills."""
 
     name: str
-    told: str
+    summary: str
     """What is said of it in the legend."""
     targets: FloatColumn
     over: BoolColumn
@@ -40,12 +40,12 @@ class Chart(msgspec.Struct, frozen=True):
     marks: Sequence[tuple[float, str]]
 
 
-def drawn(chart: Chart) -> str:
+def draw(chart: Chart) -> str:
     """As SVG."""
     highest = 1.12 * max(float(chart.usage.max()), *(float(line.targets.max()) for line in chart.lines))
     base = _HEIGHT - 24 - _LANE * len(chart.lines)
     parts = [
-        opened(_WIDTH, _HEIGHT, f"{chart.title}: {', '.join(f'{line.name} {line.told}' for line in chart.lines)}"),
+        opened(_WIDTH, _HEIGHT, f"{chart.title}: {', '.join(f'{line.name} {line.summary}' for line in chart.lines)}"),
         text(_LEFT, 16, f"{chart.title}, {chart.unit}", kind="title"),
         *_legends(chart),
         *_grid(highest, base),
@@ -63,7 +63,7 @@ def _legends(chart: Chart) -> Iterator[str]:
     yield f'<rect class="usage" x="{_LEFT}" y="25" width="20" height="9"/>' + text(_LEFT + 26, 34, "usage")
     x = _LEFT + 80.0
     for number, line in enumerate(chart.lines):
-        words = f"{line.name}: {line.told}"
+        words = f"{line.name}: {line.summary}"
         yield legend(x, 34, number, words)
         x += 44 + 6.3 * len(words)
 

@@ -15,7 +15,7 @@ from bench.quality.usage_traces import Column, Trace
 DAYS = 28
 STEP = 300.0
 START = 1_790_035_200.0  # a Monday
-_OF_EACH = 3
+_SERIES_PER_KIND = 3
 _DAY = 86_400.0
 _MIB = 2.0**20
 
@@ -25,11 +25,11 @@ Shape = Callable[[Column, np.random.Generator], Column]
 def generated_traces() -> list[Trace]:
     """A few series of each kind, always the same."""
     times = START + np.arange(0.0, DAYS * _DAY, STEP)
-    return [trace for kind in CPU_SHAPES for trace in _of_kind(kind, times)]
+    return [trace for kind in CPU_SHAPES for trace in _generate_kind(kind, times)]
 
 
-def _of_kind(kind: str, times: Column) -> Iterator[Trace]:
-    for number in range(_OF_EACH):
+def _generate_kind(kind: str, times: Column) -> Iterator[Trace]:
+    for number in range(_SERIES_PER_KIND):
         name = f"{kind}-{number}"
         draw = np.random.default_rng(zlib.crc32(name.encode()))
         days = (times - times[0]) / _DAY

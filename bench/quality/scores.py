@@ -18,10 +18,10 @@ import msgspec
 import numpy as np
 
 from bench.measurement import CannotMeasure, Row
-from bench.pictures.frontier import drawn
-from bench.quality.bars import bars, memory_bars
+from bench.pictures.frontier import draw
+from bench.quality.bars import build_cpu_rows, build_memory_rows
 from bench.quality.generated_usage import generated_traces
-from bench.quality.series import BEGIN, QualitySeries, laid_out
+from bench.quality.series import BEGIN, QualitySeries, lay_out
 from bench.quality.tables import cpu_table, memory_table
 from bench.quality.usage_traces import load_traces
 from trellis.core.recommend.evaluation.margin_curves import (
@@ -57,37 +57,39 @@ class Quality(msgspec.Struct, frozen=True):
 
 def measure() -> list[Row]:
     directory = os.environ.get(TRACES)
-    found = measured(series_from(Path(directory) if directory else None), replayable())
-    return _rows(found, judged=directory is not None)
+    quality = measure_quality(load_series(Path(directory) if directory else None), list_replayable_recommenders())
+    return _rows(quality, has_bars=directory is not None)
 
 
-def replayable() -> dict[str, Recommender]:
+def list_replayable_recommenders() -> dict[str, Recommender]:
     """What comes with Trellis, but for those that need runs: the series have none."""
-    return {name: each for name, each in built_in_recommenders().items() if not needs_runs(each)}
+    return {name: recommender for name, recommender in built_in_recommenders().items() if not needs_runs(recommender)}
 
 
-def series_from(directory: Path | None) -> QualitySeries:
+def load_series(directory: Path | None) -> QualitySeries:
     """What to replay."""
-    return laid_out(load_traces(directory) if directory else generated_traces())
+    return lay_out(load_traces(directory) if directory else generated_traces())
 
 
-def measured(series: QualitySeries, recommenders: Mapping[str, Recommender], *, loudly: bool = False) -> Quality:
+def measure_quality(
+    series: QualitySeries, recommenders: Mapping[str, Recommender], *, verbose: bool = False
+) -> Quality:
     """Replay every recommender; the first is what the others are held against."""
     cpu: dict[str, SizingScores] = {}
     memory: dict[str, SizingScores] = {}
     for name, recommender in recommenders.items():
-        began = time.perf_counter()
+        started = time.perf_counter()
         cpu[name], memory[name] = _scores(series, recommender)
-        if loudly:
-            print(f"{name}: replayed in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        if verbose:
+            print(f"{name}: replayed in {time.perf_counter() - started:.0f} s", file=sys.stderr)
     base = next(iter(cpu.values()))
-    worth = series.worth * _comparable([each.footprint[SHIPPED_MARGIN] for each in cpu.values()])
+    worth = series.worth * _comparable([scores.footprint[SHIPPED_MARGIN] for scores in cpu.values()])
     curves = {
-        title: [build_margin_curve(name, found, base, worth * mask) for name, found in cpu.items()]
+        title: [build_margin_curve(name, scores, base, worth * mask) for name, scores in cpu.items()]
         for title, mask in series.slices.items()
         if (worth * mask).any()
     }
-    sized = _comparable([each.footprint for each in memory.values()])
+    sized = _comparable([scores.footprint for scores in memory.values()])
     return Quality(curves, memory, series.worth * series.with_memory * sized)
 
 
@@ -103,11 +105,11 @@ def _scores(series: QualitySeries, recommender: Recommender) -> tuple[SizingScor
     """Of CPU at every factor, and of memory as it is."""
     count = series.count
     killed = np.arange(2 * count) >= count
-    done = replay_rule(
+    replayed = replay_rule(
         series.usage, RecommenderRule(recommender, series.names, ReplayClock(BEGIN)), ReplaySettings(killed=killed)
     )
     cpu, memory = (
-        ReplayResult(done.targets[:, part], done.changes[:, part], done.kills[:, part])
+        ReplayResult(replayed.targets[:, part], replayed.changes[:, part], replayed.kills[:, part])
         for part in (slice(count), slice(count, None))
     )
     return (
@@ -116,10 +118,10 @@ def _scores(series: QualitySeries, recommender: Recommender) -> tuple[SizingScor
     )
 
 
-def _rows(found: Quality, *, judged: bool) -> list[Row]:
+def _rows(quality: Quality, *, has_bars: bool) -> list[Row]:
     """Only what was published can judge: generated series are as simple or as hard as they were made."""
-    rows = [*bars(found.curves), *memory_bars(found.memory, found.worth)]
-    return rows if judged else [Row(f"{row.what} (generated)", row.ours) for row in rows]
+    rows = [*build_cpu_rows(quality.curves), *build_memory_rows(quality.memory, quality.worth)]
+    return rows if has_bars else [Row(f"{row.title} (generated)", row.value) for row in rows]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -128,23 +130,23 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--traces", type=Path, help="a directory with sets of traces; without it series are generated")
     parser.add_argument("--svg", type=Path, default=Path("quality.svg"), help="where to draw the frontier")
     parser.add_argument("--only", default="", help="recommenders beside the default, separated by commas")
-    given = parser.parse_args(arguments)
-    known = replayable()
-    wanted = [name for name in given.only.split(",") if name] or [name for name in known if name != "default"]
+    options = parser.parse_args(arguments)
+    recommenders = list_replayable_recommenders()
+    names = [name for name in options.only.split(",") if name] or [name for name in recommenders if name != "default"]
     try:
-        series = series_from(given.traces)
+        series = load_series(options.traces)
     except CannotMeasure as error:
         print(error, file=sys.stderr)
         return 2
-    found = measured(series, {name: known[name] for name in ("default", *wanted)}, loudly=True)
-    for title, curves in found.curves.items():
+    quality = measure_quality(series, {name: recommenders[name] for name in ("default", *names)}, verbose=True)
+    for title, curves in quality.curves.items():
         print(f"\nCPU, {title}\n{cpu_table(curves)}")
-    print(f"\nMemory\n{memory_table(found.memory, found.worth)}")
-    given.svg.write_text(drawn(found.curves), encoding="utf-8")
-    rows = _rows(found, judged=given.traces is not None)
+    print(f"\nMemory\n{memory_table(quality.memory, quality.worth)}")
+    options.svg.write_text(draw(quality.curves), encoding="utf-8")
+    rows = _rows(quality, has_bars=options.traces is not None)
     from bench.__main__ import table  # noqa: PLC0415 - which lists this module among its measurements
 
-    print(f"\nBars\n{table(rows)}\n\ndrawn to {given.svg}")
+    print(f"\nBars\n{table(rows)}\n\ndrawn to {options.svg}")
     return 1 if any(row.met is False for row in rows) else 0
 
 

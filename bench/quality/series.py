@@ -42,11 +42,11 @@ class QualitySeries(msgspec.Struct, frozen=True):
 
     def part(self, resource: int) -> ReplayedUsage:
         """The usage of CPU (0) or memory (1) alone."""
-        here = slice(resource * self.count, (resource + 1) * self.count)
-        return msgspec.structs.replace(self.usage, values=self.usage.values[:, :, here])
+        columns = slice(resource * self.count, (resource + 1) * self.count)
+        return msgspec.structs.replace(self.usage, values=self.usage.values[:, :, columns])
 
 
-def laid_out(traces: Sequence[Trace]) -> QualitySeries:
+def lay_out(traces: Sequence[Trace]) -> QualitySeries:
     """All traces, from the hour on in which each begins."""
     begins = [trace.times[0] // HOUR * HOUR for trace in traces]
     hours = max(int((trace.times[-1] - begin) // HOUR) + 1 for trace, begin in zip(traces, begins, strict=True))
@@ -77,9 +77,9 @@ def laid_out(traces: Sequence[Trace]) -> QualitySeries:
 
 
 def _averages(places: np.ndarray[tuple[int], np.dtype[np.int64]], values: Column, size: int) -> Column:
-    known = ~np.isnan(values)
-    sums = np.bincount(places[known], values[known], size)
-    counts = np.bincount(places[known], minlength=size)
+    measured = ~np.isnan(values)
+    sums = np.bincount(places[measured], values[measured], size)
+    counts = np.bincount(places[measured], minlength=size)
     with np.errstate(invalid="ignore"):
         return sums / counts
 

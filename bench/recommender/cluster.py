@@ -72,7 +72,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def populated(size: Size, say: Callable[[str], None]) -> Iterator[tuple[Cluster, Path]]:
+def populated(size: Size, report: Callable[[str], None]) -> Iterator[tuple[Cluster, Path]]:
     """The cluster, from when usage of every pod is reported, and a directory for files."""
     nodes = tuple(Node(name=f"node-{i}", pods=PODS_OF_A_NODE) for i in range(size.nodes))
     started = time.monotonic()
@@ -82,25 +82,25 @@ def populated(size: Size, say: Callable[[str], None]) -> Iterator[tuple[Cluster,
             cluster.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         account = f"/api/v1/namespaces/{size.namespaces()[-1]}/serviceaccounts/default"
         until("the last namespace", lambda: cluster.api.find(account))
-        together(cluster.api.create, _objects(size))
-        say(f"{size}: created after {time.monotonic() - started:.0f} s")
+        run_concurrently(cluster.api.create, _objects(size))
+        report(f"{size}: created after {time.monotonic() - started:.0f} s")
         # While thousands of pods are created scrapes time out, and metrics-server forgets those pods for a while.
         wait_for_usage(cluster, size)
-        say(f"{size}: usage of all reported after {time.monotonic() - started:.0f} s")
+        report(f"{size}: usage of all reported after {time.monotonic() - started:.0f} s")
         yield cluster, directory
 
 
-def recommended(cluster: Cluster) -> int:
+def count_recommended(cluster: Cluster) -> int:
     """How many VPAs have a recommendation."""
     return sum("recommendation" in vpa.get("status", {}) for vpa in cluster.api.items(ALL_VPAS))
 
 
 def wait_for_usage(cluster: Cluster, size: Size) -> None:
     """Until usage of every pod is reported."""
-    patiently("usage of every pod", lambda: reported(cluster) == size.pods, PATIENCE, every=5.0)
+    wait_for("usage of every pod", lambda: count_reported(cluster) == size.pods, PATIENCE, every=5.0)
 
 
-def reported(cluster: Cluster) -> int:
+def count_reported(cluster: Cluster) -> int:
     """How many pods metrics-server knows the usage of."""
     try:
         return len(cluster.api.items("/apis/metrics.k8s.io/v1beta1/pods"))
@@ -108,7 +108,7 @@ def reported(cluster: Cluster) -> int:
         return 0
 
 
-def written(cluster: Cluster) -> tuple[int, int]:
+def count_writes(cluster: Cluster) -> tuple[int, int]:
     """How many statuses of VPAs, and how many checkpoints, the API server has written since it started."""
     text: str = cluster.api.send("GET", "/metrics")["message"]
     lines = [line for line in text.splitlines() if line.startswith(REQUESTS) and WRITE.search(line)]
@@ -124,30 +124,30 @@ def written(cluster: Cluster) -> tuple[int, int]:
 
 def rewind(cluster: Cluster, size: Size) -> None:
     """As before any recommender ran, but with a week of history: no statuses, and checkpoints for all."""
-    together(cluster.api.delete, map(CHECKPOINTS.format, size.namespaces()))
+    run_concurrently(cluster.api.delete, map(CHECKPOINTS.format, size.namespaces()))
     vpas = (f"{VPAS.format(size.namespace(i))}/web-{i}/status" for i in range(size.vpas))
-    together(lambda path: cluster.api.patch(path, {"status": None}), vpas)
+    run_concurrently(lambda path: cluster.api.patch(path, {"status": None}), vpas)
     now = datetime.now(UTC)
     saved = (
         (checkpoint(f"web-{i}", CONTAINER, _millicores(i) / 1e3, _mebibytes(i) * 2**20, now), size.namespace(i))
         for i in range(size.vpas)
     )
-    together(lambda one: cluster.api.create(*one), saved)
+    run_concurrently(lambda one: cluster.api.create(*one), saved)
 
 
-def patiently(what: str, ask: Callable[[], bool], seconds: float, every: float = 2.0) -> None:
+def wait_for(subject: str, condition: Callable[[], bool], seconds: float, every: float = 2.0) -> None:
     """Wait, asking rarely: the answers are megabytes, and those who are measured share the processor."""
     deadline = time.monotonic() + seconds
-    while not ask():
+    while not condition():
         if time.monotonic() > deadline:
-            raise CannotMeasure(f"waited {seconds:g} s for {what}")
+            raise CannotMeasure(f"waited {seconds:g} s for {subject}")
         time.sleep(every)
 
 
-def together(act: Callable[[Any], object], subjects: Iterable[Any]) -> None:
+def run_concurrently(action: Callable[[Any], object], subjects: Iterable[Any]) -> None:
     """Do it to all of them, some at a time; the first failure is raised."""
     with ThreadPoolExecutor(SAME_RUN_SECONDS) as threads:
-        for _ in threads.map(act, subjects):
+        for _ in threads.map(action, subjects):
             pass
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from bench.measurement import CannotMeasure, Row, in_ms, run, within
 from bench.recommender.hours_of_history import BEGIN, Containers
-from bench.recommender.in_memory import on_one_core, resident_megabytes
+from bench.recommender.in_memory import pin_to_one_core, resident_megabytes
 from bench.recommender.job_runs import Jobs
 from trellis.core.recommend.amounts import CPU
 from trellis.core.recommend.evaluation.choice import ChoiceSettings, choose_candidates
@@ -128,7 +128,7 @@ def _seconds(do: Callable[[], object]) -> float:
 
 def main(what: str) -> int:
     """What a child process is asked for: the name of a recommender, or `choices`."""
-    on_one_core()
+    pin_to_one_core()
     known = built_in_recommenders()
     if what == "choices":
         print(_take_choices())

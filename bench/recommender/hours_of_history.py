@@ -35,10 +35,10 @@ class Containers:
         container = (TrackedContainer(_CONTAINER),)
         pods = [TrackedPod(_NAMESPACE, name, name, name, True, container) for name in self._names]
         self._model.track_pods(_NAMESPACE, pods, BEGIN - HOUR)
-        self._found = self._model.find_rows([RowKey(_NAMESPACE, name, _CONTAINER) for name in self._names])
+        self._rows = self._model.find_rows([RowKey(_NAMESPACE, name, _CONTAINER) for name in self._names])
         self._busy = self._draw.uniform(0.2, 2.0, count)
         for day in range(DAYS, 0, -1):
-            self._remember(day)
+            self._add_day(day)
         self.now = BEGIN
 
     def pass_by(self, minutes: float) -> None:
@@ -51,14 +51,14 @@ class Containers:
 
     def rows(self) -> Rows:
         """All of them, as a recommender is asked about them."""
-        return Rows(self._model.view(self._found), np.ones(len(self._names)))
+        return Rows(self._model.view(self._rows), np.ones(len(self._names)))
 
-    def _remember(self, ago: int) -> None:
+    def _add_day(self, ago: int) -> None:
         """One day, all hours of it."""
         count, hours = len(self._names), int(BEGIN // HOUR) - 24 * ago + np.arange(24)
         quiet = (hours % 24 < 8) | (hours // 24 % 7 < 2)
-        means = self._busy[:, np.newaxis] * np.where(quiet, 0.3, 1.0) * self._draw.lognormal(0.0, 0.2, (count, 24))
-        both = np.stack([means, 400 * _MIB * (1 + means)], axis=1).reshape(-1, 24)
+        averages = self._busy[:, np.newaxis] * np.where(quiet, 0.3, 1.0) * self._draw.lognormal(0.0, 0.2, (count, 24))
+        both = np.stack([averages, 400 * _MIB * (1 + averages)], axis=1).reshape(-1, 24)
         series = (2 * self.rows().usage.history_rows[:, np.newaxis] + np.arange(2)).reshape(-1)
         self.rows().usage.history.merge(
             HourSummaries(

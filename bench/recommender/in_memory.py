@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from bench.measurement import CannotMeasure
-from bench.recommender.usage import MINUTE, START, Size, namespace_of
+from bench.recommender.usage import MINUTE, START, Size, get_namespace
 from bench.recommender.vpa_lists import REPLACEMENTS, USAGE, Lists, PageRequest, pages
 from trellis.api.feature_gates import FeatureGates
 from trellis.api.kinds.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerStatus
@@ -149,7 +149,7 @@ class RecommenderInMemory:
     def replace_pods(self, minute: int) -> Spent:
         """Other pods in the place of those whose turn it is."""
         for pod in self._size.replaced(minute):
-            self._pods.remove((namespace_of(pod // self._size.pods), self._size.pod_name(pod, minute - 1)))
+            self._pods.remove((get_namespace(pod // self._size.pods), self._size.pod_name(pod, minute - 1)))
         for new in decode_list(self._ask(PageRequest(REPLACEMENTS, minute)), ObservedPod).items:
             self._pods.put(key_of(new), new)
             self._touched.add(new.metadata.namespace)
@@ -206,7 +206,7 @@ def resident_megabytes(*, peak: bool = False) -> float:
     return int(status.split(field)[1].split()[0]) * 1024 / 1e6
 
 
-def on_one_core() -> None:
+def pin_to_one_core() -> None:
     """Stay on one processor from now on."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 

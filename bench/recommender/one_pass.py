@@ -16,9 +16,9 @@ import sys
 import msgspec
 
 from bench.measurement import Row, in_ms, run, within
-from bench.recommender.in_memory import STAGES, RecommenderInMemory, Spent, on_one_core, resident_megabytes
+from bench.recommender.in_memory import STAGES, RecommenderInMemory, Spent, pin_to_one_core, resident_megabytes
 from bench.recommender.usage import Size
-from bench.recommender.vpa_lists import lists_of
+from bench.recommender.vpa_lists import start_list_server
 from trellis.core.usage.model import UsageModelSizes
 
 SECONDS = 1.5
@@ -37,7 +37,7 @@ CHURN_PASSES, CHURN_BEGINS = 1_000, 100
 ONE_THREAD = ("OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
 
 
-class Taken(msgspec.Struct, frozen=True):
+class SizeMeasurement(msgspec.Struct, frozen=True):
     """What one size took; of the later passes the fastest, and how many statuses they wrote on average."""
 
     start: Spent
@@ -48,7 +48,7 @@ class Taken(msgspec.Struct, frozen=True):
     writes: float
     megabytes: float
 
-    def each(self, size: Size) -> float:
+    def seconds_per_container(self, size: Size) -> float:
         """Seconds of CPU of a later pass for one container: growth is not to be that of what runs beside it."""
         return self.later.cpu_seconds / size.all_containers
 
@@ -60,7 +60,7 @@ class State(msgspec.Struct, frozen=True):
     model: UsageModelSizes
 
 
-class Churned(msgspec.Struct, frozen=True):
+class ChurnMeasurement(msgspec.Struct, frozen=True):
     """The state after some passes, and after all; seconds of one with all that belongs to it."""
 
     early: State
@@ -69,26 +69,26 @@ class Churned(msgspec.Struct, frozen=True):
 
 
 def measure() -> list[Row]:
-    rows = [row for shape, (pods, containers) in SHAPES.items() for row in _of_shape(shape, pods, containers)]
-    return [*rows, *_of_churn(msgspec.json.decode(_child("churn", CHURN), type=Churned))]
+    rows = [row for shape, (pods, containers) in SHAPES.items() for row in _measure_shape(shape, pods, containers)]
+    return [*rows, *_build_churn_rows(msgspec.json.decode(_child("churn", CHURN), type=ChurnMeasurement))]
 
 
-def _of_shape(shape: str, pods: int, containers: int) -> list[Row]:
+def _measure_shape(shape: str, pods: int, containers: int) -> list[Row]:
     sizes = [Size(vpas, pods, containers) for vpas in (SMALL, MIDDLE, LARGE)]
-    taken = [msgspec.json.decode(_child("passes", size), type=Taken) for size in sizes]
-    small, large = taken[0], taken[-1]
+    measurements = [msgspec.json.decode(_child("passes", size), type=SizeMeasurement) for size in sizes]
+    small, large = measurements[0], measurements[-1]
     stages = ", ".join(f"{stage} {in_ms(large.later.wall[stage])}" for stage in STAGES)
-    growth = large.each(sizes[-1]) / small.each(sizes[0])
+    growth = large.seconds_per_container(sizes[-1]) / small.seconds_per_container(sizes[0])
     return [
         *(
-            Row(f"{size.all_containers:,} containers, {shape} a VPA: a later pass", in_ms(each.later.seconds))
-            for size, each in zip(sizes[:-1], taken[:-1], strict=True)
+            Row(f"{size.all_containers:,} containers, {shape} a VPA: a later pass", in_ms(measurement.later.seconds))
+            for size, measurement in zip(sizes[:-1], measurements[:-1], strict=True)
         ),
         within(f"{sizes[-1].all_containers:,} containers, {shape} a VPA: a later pass", large.later.seconds, SECONDS),
         Row(
             "  CPU for each container, beside that of the smallest",
-            f"{large.each(sizes[-1]) * 1e6:.1f} us",
-            f"{small.each(sizes[0]) * 1e6:.1f} us",
+            f"{large.seconds_per_container(sizes[-1]) * 1e6:.1f} us",
+            f"{small.seconds_per_container(sizes[0]) * 1e6:.1f} us",
             f"{growth:.1f}x",
             f"<= {LINEAR:g}x",
             growth <= LINEAR,
@@ -108,9 +108,9 @@ def _of_shape(shape: str, pods: int, containers: int) -> list[Row]:
     ]
 
 
-def _of_churn(taken: Churned) -> list[Row]:
-    before, after = taken.early.megabytes, taken.late.megabytes
-    few, many = taken.early.model.names, taken.late.model.names
+def _build_churn_rows(measurement: ChurnMeasurement) -> list[Row]:
+    before, after = measurement.early.megabytes, measurement.late.megabytes
+    few, many = measurement.early.model.names, measurement.late.model.names
     ratio, names = after / before, many / few
     passes = f"{CHURN.all_containers:,} containers, 5 % of the pods replaced in each of {CHURN_PASSES:,} passes"
     return [
@@ -123,19 +123,19 @@ def _of_churn(taken: Churned) -> list[Row]:
             ratio <= FLAT,
         ),
         Row("  names kept", f"{many:,}", f"{few:,}", f"{names:.2f}x", "<= 1x", names <= 1),
-        Row("  a pass, pods included", in_ms(taken.seconds)),
+        Row("  a pass, pods included", in_ms(measurement.seconds)),
     ]
 
 
-def _child(what: str, size: Size) -> str:
-    numbers = (str(each) for each in (size.vpas, size.pods, size.containers))
-    return run("env", *ONE_THREAD, sys.executable, "-m", "bench.recommender.one_pass", what, *numbers)
+def _child(task: str, size: Size) -> str:
+    numbers = (str(number) for number in (size.vpas, size.pods, size.containers))
+    return run("env", *ONE_THREAD, sys.executable, "-m", "bench.recommender.one_pass", task, *numbers)
 
 
-def _take_passes(size: Size) -> Taken:
-    with lists_of(size) as ask:
-        on_one_core()
-        recommender = RecommenderInMemory(size, ask)
+def _measure_passes(size: Size) -> SizeMeasurement:
+    with start_list_server(size) as fetch:
+        pin_to_one_core()
+        recommender = RecommenderInMemory(size, fetch)
         start = recommender.start()
         passes = [recommender.run_pass(minute) for minute in range(EARLY_PASSES + LATER_PASSES)]
         megabytes = resident_megabytes(peak=True)
@@ -144,25 +144,25 @@ def _take_passes(size: Size) -> Taken:
     later = passes[EARLY_PASSES:]
     best = min(later, key=lambda spent: spent.seconds)
     writes = sum(spent.writes for spent in later) / len(later)
-    return Taken(start, passes[0], best, replaced, everywhere, writes, megabytes)
+    return SizeMeasurement(start, passes[0], best, replaced, everywhere, writes, megabytes)
 
 
-def _take_churn(size: Size) -> Churned:
+def _measure_churn(size: Size) -> ChurnMeasurement:
     states: dict[int, State] = {}
     best = float("inf")
-    with lists_of(size) as ask:
-        on_one_core()
-        recommender = RecommenderInMemory(size, ask)
+    with start_list_server(size) as fetch:
+        pin_to_one_core()
+        recommender = RecommenderInMemory(size, fetch)
         recommender.start()
         for minute in range(1, CHURN_PASSES + 1):
             pods, spent = recommender.replace_pods(minute), recommender.run_pass(minute)
             best = min(best, sum(pods.wall.values()) + sum(spent.wall.values()))
             if minute in (CHURN_BEGINS, CHURN_PASSES):
                 states[minute] = State(resident_megabytes(), recommender.sizes())
-    return Churned(states[CHURN_BEGINS], states[CHURN_PASSES], best)
+    return ChurnMeasurement(states[CHURN_BEGINS], states[CHURN_PASSES], best)
 
 
 if __name__ == "__main__":
     what, *numbers = sys.argv[1:]
-    taken = {"passes": _take_passes, "churn": _take_churn}[what](Size(*map(int, numbers)))
+    taken = {"passes": _measure_passes, "churn": _measure_churn}[what](Size(*map(int, numbers)))
     print(msgspec.json.encode(taken).decode())

@@ -18,7 +18,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench.measurement import CannotMeasure, Row
 from bench.process_usage import cpu_seconds, peak_megabytes
-from bench.recommender.cluster import Size, patiently, populated, recommended, reported, rewind, wait_for_usage, written
+from bench.recommender.cluster import (
+    Size,
+    count_recommended,
+    count_reported,
+    count_writes,
+    populated,
+    rewind,
+    wait_for,
+    wait_for_usage,
+)
 from testbed.access import shipped_accounts, upstream_accounts
 from testbed.cluster import Cluster
 from testbed.controllers import Controller, running
@@ -59,7 +68,7 @@ class Reading(msgspec.Struct, frozen=True):
     checkpoints: int
 
 
-class Taken(msgspec.Struct, frozen=True):
+class SideMeasurement(msgspec.Struct, frozen=True):
     """What one side took. Steps and CPU are seconds of one later pass, writes are those of one later pass."""
 
     steps: dict[str, float]
@@ -70,7 +79,7 @@ class Taken(msgspec.Struct, frozen=True):
     first: float  # seconds from its start until every VPA had a recommendation
 
 
-class Ground(msgspec.Struct, frozen=True):
+class Testbed(msgspec.Struct, frozen=True):
     """Where both sides run."""
 
     profile: Profile
@@ -88,24 +97,24 @@ class Side(msgspec.Struct, frozen=True):
 
 
 def measure() -> list[Row]:
-    return measured(THOUSAND)
+    return measure_profile(THOUSAND)
 
 
 def measure_large() -> list[Row]:
     """On request: it takes some twenty minutes."""
-    return measured(FIVE_THOUSAND)
+    return measure_profile(FIVE_THOUSAND)
 
 
-def measured(profile: Profile) -> list[Row]:
+def measure_profile(profile: Profile) -> list[Row]:
     """Both sides, on one cluster."""
     try:
-        with populated(profile.size, say) as (cluster, directory):
-            ground = Ground(profile, cluster, directory)
-            theirs = take(ground, upstream_side(cluster))
-            ours = take(ground, our_side(cluster))
+        with populated(profile.size, report) as (cluster, directory):
+            ground = Testbed(profile, cluster, directory)
+            upstream = measure_side(ground, upstream_side(cluster))
+            trellis = measure_side(ground, trellis_side(cluster))
     except HarnessError as error:
         raise CannotMeasure(str(error)) from error
-    return rows(profile, ours, theirs)
+    return rows(profile, trellis, upstream)
 
 
 def upstream_side(cluster: Cluster, rates: tuple[str, ...] = RATES) -> Side:
@@ -114,44 +123,44 @@ def upstream_side(cluster: Cluster, rates: tuple[str, ...] = RATES) -> Side:
     )
 
 
-def our_side(cluster: Cluster) -> Side:
+def trellis_side(cluster: Cluster) -> Side:
     command = (sys.executable, "-m", "trellis", "recommender")
     return Side("ours", command, shipped_accounts.account(cluster, "recommender"))
 
 
-def rows(profile: Profile, ours: Taken, theirs: Taken) -> list[Row]:
+def rows(profile: Profile, trellis: SideMeasurement, upstream: SideMeasurement) -> list[Row]:
     """Against upstream and against the bars."""
-    a_pass, writes = _total(ours), ("UpdateVPAs", "MaintainCheckpoints")
-    writing, peers = (sum(side.steps.get(step, 0.0) for step in writes) for side in (ours, theirs))
+    a_pass, writes = _total(trellis), ("UpdateVPAs", "MaintainCheckpoints")
+    writing, peers = (sum(side.steps.get(step, 0.0) for step in writes) for side in (trellis, upstream))
     first = profile.first_seconds
     return [
-        _seconds(f"{profile.size}: a later pass", a_pass, _total(theirs), profile.pass_seconds),
+        _seconds(f"{profile.size}: a later pass", a_pass, _total(upstream), profile.pass_seconds),
         _seconds("  statuses and checkpoints alone", writing, peers),
         Row(
             "  statuses + checkpoints written in it",
-            f"{ours.statuses:,.0f} + {ours.checkpoints:,.0f}",
-            f"{theirs.statuses:,.0f} + {theirs.checkpoints:,.0f}",
+            f"{trellis.statuses:,.0f} + {trellis.checkpoints:,.0f}",
+            f"{upstream.statuses:,.0f} + {upstream.checkpoints:,.0f}",
         ),
-        _seconds("  CPU from pass to pass", ours.cpu, theirs.cpu),
-        _seconds("  from start to the last first status", ours.first, theirs.first, first),
+        _seconds("  CPU from pass to pass", trellis.cpu, upstream.cpu),
+        _seconds("  from start to the last first status", trellis.first, upstream.first, first),
         Row(
             "  peak memory",
-            f"{ours.peak:.0f} MB",
-            f"{theirs.peak:.0f} MB",
-            f"{theirs.peak / ours.peak:.1f}x",
+            f"{trellis.peak:.0f} MB",
+            f"{upstream.peak:.0f} MB",
+            f"{upstream.peak / trellis.peak:.1f}x",
             "<= peer",
-            ours.peak <= theirs.peak,
+            trellis.peak <= upstream.peak,
         ),
     ]
 
 
-def _seconds(what: str, ours: float, theirs: float, bar: float | None = None) -> Row:
-    ratio = f"{theirs / ours:.1f}x" if ours else "-"
-    texts = (what, f"{ours:.2f} s", f"{theirs:.2f} s", ratio)
-    return Row(*texts) if bar is None else Row(*texts, f"<= {bar:g} s", ours <= bar)
+def _seconds(title: str, value: float, peer: float, bar: float | None = None) -> Row:
+    ratio = f"{peer / value:.1f}x" if value else "-"
+    texts = (title, f"{value:.2f} s", f"{peer:.2f} s", ratio)
+    return Row(*texts) if bar is None else Row(*texts, f"<= {bar:g} s", value <= bar)
 
 
-def take(ground: Ground, side: Side) -> Taken:
+def measure_side(ground: Testbed, side: Side) -> SideMeasurement:
     """Run it until the later passes are behind it."""
     profile, cluster = ground.profile, ground.cluster
     flags = [f"--recommender-interval={profile.interval}s", *side.flags]
@@ -162,43 +171,45 @@ def take(ground: Ground, side: Side) -> Taken:
 
         def all_recommended() -> bool:
             controller.process.check()
-            return recommended(cluster) == profile.size.vpas
+            return count_recommended(cluster) == profile.size.vpas
 
-        patiently("a recommendation for every VPA", all_recommended, 600.0)
+        wait_for("a recommendation for every VPA", all_recommended, 600.0)
         first = time.monotonic() - started
-        say(f"{side.name}: every VPA has a recommendation after {first:.0f} s")
-        early = _after(ground, controller, FIRST_PASSES)
-        late = _after(ground, controller, PASSES)
+        report(f"{side.name}: every VPA has a recommendation after {first:.0f} s")
+        early = _wait_and_read(ground, controller, FIRST_PASSES)
+        late = _wait_and_read(ground, controller, PASSES)
         peak = peak_megabytes(controller.process.pid)
     _check_that_usage_flowed(ground)
-    taken = _between(early, late, peak, first)
-    say(f"{side.name}: {msgspec.json.encode(taken).decode()}")
-    return taken
+    measurement = _average_per_pass(early, late, peak, first)
+    report(f"{side.name}: {msgspec.json.encode(measurement).decode()}")
+    return measurement
 
 
-def _check_that_usage_flowed(ground: Ground) -> None:
+def _check_that_usage_flowed(ground: Testbed) -> None:
     """A machine that is busy with something else loses scrapes, and then a pass has little to do."""
-    found, pods = reported(ground.cluster), ground.profile.size.pods
-    if found < FLOWING * pods:
-        raise CannotMeasure(f"usage of {found:,} of {pods:,} pods was reported at the end: the machine is too busy")
+    reported_pods, pods = count_reported(ground.cluster), ground.profile.size.pods
+    if reported_pods < FLOWING * pods:
+        raise CannotMeasure(
+            f"usage of {reported_pods:,} of {pods:,} pods was reported at the end: the machine is too busy"
+        )
 
 
-def _after(ground: Ground, controller: Controller, passes: int) -> Reading:
+def _wait_and_read(ground: Testbed, controller: Controller, passes: int) -> Reading:
     """What it has done once it has so many passes behind it."""
 
-    def done() -> bool:
+    def has_passed() -> bool:
         controller.process.check()
         return _steps(controller)[1] >= passes
 
-    patiently(f"{passes} passes", done, passes * (ground.profile.interval + 180.0))
-    steps, found = _steps(controller)
+    wait_for(f"{passes} passes", has_passed, passes * (ground.profile.interval + 180.0))
+    steps, count = _steps(controller)
     cpu = cpu_seconds(controller.process.pid)
-    return Reading(steps, found, cpu, *written(ground.cluster))
+    return Reading(steps, count, cpu, *count_writes(ground.cluster))
 
 
-def _between(early: Reading, late: Reading, peak: float, first: float) -> Taken:
+def _average_per_pass(early: Reading, late: Reading, peak: float, first: float) -> SideMeasurement:
     passes = late.passes - early.passes
-    return Taken(
+    return SideMeasurement(
         steps={step: (seconds - early.steps.get(step, 0.0)) / passes for step, seconds in late.steps.items()},
         cpu=(late.cpu - early.cpu) / passes,
         statuses=(late.statuses - early.statuses) / passes,
@@ -223,10 +234,10 @@ def _steps(controller: Controller) -> tuple[dict[str, float], float]:
     return steps, passes
 
 
-def _total(taken: Taken) -> float:
-    return taken.steps[TOTAL]
+def _total(measurement: SideMeasurement) -> float:
+    return measurement.steps[TOTAL]
 
 
-def say(line: str) -> None:
+def report(message: str) -> None:
     """Progress is for whoever waits, at once."""
-    print(f"recommender_side_by_side: {line}", file=sys.stderr, flush=True)
+    print(f"recommender_side_by_side: {message}", file=sys.stderr, flush=True)

@@ -47,17 +47,17 @@ class Size(msgspec.Struct, frozen=True):
 
     def replaced(self, minute: int) -> range:
         """The pods that are replaced in that minute."""
-        begin = minute % LIFETIME * self._at_once
-        return range(begin, min(begin + self._at_once, self.all_pods))
+        begin = minute % LIFETIME * self._replaced_per_minute
+        return range(begin, min(begin + self._replaced_per_minute, self.all_pods))
 
     def pod_name(self, pod: int, minute: int) -> str:
         """What a pod is called then."""
         vpa, place = divmod(pod, self.pods)
-        generation = (minute + -(pod // self._at_once) % LIFETIME) // LIFETIME
+        generation = (minute + -(pod // self._replaced_per_minute) % LIFETIME) // LIFETIME
         return f"web-{vpa}-5d{vpa:07x}-{place}{generation:04d}"
 
     @property
-    def _at_once(self) -> int:
+    def _replaced_per_minute(self) -> int:
         return -(-self.all_pods // LIFETIME)
 
     def usual(self) -> npt.NDArray[np.float64]:
@@ -104,19 +104,19 @@ class Usage:
         vpa = pod // self._size.pods
         metadata = {
             "name": self._size.pod_name(pod, minute),
-            "namespace": namespace_of(vpa),
+            "namespace": get_namespace(vpa),
             "creationTimestamp": _text(START + minute * MINUTE),
-            "labels": labels_of(vpa),
+            "labels": build_labels(vpa),
         }
         return f'{{"metadata":{msgspec.json.encode(metadata).decode()},'
 
 
-def namespace_of(vpa: int) -> str:
+def get_namespace(vpa: int) -> str:
     """Where a VPA is."""
     return f"team-{vpa // VPAS_OF_A_NAMESPACE}"
 
 
-def labels_of(vpa: int) -> dict[str, str]:
+def build_labels(vpa: int) -> dict[str, str]:
     """What its pods are labelled with."""
     return {
         "app.kubernetes.io/name": f"web-{vpa}",

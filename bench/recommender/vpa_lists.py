@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from bench.recommender.usage import START, Size, Usage, labels_of, namespace_of
+from bench.recommender.usage import START, Size, Usage, build_labels, get_namespace
 from bench.recommender.week_of_history import checkpoint
 from trellis.kube.transport.requests import PAGE_SIZE
 
@@ -37,29 +37,29 @@ REPLACEMENTS = "replacements"  # the pods that came in that minute; usage is the
 
 
 @contextmanager
-def lists_of(size: Size) -> Iterator[Lists]:
+def start_list_server(size: Size) -> Iterator[Lists]:
     """Somebody to ask for lists, who works only while we wait; what is beyond the last page is empty."""
     spawning = multiprocessing.get_context("spawn")
-    ours, theirs = spawning.Pipe()
-    process = spawning.Process(target=_serve, args=(theirs, size), daemon=True)
+    parent_end, child_end = spawning.Pipe()
+    process = spawning.Process(target=_serve, args=(child_end, size), daemon=True)
     process.start()
-    theirs.close()  # so that we learn of its end
+    child_end.close()  # so that we learn of its end
 
-    def ask(asked: PageRequest) -> bytes:
-        ours.send(asked)
-        return ours.recv_bytes()
+    def fetch(request: PageRequest) -> bytes:
+        parent_end.send(request)
+        return parent_end.recv_bytes()
 
     try:
-        yield ask
+        yield fetch
     finally:
         process.kill()
         process.join()
 
 
-def pages(ask: Lists, kind: str) -> Iterator[bytes]:
+def pages(fetch: Lists, kind: str) -> Iterator[bytes]:
     """All pages of a kind."""
     number = 0
-    while page := ask(PageRequest(kind, page=number)):
+    while page := fetch(PageRequest(kind, page=number)):
         yield page
         number += 1
 
@@ -67,14 +67,14 @@ def pages(ask: Lists, kind: str) -> Iterator[bytes]:
 def _serve(connection: Connection, size: Size) -> None:
     usage, documents = Usage(size), _Documents(size)
     while True:
-        asked: PageRequest = connection.recv()
-        if asked.kind == USAGE:
-            connection.send_bytes(usage.list_at(asked.minute))
-        elif asked.kind == REPLACEMENTS:
-            usage.replace(asked.minute)
-            connection.send_bytes(documents.new_pods(asked.minute))
+        request: PageRequest = connection.recv()
+        if request.kind == USAGE:
+            connection.send_bytes(usage.list_at(request.minute))
+        elif request.kind == REPLACEMENTS:
+            usage.replace(request.minute)
+            connection.send_bytes(documents.new_pods(request.minute))
         else:
-            connection.send_bytes(documents.page(asked))
+            connection.send_bytes(documents.page(request))
 
 
 class _Documents:
@@ -89,9 +89,9 @@ class _Documents:
             "VerticalPodAutoscalerCheckpoint": (size.vpas * size.containers, self._checkpoint),
         }
 
-    def page(self, asked: PageRequest) -> bytes:
-        count, make = self._kinds.get(asked.kind, (0, _vpa))
-        begin = asked.page * PAGE_SIZE
+    def page(self, request: PageRequest) -> bytes:
+        count, make = self._kinds.get(request.kind, (0, _vpa))
+        begin = request.page * PAGE_SIZE
         return _list([make(number) for number in range(begin, min(begin + PAGE_SIZE, count))])
 
     def new_pods(self, minute: int) -> bytes:
@@ -102,7 +102,7 @@ class _Documents:
         resources = {"requests": {"cpu": "100m", "memory": f"{64 * (1 + vpa % 16)}Mi"}, "limits": {"memory": "2Gi"}}
         containers = [{"name": name, "resources": resources} for name in self._size.names]
         return {
-            "metadata": _metadata(vpa, name, _owner("ReplicaSet", f"web-{vpa}-5d")) | {"labels": labels_of(vpa)},
+            "metadata": _metadata(vpa, name, _owner("ReplicaSet", f"web-{vpa}-5d")) | {"labels": build_labels(vpa)},
             "spec": {"containers": containers},
             "status": {
                 "phase": "Running",
@@ -116,7 +116,7 @@ class _Documents:
         cores, memory = self._usual[:, vpa, container].tolist()
         name = self._size.names[container]
         document: Json = checkpoint(f"web-{vpa}", name, cores, memory, datetime.fromtimestamp(START, UTC))
-        document["metadata"]["namespace"] = namespace_of(vpa)
+        document["metadata"]["namespace"] = get_namespace(vpa)
         return document
 
 
@@ -133,18 +133,18 @@ def _vpa(vpa: int) -> Json:
 
 
 def _deployment(vpa: int) -> Json:
-    return {"metadata": _metadata(vpa, f"web-{vpa}"), "spec": {"selector": {"matchLabels": labels_of(vpa)}}}
+    return {"metadata": _metadata(vpa, f"web-{vpa}"), "spec": {"selector": {"matchLabels": build_labels(vpa)}}}
 
 
 def _replica_set(vpa: int) -> Json:
     metadata = _metadata(vpa, f"web-{vpa}-5d", _owner("Deployment", f"web-{vpa}"))
-    return {"metadata": metadata, "spec": {"selector": {"matchLabels": labels_of(vpa)}}}
+    return {"metadata": metadata, "spec": {"selector": {"matchLabels": build_labels(vpa)}}}
 
 
 def _metadata(vpa: int, name: str, *owners: Json) -> Json:
     return {
         "name": name,
-        "namespace": namespace_of(vpa),
+        "namespace": get_namespace(vpa),
         "uid": f"5e0c7f0a-2b5d-4d1c-{name}",
         "resourceVersion": str(1_000_000 + vpa),
         "generation": 1,

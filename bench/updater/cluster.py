@@ -70,11 +70,11 @@ class Calls(msgspec.Struct, frozen=True):
     def __sub__(self, other: Calls) -> Calls:
         return Calls(self.by_kind - other.by_kind)
 
-    def of(self, verb: str, resource: str, subresource: str = "") -> int:
+    def count(self, verb: str, resource: str, subresource: str = "") -> int:
         return self.by_kind[verb, resource, subresource]
 
 
-ROOM = Node(name=NODE, cpu="10000", memory="100Ti", pods=100_000)
+LARGE_NODE = Node(name=NODE, cpu="10000", memory="100Ti", pods=100_000)
 
 
 def announce_admission(cluster: Cluster) -> None:
@@ -91,25 +91,27 @@ def populate(cluster: Cluster, group: Group) -> None:
     if not group.replaced:
         account = {"name": "default", "namespace": group.namespace}
         cluster.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
-    send_all(cluster, _chains(group), IN_FLIGHT)
+    send_all(cluster, _list_request_chains(group), IN_FLIGHT)
 
 
-def pods_of(cluster: Cluster, group: Group) -> list[str]:
+def list_ready_pods(cluster: Cluster, group: Group) -> list[str]:
     """The names of its pods that are Ready."""
     return [pod["metadata"]["name"] for pod in cluster.api.items(group.path) if is_ready(pod)]
 
 
-def counted(cluster: Cluster) -> Calls:
+def count_calls(cluster: Cluster) -> Calls:
     """What the API server has been asked so far."""
     text: str = cluster.api.send("GET", "/metrics")["message"]
     counter: Counter[tuple[str, str, str]] = Counter()
     for labels, count in _REQUEST.findall(text):
-        of = dict(_LABEL.findall(labels))
-        counter[of["verb"], of["resource"], of["subresource"]] += int(float(count))
+        labels_of_request = dict(_LABEL.findall(labels))
+        counter[labels_of_request["verb"], labels_of_request["resource"], labels_of_request["subresource"]] += int(
+            float(count)
+        )
     return Calls(counter)
 
 
-def status(*, ready: bool, has: str, at: datetime | None = None) -> Json:
+def status(*, ready: bool, cpu: str, at: datetime | None = None) -> Json:
     """What a kubelet would write of a pod that runs."""
     time = (at or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
     state = {
@@ -120,7 +122,7 @@ def status(*, ready: bool, has: str, at: datetime | None = None) -> Json:
         "started": ready,
         "restartCount": 0,
         "state": {"running": {"startedAt": time}},
-        "resources": {"requests": {"cpu": has, "memory": _MEMORY}},
+        "resources": {"requests": {"cpu": cpu, "memory": _MEMORY}},
     }
     condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": time}
     return {"status": {"phase": "Running", "startTime": time, "conditions": [condition], "containerStatuses": [state]}}
@@ -128,7 +130,7 @@ def status(*, ready: bool, has: str, at: datetime | None = None) -> Json:
 
 def becoming_ready(at: datetime) -> Json:
     """What a kubelet would write of a boosted pod that has become Ready."""
-    return status(ready=True, has=_BOOSTED, at=at)
+    return status(ready=True, cpu=_BOOSTED, at=at)
 
 
 def is_boosted(pod: Json) -> bool:
@@ -136,11 +138,11 @@ def is_boosted(pod: Json) -> bool:
     return requested == _BOOSTED
 
 
-def _chains(group: Group) -> Iterator[tuple[Request, ...]]:
+def _list_request_chains(group: Group) -> Iterator[tuple[Request, ...]]:
     apps = f"/apis/apps/v1/namespaces/{group.namespace}/replicasets"
     vpas = f"/apis/{_VPAS}/namespaces/{group.namespace}/verticalpodautoscalers"
     has = _HAS if group.boost is None else _BOOSTED
-    written = status(ready=group.boost is None, has=has)
+    written = status(ready=group.boost is None, cpu=has)
     for name in () if group.replaced else group.names():
         yield created(group.path, _pod(group, name, has)), patched(f"{group.path}/{name}/status", written)
     recommended = {"status": {"recommendation": _recommended(_HAS if group.boost is not None else _GETS)}}

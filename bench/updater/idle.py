@@ -56,9 +56,9 @@ def measure() -> list[Row]:
     world = _World()
     spent = world.fill()
     freeze_live_objects()  # as the process does it once all objects are seen, and after its first pass
-    first = _timed(world.run_pass)
+    first = _time(world.run_pass)
     freeze_live_objects()
-    idle = min(_timed(world.run_pass) for _ in range(ROUNDS))
+    idle = min(_time(world.run_pass) for _ in range(ROUNDS))
     size = f"{WORKLOADS * PODS:,} pods in {WORKLOADS:,} VPAs"
     rows = [
         within(f"{size}, nothing to do: a pass (peer: the first, with a plan for each)", idle, SECONDS, first),
@@ -83,10 +83,10 @@ class _World:
 
     def __init__(self) -> None:
         settings = UpdateSettings()
-        self._gathering = WorkloadCache(on_change=self._changed)
-        self._memory = UpdateMemory(self._gathering, settings)
+        self._cache = WorkloadCache(on_change=self._changed)
+        self._memory = UpdateMemory(self._cache, settings)
         self._planner = UpdatePlanner(settings, NodeHeadroom(counts_all=False))
-        self._counting = UpdaterMetrics(Metrics(UPDATER_METRICS, about_process=False))
+        self._metrics = UpdaterMetrics(Metrics(UPDATER_METRICS, about_process=False))
         self._pods: dict[tuple[str, str], Pod] = {}
 
     def _changed(self, workload: WorkloadKey) -> None:
@@ -95,78 +95,78 @@ class _World:
     def fill(self) -> float:
         """Put everything, which takes so many seconds; making it does not count."""
         for number in range(0, 400, 3):
-            self._gathering.put_limits(f"team-{number}", [_LIMITS])
-        return sum(map(self._fill_one, range(WORKLOADS)))
+            self._cache.put_limits(f"team-{number}", [_LIMITS])
+        return sum(map(self._fill_workload, range(WORKLOADS)))
 
-    def _fill_one(self, at: int) -> float:
-        namespace, governor = f"team-{at % 400}", governor_of(at)
+    def _fill_workload(self, at: int) -> float:
+        namespace, governor = f"team-{at % 400}", build_governor(at)
         deployment, replica_set = _controllers(at)
-        pods = [cut_pod(pod_of(at, number)) for number in range(PODS)]
+        pods = [cut_pod(build_pod(at, number)) for number in range(PODS)]
         start = time.perf_counter()
-        put = self._gathering
-        put.put_governor("VerticalPodAutoscaler", (namespace, f"web-{at}"), governor)
-        put.put_workload("Deployment", (namespace, f"web-{at}"), None, deployment)
-        put.put_workload("ReplicaSet", (namespace, replica_set.metadata.name), None, replica_set)
+        cache = self._cache
+        cache.put_governor("VerticalPodAutoscaler", (namespace, f"web-{at}"), governor)
+        cache.put_workload("Deployment", (namespace, f"web-{at}"), None, deployment)
+        cache.put_workload("ReplicaSet", (namespace, replica_set.metadata.name), None, replica_set)
         for pod in pods:
             key = (namespace, pod.metadata.name)
             self._pods[key] = pod
-            put.put_pod(key, None, pod)
+            cache.put_pod(key, None, pod)
         return time.perf_counter() - start
 
     def run_pass(self) -> None:
         """Look at everything that is not at rest."""
-        self._counting.begin_pass()
-        workloads = self._memory.select_changed(self._gathering.governors.list_workloads())
+        self._metrics.begin_pass()
+        workloads = self._memory.select_changed(self._cache.governors.list_workloads())
         self._planner.retain_views(self._pods.values())
         for begin in range(0, len(workloads), AT_ONCE):
             batch = self._memory.build_batch(workloads[begin : begin + AT_ONCE], NOW)
-            for planned in self._made(batch):
+            for planned in self._plan(batch):
                 if planned.error is not None or planned.plan.actions or not planned.snapshot.pods:
                     raise CannotMeasure(f"{planned.snapshot.workload} needs something, and none should: {planned}")
                 self._memory.record_plan(planned)
-                self._counting.observe_plan(planned.snapshot, planned.plan)
-        self._counting.export_counts(dict(self._counting.counts_by_workload))
+                self._metrics.observe_plan(planned.snapshot, planned.plan)
+        self._metrics.export_counts(dict(self._metrics.counts_by_workload))
 
-    def _made(self, batch: PlanningBatch) -> list[PlanResult]:
+    def _plan(self, batch: PlanningBatch) -> list[PlanResult]:
         with pause_garbage_collection():
             return self._planner.plan_all(batch)
 
     def changes(self) -> Iterator[tuple[str, float]]:
         """What one thing costs that changes, on the average of many."""
-        some = range(0, WORKLOADS, WORKLOADS // 500)
-        advised = {at: governor_of(at, more=1) for at in some}
-        grown = {at: cut_pod(pod_of(at, 1, more=-50)) for at in some}
+        changed = range(0, WORKLOADS, WORKLOADS // 500)
+        governors = {at: build_governor(at, percent_more=1) for at in changed}
+        resized_pods = {at: cut_pod(build_pod(at, 1, percent_more=-50)) for at in changed}
 
         def put_advice(at: int) -> None:
-            self._gathering.put_governor("VerticalPodAutoscaler", (f"team-{at % 400}", f"web-{at}"), advised[at])
+            self._cache.put_governor("VerticalPodAutoscaler", (f"team-{at % 400}", f"web-{at}"), governors[at])
 
         def put_pod(at: int) -> None:
-            key = (f"team-{at % 400}", grown[at].metadata.name)
-            self._gathering.put_pod(key, self._pods[key], grown[at])
+            key = (f"team-{at % 400}", resized_pods[at].metadata.name)
+            self._cache.put_pod(key, self._pods[key], resized_pods[at])
 
-        yield "a VPA with other advice, put", _each(some, put_advice)
-        yield "a pod of another size, put", _each(some, put_pod)
-        workloads = self._memory.select_changed(self._gathering.governors.list_workloads())
-        if len(workloads) != len(some):
-            raise CannotMeasure(f"{len(workloads)} workloads are to be looked at, and {len(some)} have changed")
+        yield "a VPA with other advice, put", _time_each(changed, put_advice)
+        yield "a pod of another size, put", _time_each(changed, put_pod)
+        workloads = self._memory.select_changed(self._cache.governors.list_workloads())
+        if len(workloads) != len(changed):
+            raise CannotMeasure(f"{len(workloads)} workloads are to be looked at, and {len(changed)} have changed")
         acting: list[int] = []
 
         def plan() -> None:
-            plans = self._made(self._memory.build_batch(workloads, NOW))
+            plans = self._plan(self._memory.build_batch(workloads, NOW))
             acting.append(sum(bool(plan.plan.actions) for plan in plans))
 
-        yield "a workload gathered and planned for", _timed(plan) / len(some)
+        yield "a workload gathered and planned for", _time(plan) / len(changed)
         if not acting[0]:
             raise CannotMeasure("nothing is done about pods that need something")
 
 
-def _timed(work: Callable[[], object]) -> float:
+def _time(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
-def _each(some: range, work: Callable[[int], object]) -> float:
+def _time_each(some: range, work: Callable[[int], object]) -> float:
     start = time.perf_counter()
     for at in some:
         work(at)
@@ -184,12 +184,12 @@ def _controllers(at: int) -> tuple[Deployment, ReplicaSet]:
     )
 
 
-def governor_of(at: int, *, more: int = 0) -> Governor:
-    """What governs a workload; with `more`, another recommendation, still within what is worth nothing."""
+def build_governor(at: int, *, percent_more: int = 0) -> Governor:
+    """What governs a workload; with `percent_more`, another recommendation, still within what is worth nothing."""
     recommended = [
         {
             "containerName": name,
-            "target": _amounts(at, more),
+            "target": _amounts(at, percent_more),
             "lowerBound": _amounts(at, -20),
             "upperBound": _amounts(at, 20),
         }
@@ -211,16 +211,16 @@ def governor_of(at: int, *, more: int = 0) -> Governor:
         "spec": spec,
         "status": {"recommendation": {"containerRecommendations": recommended}},
     }
-    found = compile_vpa_governor(msgspec.convert(document, VerticalPodAutoscaler))
-    assert found is not None
-    return found
+    governor = compile_vpa_governor(msgspec.convert(document, VerticalPodAutoscaler))
+    assert governor is not None
+    return governor
 
 
-def pod_of(at: int, number: int, *, more: int = 0) -> Pod:
-    """A pod of a workload, as the API server would tell; with `more`, of another size."""
-    resources: Json = {"requests": _amounts(at, more)}
+def build_pod(at: int, number: int, *, percent_more: int = 0) -> Pod:
+    """A pod of a workload, as the API server would tell; with `percent_more`, of another size."""
+    resources: Json = {"requests": _amounts(at, percent_more)}
     if at % 2:
-        resources["limits"] = {name: _text(name, 2 * amount) for name, amount in _numbers(at, more).items()}
+        resources["limits"] = {name: _text(name, 2 * amount) for name, amount in _numbers(at, percent_more).items()}
     born = "2026-06-01T08:00:00Z"
     document = {
         "metadata": {
@@ -248,16 +248,16 @@ def pod_of(at: int, number: int, *, more: int = 0) -> Pod:
     return msgspec.convert(document, Pod)
 
 
-def _numbers(at: int, more: int) -> dict[str, int]:
+def _numbers(at: int, percent_more: int) -> dict[str, int]:
     """Millicores and bytes, more by so many percent."""
     return {
-        "cpu": (100 + at % 3000) * (100 + more) // 100,
-        "memory": (64 + at % 4000) * (100 + more) // 100 * _MIB,
+        "cpu": (100 + at % 3000) * (100 + percent_more) // 100,
+        "memory": (64 + at % 4000) * (100 + percent_more) // 100 * _MIB,
     }
 
 
-def _amounts(at: int, more: int) -> dict[str, str]:
-    return {name: _text(name, amount) for name, amount in _numbers(at, more).items()}
+def _amounts(at: int, percent_more: int) -> dict[str, str]:
+    return {name: _text(name, amount) for name, amount in _numbers(at, percent_more).items()}
 
 
 def _text(name: str, amount: int) -> str:

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from bench.pictures.frontier import drawn as frontier
-from bench.pictures.job_runs import picture_of_runs
+from bench.pictures.frontier import draw as frontier
+from bench.pictures.job_runs import build_runs_chart
 from bench.pictures.recommenders import NAMES, PICTURES
-from bench.pictures.sizing import Chart, Line, drawn
+from bench.pictures.sizing import Chart, Line, draw
 from trellis.core.recommend.evaluation.margin_curves import MARGIN_FACTORS, MarginCurve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +38,7 @@ def test_every_workload_is_pictured_once() -> None:
 def test_a_chart_labels_its_lines_and_marks_usage_above_request() -> None:
     usage = np.array([1.0, 1.0, 3.0, 1.0])
     line = Line("plain", "2 times", np.full(4, 2.0), usage > 2.0, np.array([2]))
-    svg = drawn(Chart("Some", "cores", usage, [line], [(0.0, "Mon")]))
+    svg = draw(Chart("Some", "cores", usage, [line], [(0.0, "Mon")]))
     assert {"Some, cores", "usage", "plain: 2 times", "Mon"} <= set(texts(svg))
     kinds = [each.get("class") for each in ElementTree.fromstring(svg).iter()]  # noqa: S314
     assert (kinds.count("over"), kinds.count("kill")) == (1, 1)
@@ -55,6 +55,6 @@ def test_a_frontier_has_a_line_and_a_dot_for_each_recommender() -> None:
 
 @pytest.mark.req("CR-27")
 def test_phases_is_raised_before_the_peak_of_a_run_and_default_is_not() -> None:
-    default, phases = picture_of_runs(6).lines
+    default, phases = build_runs_chart(6).lines
     assert (default.name, phases.name) == ("default", "phases")
     assert phases.over.mean() < 0.2 * default.over.mean()
