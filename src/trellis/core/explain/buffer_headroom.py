@@ -82,7 +82,9 @@ class BufferHeadroom:
         table = self._table
         fitting_nodes = int(np.count_nonzero(find_fitting_nodes(table, demand)))
         if not self.is_complete:
-            return HeadroomPart(table.size, fitting_nodes, obstacles=_build_obstacle_parts(explain_unfit_nodes(table, demand)))
+            return HeadroomPart(
+                table.size, fitting_nodes, obstacles=_build_obstacle_parts(explain_unfit_nodes(table, demand))
+            )
         snapshot = build_node_snapshot(
             self._collected, KnownNodeGroups(), build_storage(self._collected), evidence.components.expendable_below
         )

@@ -69,12 +69,12 @@ class _UpdaterReplay:
             lines.PutNode: lambda line: self._cache.put_node(line.name, line.node),
             lines.PutNamespace: lambda line: self._cache.put_namespace(line.name, line.annotations),
             lines.PutFreeze: lambda line: self._cache.put_freeze_config(line.data),
-            lines.PutScales: lambda line: self._cache.put_scales(dict(line.answers)),
+            lines.PutScales: lambda line: self._cache.put_scales(dict(line.scales)),
             lines.PodEvicted: self._expect_eviction,
             lines.PodWritten: lambda line: self._cache.pending_writes.expect_write(line.uid, line.resource_version),
             lines.UpdatesPlanned: self._read_pass,
             lines.HeadroomCounted: lambda _line: self._count_headroom(),
-            lines.ActionEnded: lambda line: self._memory.record_action_end(line.action, line.now, is_applied=line.done),
+            lines.ActionEnded: lambda line: self._memory.record_action_end(line.action, line.now, is_applied=line.is_applied),
             lines.PlanExecuted: lambda line: self._memory.record_results(line.workload, line.outcomes, line.now),
         }
 
