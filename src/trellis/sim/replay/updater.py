@@ -55,7 +55,9 @@ class _UpdaterReplay:
         settings = began.settings
         self._cache = WorkloadCache(tracks_headroom=began.has_headroom)
         self._memory = UpdateMemory(self._cache, settings)
-        self._planner = UpdatePlanner(settings, NodeHeadroom(counts_all=settings.require_fit) if began.has_headroom else None)
+        self._planner = UpdatePlanner(
+            settings, NodeHeadroom(counts_all=settings.require_fit) if began.has_headroom else None
+        )
         self._plans: list[PlanResult] = []
         self._pods: dict[ObjectKey, Pod] = {}
         self._workloads: dict[WorkloadKey, KubeObject] = {}
@@ -74,7 +76,9 @@ class _UpdaterReplay:
             lines.PodWritten: lambda line: self._cache.pending_writes.expect_write(line.uid, line.resource_version),
             lines.UpdatesPlanned: self._read_pass,
             lines.HeadroomCounted: lambda _line: self._count_headroom(),
-            lines.ActionEnded: lambda line: self._memory.record_action_end(line.action, line.now, is_applied=line.is_applied),
+            lines.ActionEnded: lambda line: self._memory.record_action_end(
+                line.action, line.now, is_applied=line.is_applied
+            ),
             lines.PlanExecuted: lambda line: self._memory.record_results(line.workload, line.outcomes, line.now),
         }
 
