@@ -105,7 +105,7 @@ def export_buffers(metrics: Metrics, buffers: Informer[Buffer], states: BufferSt
             continue
         exported[WANTED][key] = float(state.within_quotas.requested)
         exported[CHUNKS][key] = float(state.within_quotas.chunks)
-        full = _last_full(buffers.get(*key))
+        full = _read_last_provisioned(buffers.get(*key))
         if full is not None:
             exported[LAST_FULL][key] = full.timestamp()
         if state.changed is not None:
@@ -116,7 +116,7 @@ def export_buffers(metrics: Metrics, buffers: Informer[Buffer], states: BufferSt
         metrics.set_all(spec, values)
 
 
-def _last_full(buffer: Buffer | None) -> datetime | None:
+def _read_last_provisioned(buffer: Buffer | None) -> datetime | None:
     text = buffer.status.last_fully_provisioned if buffer is not None and buffer.status is not None else None
     try:
         return parse_time(text) if text else None

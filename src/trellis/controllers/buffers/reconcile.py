@@ -97,13 +97,13 @@ class BufferReconciler:
             self._drop(key)
             state.reason_code, state.notes = state.skip_reason.reason.code, frozenset()
             return await self._mirror.remove(buffer)
-        facts = await self._facts(buffer, state)
+        facts = await self._build_facts(buffer, state)
         if facts is None:
             return _RETRY_SECONDS
         soon = may_be_outdated(state, facts)
         translation = self._translate(buffer, state, facts)
-        requeue_after = self._requeue_after(translation, soon=soon)
-        if self._shares.put(key, _created(buffer), translation):
+        requeue_after = self._find_requeue_delay(translation, soon=soon)
+        if self._shares.put(key, _read_created(buffer), translation):
             self._enqueue_division(key[0])
             return requeue_after
         # Quotas may have been divided while facts were read, and the Buffer may have changed.
@@ -137,7 +137,7 @@ class BufferReconciler:
                 return True
         return False
 
-    async def _facts(self, buffer: Buffer, state: BufferState) -> TranslationFacts | None:
+    async def _build_facts(self, buffer: Buffer, state: BufferState) -> TranslationFacts | None:
         """The facts of a translation; None if a request failed and the published status stays."""
         try:
             facts = await self._view.facts(buffer, state)
@@ -185,7 +185,7 @@ class BufferReconciler:
         record_events(self._record, build_reference(BUFFERS, buffer), state, translation)
         return None
 
-    def _requeue_after(self, translation: Translation, *, soon: bool) -> float | None:
+    def _find_requeue_delay(self, translation: Translation, *, soon: bool) -> float | None:
         change = translation.next_change
         edge = math.inf if change is None else max(change - self._now(), 0.0) + _EDGE_SECONDS
         unwatched = math.inf if translation.pod_spec is not None else _UNWATCHED_SECONDS
@@ -197,7 +197,7 @@ class BufferReconciler:
             self._enqueue_division(key[0])
 
 
-def _created(buffer: Buffer) -> float:
+def _read_created(buffer: Buffer) -> float:
     created = buffer.metadata.creation_timestamp
     return math.nan if created is None else created.timestamp()
 

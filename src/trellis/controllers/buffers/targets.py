@@ -26,9 +26,9 @@ from trellis.core.buffers import TargetKind, TargetReading
 from trellis.core.buffers.pod_summaries import CountedTarget, count_replicas, read_parallelism
 from trellis.core.buffers.target_kinds import (
     TARGET_UNREADABLE,
+    build_not_scalable,
     check_target_selector,
     count_target_pods,
-    not_scalable,
     read_scale_selector,
 )
 from trellis.core.cluster.owners import ScaleInfo, TargetRef, describe_missing
@@ -156,7 +156,7 @@ class TargetReader:
     async def _scale(self, target: TargetRef) -> TargetDescription | TargetProblem:
         result = await self._scalable.read(target)
         if isinstance(result, TargetProblem):
-            return not_scalable(target.kind) if result.reason is TARGET_NOT_SCALABLE else result
+            return build_not_scalable(target.kind) if result.reason is TARGET_NOT_SCALABLE else result
         scale = result.scale
         text = scale.status.selector
         info = ScaleInfo(text, scale.metadata.controller)

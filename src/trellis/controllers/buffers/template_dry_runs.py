@@ -47,7 +47,7 @@ class TemplateDryRuns:
     ) -> ShapeTemplate | None:
         """The template of a well-known workload; `source` is its UID and generation."""
         previous = state.template
-        if previous is not None and previous.source == source and _now() < previous.until:
+        if previous is not None and previous.source == source and _read_clock() < previous.until:
             return previous
         response = await self._client.send(build_get(resource, target.name, target.namespace))
         document = msgspec.json.decode(response.body, type=dict[str, Any])
@@ -63,7 +63,7 @@ class TemplateDryRuns:
         written = msgspec.json.encode(template, order="deterministic")
         digest = blake2b(written, digest_size=16).digest()
         previous = state.template
-        if previous is not None and previous.digest == digest and _now() < previous.until:
+        if previous is not None and previous.digest == digest and _read_clock() < previous.until:
             # Only another field of the workload has changed, such as its replicas.
             state.template = msgspec.structs.replace(previous, source=source)
         else:
@@ -90,14 +90,14 @@ class TemplateDryRuns:
         self._metrics.add(named.DRY_RUNS, 1, "made" if isinstance(result, Pod) else "refused")
         if isinstance(result, Pod):
             admitted = PodTemplateSpec(ObjectMeta(labels=result.metadata.labels), result.spec)
-            return ShapeTemplate(source, digest, _now() + _FRESH_SECONDS, admitted)
+            return ShapeTemplate(source, digest, _read_clock() + _FRESH_SECONDS, admitted)
         if isinstance(result, _RETRIABLE) and before is not None and before.digest == digest:
-            return msgspec.structs.replace(before, source=source, until=_now() + _REFUSED_SECONDS)
+            return msgspec.structs.replace(before, source=source, until=_read_clock() + _REFUSED_SECONDS)
         refusal = f"a pod of the template is refused, and taken as written: {result}"
-        return ShapeTemplate(source, digest, _now() + _REFUSED_SECONDS, _as_written(template), refusal)
+        return ShapeTemplate(source, digest, _read_clock() + _REFUSED_SECONDS, _read_as_written(template), refusal)
 
 
-def _as_written(template: Mapping[str, Any]) -> PodTemplateSpec:
+def _read_as_written(template: Mapping[str, Any]) -> PodTemplateSpec:
     try:
         return convert_object(dict(template), PodTemplateSpec)
     except UnreadableObject:
@@ -105,5 +105,5 @@ def _as_written(template: Mapping[str, Any]) -> PodTemplateSpec:
         return PodTemplateSpec()
 
 
-def _now() -> float:
+def _read_clock() -> float:
     return asyncio.get_running_loop().time()

@@ -99,14 +99,14 @@ class BufferViewBuilder:
         match meaning.capacity:
             case FixedReplicas() | PercentOfReplicas() if meaning.target is not None:
                 target = await self._target(buffer, state, meaning.target)
-                return TranslationFacts(target, filled=self._filled(namespace, meaning))
+                return TranslationFacts(target, filled=self._sum_filled(namespace, meaning))
             case NodeClassTotals():
                 labels = find_class_labels(meaning, self._figures)
                 if not isinstance(labels, DetailedReason):
                     return TranslationFacts(
-                        nodes=self._classes.find_facts(labels), filled=self._filled(namespace, meaning)
+                        nodes=self._classes.find_facts(labels), filled=self._sum_filled(namespace, meaning)
                     )
-        return TranslationFacts(filled=self._filled(namespace, meaning))
+        return TranslationFacts(filled=self._sum_filled(namespace, meaning))
 
     async def _target(
         self, buffer: Buffer, state: BufferState, reference: TargetReference
@@ -128,19 +128,19 @@ class BufferViewBuilder:
         if isinstance(description, TargetProblem):
             return description
         self._states.selecting.put(key, description.selector)
-        pod = await self._newest(target.namespace, description.selector, state)
+        pod = await self._find_newest(target.namespace, description.selector, state)
         if pod is not None:
-            return await self._sized(target, description, pod, TargetFacts(description.replicas, pod=pod))
+            return await self._add_sizing(target, description, pod, TargetFacts(description.replicas, pod=pod))
         shown = await self._template(target, description, state)
         if shown is not None:
             facts = TargetFacts(description.replicas, template=shown.template, refusal=shown.refusal)
-            return await self._sized(target, description, shown.template, facts)
+            return await self._add_sizing(target, description, shown.template, facts)
         last = find_last_shape()
         if last is None:
             return TargetFacts(description.replicas)
-        return await self._sized(target, description, last, TargetFacts(description.replicas, last=last))
+        return await self._add_sizing(target, description, last, TargetFacts(description.replicas, last=last))
 
-    async def _sized(
+    async def _add_sizing(
         self, target: TargetRef, description: TargetDescription, shape: Pod | PodTemplateSpec, facts: TargetFacts
     ) -> TargetFacts:
         """Add the governor, the limits and the boosts of new pods of the target."""
@@ -149,7 +149,7 @@ class BufferViewBuilder:
         boosts = compute_starting_boosts(shape.spec, governor, limits, self._boosts)
         return msgspec.structs.replace(facts, governor=governor, limits=limits, boosts=boosts)
 
-    async def _newest(self, namespace: str, selector: Selector, state: TargetState) -> Pod | None:
+    async def _find_newest(self, namespace: str, selector: Selector, state: TargetState) -> Pod | None:
         """The newest live pod with all of its fields; read if it is not the one in the state, or has changed."""
         newest = find_newest_live(
             pod
@@ -179,7 +179,7 @@ class BufferViewBuilder:
             return await self._templates.read_workload_template(state, description.resource, target, description.source)
         return await self._templates.dry_run_template(state, description.template, target, description.source)
 
-    def _filled(self, namespace: str, meaning: EffectiveBuffer) -> ResourceAmounts:
+    def _sum_filled(self, namespace: str, meaning: EffectiveBuffer) -> ResourceAmounts:
         selector = meaning.filled_by
         if selector is None:
             return {}

@@ -129,7 +129,7 @@ class BufferEvents:
             before = self._recorded.get(decision.uid)
             if before != code and (before is not None or decision.reason.reason not in _PROVISIONED_REASONS):
                 about = ObjectReference(BUFFER.name, *decision.key, decision.uid, BUFFER.api_version)
-                self._record(about, decision.reason.reason, _chunk_message(decision))
+                self._record(about, decision.reason.reason, _build_chunk_message(decision))
         self._recorded = recorded
 
 
@@ -154,7 +154,7 @@ class NodeEvents:
         """Record pods for which nodes are ordered, or for which none can be. Orders of `failed` groups failed."""
         recorded: dict[str, str] = {}
         new_events = 0
-        for key, reason, message in _pod_messages(decisions, failed):
+        for key, reason, message in _list_pod_messages(decisions, failed):
             pod = self._informers.pods.get(*key)
             uid = pod.metadata.uid if pod is not None else ""
             code = reason.code if reason is not None else self._pods.get(uid, "")
@@ -204,7 +204,7 @@ class NodeEvents:
         self._nodes = recorded
 
 
-def _pod_messages(
+def _list_pod_messages(
     decisions: Iterable[PendingPodsDecision], failed: frozenset[str]
 ) -> Iterator[tuple[ObjectKey, Reason | None, str]]:
     """The reason and the message for each pod, if any.
@@ -226,6 +226,6 @@ def _pod_messages(
                 yield key, None, ""
 
 
-def _chunk_message(decision: BufferDecision) -> str:
+def _build_chunk_message(decision: BufferDecision) -> str:
     refused = "".join(f"; {refusal}" for refusal in decision.refused)
     return f"{describe_provisioned_chunks(decision)}: {decision.reason}{refused}"

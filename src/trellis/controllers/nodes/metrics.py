@@ -100,7 +100,7 @@ class NodeAutoscalerMetrics:
         self._set(NODES, Counter((str(decision.outcome), decision.reason.reason.code) for decision in plans.down.nodes))
         self._set(UNREADABLE, Counter((kind,) for kind, _ in plans.problems))
         self._set(GROUP_PROBLEMS, Counter((problem.reason.reason.code,) for problem in groups.problems))
-        self._metrics.set_all(INSTANCES, _instances(groups.states))
+        self._metrics.set_all(INSTANCES, _count_instances(groups.states))
         for buffer in self.export_buffers(buffers):
             self._metrics.add(HITS, buffer.hits, *buffer.key)
             self._metrics.add(MISSES, buffer.misses, *buffer.key)
@@ -120,5 +120,5 @@ class NodeAutoscalerMetrics:
         self._metrics.set_all(spec, {labels: float(count) for labels, count in counts.items()})
 
 
-def _instances(states: Sequence[GroupState]) -> dict[tuple[str, ...], float]:
+def _count_instances(states: Sequence[GroupState]) -> dict[tuple[str, ...], float]:
     return {(group.group.name, str(state)): float(group.count(state)) for group in states for state in InstanceState}

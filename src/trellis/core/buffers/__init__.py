@@ -22,7 +22,7 @@ from trellis.core.buffers.chunks import Translation, find_skip_reason, sum_filli
 from trellis.core.buffers.facts import BufferSettings, NodeClassFacts, TargetFacts, TranslationFacts
 from trellis.core.buffers.node_classes import find_class_labels, observe_node_class
 from trellis.core.buffers.pods import find_newest_live, is_live
-from trellis.core.buffers.quotas import QuotaAllowance, QuotaClaim, allot_quotas, apply_allowance, apply_quotas
+from trellis.core.buffers.quotas import QuotaAllowance, QuotaClaim, apply_allowance, apply_quotas, divide_quotas
 from trellis.core.buffers.status import build_status, is_status_current, read_last_shape
 from trellis.core.buffers.target_kinds import TargetKind, TargetReading, selector_in, template_in
 
@@ -38,12 +38,12 @@ __all__ = [
     "TargetReading",
     "Translation",
     "TranslationFacts",
-    "allot_quotas",
     "apply_allowance",
     "apply_quotas",
     "build_capacity_status",
     "build_pod_template",
     "build_status",
+    "divide_quotas",
     "export_buffer",
     "find_class_labels",
     "find_newest_live",

@@ -53,19 +53,19 @@ def translate_capacity_buffer(buffer: CapacityBuffer, facts: TranslationFacts, s
     """Translate a CapacityBuffer, as if there were no quotas. A referenced template is the `template` of the target."""
     spec = buffer.spec
     if spec.pod_template_ref is None and spec.scalable_ref is None:
-        return _not_ready(DetailedReason(NO_REFERENCE, "neither podTemplateRef nor scalableRef is set"))
+        return _build_not_ready(DetailedReason(NO_REFERENCE, "neither podTemplateRef nor scalableRef is set"))
     match facts.target:
         case None:
-            return _not_ready(DetailedReason(TARGET_NOT_SEEN))
+            return _build_not_ready(DetailedReason(TARGET_NOT_SEEN))
         case TargetProblem(reason=reason, message=message):
-            return _not_ready(DetailedReason(reason, message))
+            return _build_not_ready(DetailedReason(reason, message))
         case TargetFacts() as target:
             shape = shape_from_target(target)
     if isinstance(shape, DetailedReason):
-        return _not_ready(shape)
+        return _build_not_ready(shape)
     replicas = count_replicas(spec, target.replicas if spec.scalable_ref is not None else None, shape.usage)
     if isinstance(replicas, DetailedReason):
-        return _not_ready(replicas)
+        return _build_not_ready(replicas)
     chunks = min(replicas, settings.most_chunks)
     cut = DetailedReason(
         CHUNKS_CUT, f"cut from {replicas} to {pluralize(chunks, 'replica')}, the most that one buffer may have"
@@ -118,7 +118,7 @@ def build_capacity_status(
 ) -> dict[str, Any]:
     """The status without the node autoscaler's condition. `template_generation` is that of the managed template."""
     status: dict[str, Any] = {
-        "conditions": _conditions(buffer, translation, format_time(datetime.fromtimestamp(now, UTC))),
+        "conditions": _build_conditions(buffer, translation, format_time(datetime.fromtimestamp(now, UTC))),
         "provisioningStrategy": buffer.spec.provisioning_strategy or ACTIVE_CAPACITY,
     }
     if translation.is_ready:
@@ -129,12 +129,12 @@ def build_capacity_status(
     return status
 
 
-def _conditions(buffer: CapacityBuffer, translation: Translation, now: str) -> list[dict[str, Any]]:
+def _build_conditions(buffer: CapacityBuffer, translation: Translation, now: str) -> list[dict[str, Any]]:
     stored = {condition.type: condition for condition in buffer.status.conditions}
-    quotas = _condition(stored, "LimitedByQuotas", bool(translation.limited_by), now)
-    quotas |= {"reason": "ResourceQuotasAllocated", "message": _limited_words(translation)}
+    quotas = _build_condition(stored, "LimitedByQuotas", bool(translation.limited_by), now)
+    quotas |= {"reason": "ResourceQuotasAllocated", "message": _describe_limit(translation)}
     quotas["observedGeneration"] = buffer.metadata.generation
-    ready = _condition(stored, "ReadyForProvisioning", translation.is_ready, now)
+    ready = _build_condition(stored, "ReadyForProvisioning", translation.is_ready, now)
     if translation.is_ready:
         ready |= {"reason": "AttributesSetSuccessfully", "message": str(translation.ready)}
     else:
@@ -142,20 +142,20 @@ def _conditions(buffer: CapacityBuffer, translation: Translation, now: str) -> l
     return [quotas, ready]
 
 
-def _condition(stored: dict[str, Condition], type_: str, holds: bool, now: str) -> dict[str, Any]:
+def _build_condition(stored: dict[str, Condition], type_: str, holds: bool, now: str) -> dict[str, Any]:
     status, previous = "True" if holds else "False", stored.get(type_)
     since = previous.last_transition_time if previous is not None and previous.status == status else None
     return {"type": type_, "status": status, "lastTransitionTime": now if since is None else format_time(since)}
 
 
-def _limited_words(translation: Translation) -> str:
+def _describe_limit(translation: Translation) -> str:
     if not translation.limited_by:
         return ""
     counts = f"from {translation.limited_from} to {translation.chunks}"
     return f"Buffer replicas limited {counts} due to quotas: {', '.join(translation.limited_by)}"
 
 
-def _not_ready(problem: DetailedReason) -> Translation:
+def _build_not_ready(problem: DetailedReason) -> Translation:
     return Translation(0, 0, problem)
 
 
@@ -205,9 +205,9 @@ def build_pod_template(name: str, translation: Translation) -> dict[str, Any]:
     spec = {**(translation.pod_spec or {}), "securityContext": _RESTRICTED_POD}
     for field in ("containers", "initContainers"):
         if field in spec:
-            spec[field] = [_container(item) for item in spec[field]]
+            spec[field] = [_restrict_container(item) for item in spec[field]]
     if "resources" in spec:
-        spec["resources"] = _limited(spec["resources"])
+        spec["resources"] = _add_limits(spec["resources"])
     # Admission sets the priority of the class, and refuses a pod that sets it itself.
     spec.pop("priority", None)
     return {
@@ -218,12 +218,12 @@ def build_pod_template(name: str, translation: Translation) -> dict[str, Any]:
     }
 
 
-def _container(container: Mapping[str, Any]) -> dict[str, Any]:
-    resources = _limited(container.get("resources", {}))
+def _restrict_container(container: Mapping[str, Any]) -> dict[str, Any]:
+    resources = _add_limits(container.get("resources", {}))
     return {**container, "image": _NO_IMAGE, "resources": resources, "securityContext": _RESTRICTED_CONTAINER}
 
 
-def _limited(resources: Mapping[str, Any]) -> dict[str, Any]:
+def _add_limits(resources: Mapping[str, Any]) -> dict[str, Any]:
     """Resources with requests as limits, which devices and quotas of limits require and no scheduler reads."""
     requests = resources.get("requests", {})
     return {"requests": requests, "limits": requests} if requests else {}

@@ -136,11 +136,11 @@ def find_skip_reason(buffer: EffectiveBuffer, settings: BufferSettings) -> Detai
 
 def translate(buffer: EffectiveBuffer, facts: TranslationFacts, now: float, settings: BufferSettings) -> Translation:
     """Translate a managed Buffer, as if there were no quotas."""
-    is_open, change = _schedule(buffer, now)
+    is_open, change = _read_schedule(buffer, now)
     request = _read_capacity(buffer, facts, settings)
     if isinstance(request, DetailedReason):
         return Translation(0, 0, request, next_change=change)
-    notes = [*request.notes, *request.shape.notes, *_unreadable_fields(buffer)]
+    notes = [*request.notes, *request.shape.notes, *_list_unreadable_fields(buffer)]
     size = min(request.count, settings.most_chunks)
     chunks = size
     ready = DetailedReason(BUFFER_READY, request.shape.source.reason.meaning)
@@ -165,7 +165,7 @@ def translate(buffer: EffectiveBuffer, facts: TranslationFacts, now: float, sett
     )
 
 
-def _unreadable_fields(buffer: EffectiveBuffer) -> Iterator[DetailedReason]:
+def _list_unreadable_fields(buffer: EffectiveBuffer) -> Iterator[DetailedReason]:
     """Fields that are ignored because they cannot be read: the API server stores them, `trellis check` refuses them."""
     if buffer.schedule_problem:
         yield DetailedReason(
@@ -177,7 +177,7 @@ def _unreadable_fields(buffer: EffectiveBuffer) -> Iterator[DetailedReason]:
         )
 
 
-def _schedule(buffer: EffectiveBuffer, now: float) -> tuple[bool, float | None]:
+def _read_schedule(buffer: EffectiveBuffer, now: float) -> tuple[bool, float | None]:
     """Whether the Buffer counts now, and when that changes."""
     if buffer.schedule is None:
         return True, None
@@ -191,9 +191,9 @@ def _read_capacity(
 ) -> _CapacityRequest | DetailedReason:
     match buffer.capacity:
         case FixedReplicas() | PercentOfReplicas() as capacity:
-            return _replicas(buffer, capacity, facts)
+            return _read_replicas(buffer, capacity, facts)
         case NodeClassTotals() as totals:
-            return _node_class(buffer, totals, facts, settings)
+            return _read_node_class(buffer, totals, facts, settings)
         case GivenPods(count=count, pod_spec=spec, labels=labels):
             shape = shape_from_spec(spec, labels)
             return shape if isinstance(shape, DetailedReason) else _CapacityRequest(count, shape)
@@ -201,7 +201,7 @@ def _read_capacity(
             return DetailedReason(CAPACITY_UNREADABLE)
 
 
-def _replicas(
+def _read_replicas(
     buffer: EffectiveBuffer, capacity: FixedReplicas | PercentOfReplicas, facts: TranslationFacts
 ) -> _CapacityRequest | DetailedReason:
     if buffer.target is None:
@@ -224,7 +224,7 @@ def _replicas(
     )
 
 
-def _node_class(
+def _read_node_class(
     buffer: EffectiveBuffer, totals: NodeClassTotals, facts: TranslationFacts, settings: BufferSettings
 ) -> _CapacityRequest | DetailedReason:
     if isinstance(facts.target, TargetProblem):

@@ -93,7 +93,7 @@ def observe_node_class(
     count = int(np.count_nonzero(mask))
     if not count:
         return NodeClassFacts()
-    free = {name: _free(table, mask, name, reserved.get(name)) for name in _RESOURCES}
+    free = {name: _find_free(table, mask, name, reserved.get(name)) for name in _RESOURCES}
     # A node without free capacity takes no chunk of any size, and does not decide the size for the others.
     offering = np.logical_and.reduce([column > 0 for column in free.values()])
     if offering.any():
@@ -102,7 +102,7 @@ def observe_node_class(
         count,
         least={name: int(column.min()) for name, column in free.items()},
         most={name: int(column.max()) for name, column in free.items()},
-        taints=_shared_taints(nodes[name] for name in table.names(mask) if name in nodes),
+        taints=_find_shared_taints(nodes[name] for name in table.names(mask) if name in nodes),
     )
 
 
@@ -112,7 +112,7 @@ def split_into_chunks(
     """Split the totals into chunks, which together never exceed them."""
     bounds = {"cpu": totals.cpu, "memory": totals.memory}
     if totals.chunk is None:
-        return _derived(bounds, nodes, settings)
+        return _derive_chunks(bounds, nodes, settings)
     sizes = {name: amount for name, amount in totals.chunk.items() if amount > Quantity.ZERO}
     counts = [bounds[name].nanos // sizes[name].nanos for name in _RESOURCES if name in sizes]
     if not counts:
@@ -120,11 +120,13 @@ def split_into_chunks(
     if not min(counts):
         return DetailedReason(CHUNK_EXCEEDS_TOTALS)
     too_large = [name for name in _RESOURCES if _is_above(name, sizes.get(name), nodes.most)]
-    notes = (DetailedReason(CHUNK_LARGER_THAN_NODES, _larger(too_large, sizes, nodes.most)),) if too_large else ()
+    notes = (
+        (DetailedReason(CHUNK_LARGER_THAN_NODES, _describe_excess(too_large, sizes, nodes.most)),) if too_large else ()
+    )
     return NodeClassChunks(min(counts), {name: str(amount) for name, amount in sizes.items()}, notes)
 
 
-def _derived(
+def _derive_chunks(
     bounds: Mapping[str, Quantity], nodes: NodeClassFacts, settings: BufferSettings
 ) -> NodeClassChunks | DetailedReason:
     node = nodes.least if nodes.count else settings.assumed_node
@@ -140,12 +142,12 @@ def _derived(
     return NodeClassChunks(count, requests, () if nodes.count else (DetailedReason(NODE_CLASS_EMPTY),))
 
 
-def _free(table: NodeTable, mask: BoolColumn, name: str, reserved: IntColumn | None) -> IntColumn:
+def _find_free(table: NodeTable, mask: BoolColumn, name: str, reserved: IntColumn | None) -> IntColumn:
     offered = table.offered(name)[mask]
     return offered if reserved is None else np.maximum(offered - reserved[: len(mask)][mask], 0)
 
 
-def _shared_taints(nodes: Iterable[Node]) -> tuple[Taint, ...]:
+def _find_shared_taints(nodes: Iterable[Node]) -> tuple[Taint, ...]:
     """The taints that all nodes have, without transient ones."""
     shared: dict[tuple[str, str, str], Taint] | None = None
     for node in nodes:
@@ -164,10 +166,12 @@ def _is_above(name: str, amount: Quantity | None, most: ResourceAmounts) -> bool
     return amount is not None and name in most and count_from_nanos(name, amount.nanos, 2**63) > most[name]
 
 
-def _larger(names: Iterable[str], chunk: Mapping[str, Quantity], most: ResourceAmounts) -> str:
-    parts = [f"{chunk[name]} {name}, where no node leaves more than {_text(name, most[name])}" for name in names]
+def _describe_excess(names: Iterable[str], chunk: Mapping[str, Quantity], most: ResourceAmounts) -> str:
+    parts = [
+        f"{chunk[name]} {name}, where no node leaves more than {_format_amount(name, most[name])}" for name in names
+    ]
     return f"a chunk asks for {' and '.join(parts)}"
 
 
-def _text(name: str, count: int) -> Quantity:
+def _format_amount(name: str, count: int) -> Quantity:
     return Quantity.from_milli(count) if name == "cpu" else Quantity.from_units(count, binary=True)

@@ -53,22 +53,22 @@ class PodSummaryTransform:
             generation=metadata.generation,
             creation_timestamp=metadata.creation_timestamp,
             deletion_timestamp=metadata.deletion_timestamp,
-            labels=self._shared_labels(metadata.labels),
-            annotations=_boosts(metadata.annotations),
+            labels=self._share_labels(metadata.labels),
+            annotations=_select_boosts(metadata.annotations),
         )
         return PodSummary(
             metadata=summary_metadata,
-            status=_phase(pod.status.phase),
-            held=self._shared_held(pod),
+            status=_intern_phase(pod.status.phase),
+            held=self._share_held(pod),
             daemon_on=intern(find_daemon_node(pod)),
         )
 
-    def _shared_labels(self, labels: Labels) -> Labels:
+    def _share_labels(self, labels: Labels) -> Labels:
         if labels != self._labels:
             self._labels = {intern(key): intern(value) for key, value in labels.items()}
         return self._labels
 
-    def _shared_held(self, pod: Pod) -> ResourceAmounts:
+    def _share_held(self, pod: Pod) -> ResourceAmounts:
         held = read_running_demand_or_empty(pod).amounts
         if held != self._held:
             self._held = tuple((intern(name), amount) for name, amount in held)
@@ -119,12 +119,12 @@ class PodDemands:
         """Whether a change of a pod can affect a Buffer; most changes report that a container became ready."""
         if old is None or new is None:
             return True
-        return is_live(old) is not is_live(new) or self._key(old) != self._key(new)
+        return is_live(old) is not is_live(new) or self._build_key(old) != self._build_key(new)
 
-    def _key(self, pod: Pod) -> tuple[object, ...]:
+    def _build_key(self, pod: Pod) -> tuple[object, ...]:
         metadata = pod.metadata
         return (
-            *(metadata.uid, metadata.generation, metadata.labels, _boosts(metadata.annotations)),
+            *(metadata.uid, metadata.generation, metadata.labels, _select_boosts(metadata.annotations)),
             *(self.find(pod), find_daemon_node(pod)),
         )
 
@@ -133,7 +133,7 @@ def is_relevant_workload_change(old: CountedTarget | None, new: CountedTarget | 
     """Whether a change of a workload can affect a Buffer: by its spec, its count, or its identity."""
     if old is None or new is None:
         return True
-    return _workload_key(old) != _workload_key(new)
+    return _build_workload_key(old) != _build_workload_key(new)
 
 
 def count_replicas(workload: CountedTarget) -> int:
@@ -146,14 +146,14 @@ def read_parallelism(workload: CountedTarget) -> int | None:
     return workload.spec.parallelism if isinstance(workload, CountedWorkload | Job) else None
 
 
-def _workload_key(workload: CountedTarget) -> tuple[object, ...]:
+def _build_workload_key(workload: CountedTarget) -> tuple[object, ...]:
     return workload.metadata.uid, workload.metadata.generation, count_replicas(workload)
 
 
 @lru_cache(maxsize=16)
-def _phase(phase: str) -> PodStatus:
+def _intern_phase(phase: str) -> PodStatus:
     return PodStatus(phase=intern(phase))
 
 
-def _boosts(annotations: Mapping[str, str]) -> Labels:
+def _select_boosts(annotations: Mapping[str, str]) -> Labels:
     return {key: value for key, value in annotations.items() if key.startswith(BOOST_ANNOTATION_PREFIX)} or NOTHING

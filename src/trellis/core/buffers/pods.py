@@ -83,8 +83,8 @@ _ALWAYS: Final = "Always"
 def select_scheduling_fields(spec: PodSpec) -> PodSpec:
     """The fields of a pod that scheduling reads, as a new pod of the same workload would have them."""
     return PodSpec(
-        init_containers=tuple(_container(container, spec, is_init=True) for container in spec.init_containers),
-        containers=tuple(_container(container, spec, is_init=False) for container in spec.containers),
+        init_containers=tuple(_build_container(container, spec, is_init=True) for container in spec.init_containers),
+        containers=tuple(_build_container(container, spec, is_init=False) for container in spec.containers),
         node_selector=spec.node_selector or NOTHING,
         host_network=spec.host_network,
         affinity=spec.affinity,
@@ -110,20 +110,20 @@ def to_document(spec: PodSpec) -> dict[str, Any]:
     return document
 
 
-def _container(container: Container, spec: PodSpec, *, is_init: bool) -> Container:
+def _build_container(container: Container, spec: PodSpec, *, is_init: bool) -> Container:
     return Container(
         name=container.name,
-        ports=_ports(container.ports, host_network=spec.host_network),
-        resources=ResourceRequirements(requests=_requests(container.resources)),
+        ports=_select_ports(container.ports, host_network=spec.host_network),
+        resources=ResourceRequirements(requests=_read_requests(container.resources)),
         restart_policy=_ALWAYS if is_init and container.is_sidecar else "",
     )
 
 
-def _requests(resources: ResourceRequirements) -> Quantities:
+def _read_requests(resources: ResourceRequirements) -> Quantities:
     return {**resources.limits, **resources.requests} or NOTHING
 
 
-def _ports(ports: Iterable[ContainerPort], *, host_network: bool) -> tuple[ContainerPort, ...]:
+def _select_ports(ports: Iterable[ContainerPort], *, host_network: bool) -> tuple[ContainerPort, ...]:
     """The host ports; on the host network all ports are host ports."""
     host_ports = (msgspec.structs.replace(port, host_port=port.host_port or port.container_port) for port in ports)
     return tuple(host_ports) if host_network else tuple(port for port in ports if port.host_port)
@@ -135,7 +135,7 @@ def _select_pod_level_requests(spec: PodSpec) -> ResourceRequirements | None:
     if resources is None:
         return None
     requested = {
-        name for container in (*spec.containers, *spec.init_containers) for name in _requests(container.resources)
+        name for container in (*spec.containers, *spec.init_containers) for name in _read_requests(container.resources)
     }
     from_limits = {name: text for name, text in resources.limits.items() if _is_request(name, requested)}
     requests: Mapping[str, str] = {**from_limits, **resources.requests}

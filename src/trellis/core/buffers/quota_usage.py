@@ -98,13 +98,13 @@ def _limits_as_requests(spec: PodSpec) -> PodSpec:
     resources = spec.resources
     return msgspec.structs.replace(
         spec,
-        containers=_limited(spec.containers),
-        init_containers=_limited(spec.init_containers),
+        containers=_use_limits(spec.containers),
+        init_containers=_use_limits(spec.init_containers),
         resources=ResourceRequirements(requests=resources.limits) if resources is not None else None,
     )
 
 
-def _limited(containers: Iterable[Container]) -> tuple[Container, ...]:
+def _use_limits(containers: Iterable[Container]) -> tuple[Container, ...]:
     return tuple(
         msgspec.structs.replace(container, resources=ResourceRequirements(requests=container.resources.limits))
         for container in containers

@@ -59,7 +59,7 @@ class _QuotaRemainder:
         self.quota = quota
         # Admission reads the status, which a new quota does not have yet.
         hard = quota.status.hard or quota.spec.hard
-        self.hard = {name: nanos for name, text in hard.items() if (nanos := _hard(text)) is not None}
+        self.hard = {name: nanos for name, text in hard.items() if (nanos := _parse_hard(text)) is not None}
         self.used = {name: parse_nanos_or_zero(text) for name, text in quota.status.used.items()}
         self.reserved: dict[str, int] = {}
 
@@ -82,7 +82,7 @@ class _QuotaRemainder:
         return {name: amount for name, amount in claim.usage.amounts.items() if name in self.hard}
 
 
-def allot_quotas(claims: Iterable[QuotaClaim], quotas: Iterable[ResourceQuota]) -> dict[ClaimKey, QuotaAllowance]:
+def divide_quotas(claims: Iterable[QuotaClaim], quotas: Iterable[ResourceQuota]) -> dict[ClaimKey, QuotaAllowance]:
     """Divide the quotas of one namespace among its Buffers."""
     remainders = sorted(
         (_QuotaRemainder(quota) for quota in quotas), key=lambda remainder: remainder.quota.metadata.name
@@ -103,7 +103,7 @@ def allot_quotas(claims: Iterable[QuotaClaim], quotas: Iterable[ResourceQuota]) 
     return allowances
 
 
-def _hard(text: str) -> int | None:
+def _parse_hard(text: str) -> int | None:
     """A hard limit; None if it cannot be read and so does not apply."""
     try:
         return parse_nanos(text)
@@ -129,7 +129,7 @@ def apply_quotas(
         for key, (created, translation) in translations.items()
         if translation.usage is not None
     ]
-    allowed = allot_quotas(claims, quotas)
+    allowed = divide_quotas(claims, quotas)
     return {
         key: apply_allowance(translation, allowed[key]) if key in allowed else translation
         for key, (_, translation) in translations.items()

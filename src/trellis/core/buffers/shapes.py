@@ -38,36 +38,36 @@ _NONE: AmountsResourceAmounts = {}
 
 def apply_recommendation(spec: PodSpec, target: TargetFacts) -> PodSpec:
     """The spec of a pod that would be created now, with recommendation and startup boost."""
-    sizes = {(sized.container.place, sized.container.index): sized for sized in _sizes(spec, target).containers}
+    sizes = {(sized.container.place, sized.container.index): sized for sized in _compute_sizes(spec, target).containers}
     if not sizes and not target.boosts:
         return spec
     return msgspec.structs.replace(
         spec,
-        containers=_resized(spec.containers, ContainerList.CONTAINERS, sizes, target.boosts),
-        init_containers=_resized(spec.init_containers, ContainerList.INIT, sizes, target.boosts),
+        containers=_resize_containers(spec.containers, ContainerList.CONTAINERS, sizes, target.boosts),
+        init_containers=_resize_containers(spec.init_containers, ContainerList.INIT, sizes, target.boosts),
     )
 
 
-def _sizes(spec: PodSpec, target: TargetFacts) -> PodSize:
+def _compute_sizes(spec: PodSpec, target: TargetFacts) -> PodSize:
     governor = target.governor
     if governor is None or not governor.applies or not governor.advice:
         return PodSize()
     return size_pod(PodShape.from_spec(spec), governor.advice, governor.vpa, target.limits)
 
 
-def _resized(
+def _resize_containers(
     containers: tuple[Container, ...],
     place: ContainerList,
     sizes: Mapping[tuple[ContainerList, int], ContainerSize],
     boosts: AmountsResourceAmounts,
 ) -> tuple[Container, ...]:
     return tuple(
-        _container(container, sizes.get((place, index)), boosts.get(container.name, 0))
+        _resize_container(container, sizes.get((place, index)), boosts.get(container.name, 0))
         for index, container in enumerate(containers)
     )
 
 
-def _container(container: Container, size: ContainerSize | None, boost: int) -> Container:
+def _resize_container(container: Container, size: ContainerSize | None, boost: int) -> Container:
     requests = size.requests if size is not None else _NONE
     limits = size.limits if size is not None else _NONE
     if boost > requests.get(_CPU, 0):
@@ -76,14 +76,14 @@ def _container(container: Container, size: ContainerSize | None, boost: int) -> 
         return container
     written = container.resources
     changed = ResourceRequirements(
-        limits={**written.limits, **_texts(limits)},
-        requests={**written.requests, **_texts(requests)},
+        limits={**written.limits, **_format_amounts(limits)},
+        requests={**written.requests, **_format_amounts(requests)},
         claims=written.claims,
     )
     return msgspec.structs.replace(container, resources=changed)
 
 
-def _texts(amounts: AmountsResourceAmounts) -> dict[str, str]:
+def _format_amounts(amounts: AmountsResourceAmounts) -> dict[str, str]:
     return {name: format_resource_amount(name, amount) for name, amount in amounts.items()}
 
 
@@ -124,10 +124,12 @@ def shape_from_target(target: TargetFacts) -> ChunkShape | DetailedReason:
     """The shape of a target's pods, or why there is none."""
     if target.pod is not None:
         pod = target.pod
-        return _shape(apply_recommendation(pod.spec, target), pod.metadata.labels, DetailedReason(SHAPED_LIKE_POD))
+        return _build_shape(
+            apply_recommendation(pod.spec, target), pod.metadata.labels, DetailedReason(SHAPED_LIKE_POD)
+        )
     template = target.template
     if template is None and target.last is not None:
-        return _shape(
+        return _build_shape(
             apply_recommendation(target.last.spec, target),
             target.last.metadata.labels,
             DetailedReason(SHAPED_LIKE_BEFORE),
@@ -135,7 +137,7 @@ def shape_from_target(target: TargetFacts) -> ChunkShape | DetailedReason:
     if template is None:
         return DetailedReason(TARGET_WITHOUT_PODS)
     notes = (DetailedReason(TEMPLATE_REFUSED, target.refusal),) if target.refusal else ()
-    return _shape(
+    return _build_shape(
         apply_recommendation(template.spec, target),
         template.metadata.labels,
         DetailedReason(SHAPED_LIKE_TEMPLATE),
@@ -149,7 +151,7 @@ def shape_from_spec(document: Mapping[str, Any], labels: Labels = NOTHING) -> Ch
         spec = convert_object(dict(document), PodSpec)
     except UnreadableObject as error:
         return DetailedReason(POD_SPEC_UNREADABLE, f"podSpec {error.rule}")
-    return _shape(spec, labels, DetailedReason(SHAPE_GIVEN))
+    return _build_shape(spec, labels, DetailedReason(SHAPE_GIVEN))
 
 
 def shape_from_class(
@@ -168,10 +170,10 @@ def shape_from_class(
     tolerations: tuple[Toleration, ...] = (Toleration(operator="Exists"),)
     if taints is not None:
         tolerations = tuple(Toleration(taint.key, "Equal", taint.value, taint.effect) for taint in taints)
-    return _shape(msgspec.structs.replace(spec, tolerations=tolerations), {}, DetailedReason(SHAPE_OF_CLASS))
+    return _build_shape(msgspec.structs.replace(spec, tolerations=tolerations), {}, DetailedReason(SHAPE_OF_CLASS))
 
 
-def _shape(
+def _build_shape(
     spec: PodSpec, labels: Labels, source: DetailedReason, notes: tuple[DetailedReason, ...] = ()
 ) -> ChunkShape | DetailedReason:
     containers = (*spec.containers, *spec.init_containers)
@@ -190,13 +192,13 @@ def _shape(
         amounts, usage = Demand.of(part).amounts, count_quota_usage(spec)
     except InvalidInput as error:
         return DetailedReason(POD_SPEC_UNREADABLE, str(error))
-    dropped = _dropped(spec.volumes)
+    dropped = _list_dropped(spec.volumes)
     if dropped:
         notes = (*notes, DetailedReason(VOLUMES_DROPPED, f"without {dropped}"))
     return ChunkShape(part, select_shared_labels(labels), amounts, usage, source, notes)
 
 
-def _dropped(volumes: tuple[Volume, ...]) -> str:
+def _list_dropped(volumes: tuple[Volume, ...]) -> str:
     """The volumes with a claim, by their paths in the spec."""
     dropped = []
     for index, volume in enumerate(volumes):

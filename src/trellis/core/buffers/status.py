@@ -38,7 +38,7 @@ def build_status(translation: Translation, before: BufferStatus | None, generati
     stored = {condition.type: condition for condition in (before.conditions or ())} if before is not None else {}
     moment = format_time(datetime.fromtimestamp(now, UTC))
     conditions = []
-    for type_, holds, reason, message in _conditions(translation):
+    for type_, holds, reason, message in _list_conditions(translation):
         status = "True" if holds else "False"
         previous = stored.get(type_)
         since = previous.last_transition_time if previous is not None and previous.status == status else None
@@ -74,7 +74,7 @@ def is_status_current(status: Mapping[str, Any], before: BufferStatus | None) ->
     stored, pods = before.pod_based_buffer_spec, status["podBasedBufferSpec"]
     if (stored is None) is not (pods is None):
         return False
-    if stored is not None and _pods(stored) != (pods["replicaNum"], pods["podSpec"], pods.get("podLabels", {})):
+    if stored is not None and _read_pods(stored) != (pods["replicaNum"], pods["podSpec"], pods.get("podLabels", {})):
         return False
     stored_conditions = {condition.type: condition for condition in before.conditions or ()}
     return all(
@@ -97,21 +97,21 @@ def read_last_shape(buffer: Buffer, *, target_stays: bool = False) -> PodTemplat
     return PodTemplateSpec(ObjectMeta(labels=pods.pod_labels or {}), spec)
 
 
-def _conditions(translation: Translation) -> Iterator[tuple[str, bool, Reason, str]]:
+def _list_conditions(translation: Translation) -> Iterator[tuple[str, bool, Reason, str]]:
     """Type, status, reason and message of each condition, sorted by type."""
     limited = translation.limited
     if limited is None:
         yield LIMITED_BY_QUOTAS, False, WITHIN_QUOTAS, ""
     else:
         yield LIMITED_BY_QUOTAS, True, limited.reason, str(limited)
-    yield READY_FOR_PROVISIONING, translation.is_ready, translation.ready.reason, _message(translation)
+    yield READY_FOR_PROVISIONING, translation.is_ready, translation.ready.reason, _build_message(translation)
 
 
-def _pods(stored: PodCapacity) -> tuple[int | None, Mapping[str, Any] | None, Mapping[str, str]]:
+def _read_pods(stored: PodCapacity) -> tuple[int | None, Mapping[str, Any] | None, Mapping[str, str]]:
     return stored.replica_num, stored.pod_spec, stored.pod_labels or {}
 
 
-def _message(translation: Translation) -> str:
+def _build_message(translation: Translation) -> str:
     message = "; ".join(str(reason).removesuffix(".") for reason in (translation.ready, *translation.notes))
     return message if len(message) <= _LONGEST else message[: _LONGEST - 3] + "..."
 

@@ -69,7 +69,7 @@ class TargetKind(Protocol):
         """Read an object of the kind. An error is reported in the Buffer's condition and affects no other Buffer."""
 
 
-def not_scalable(kind: str) -> TargetProblem:
+def build_not_scalable(kind: str) -> TargetProblem:
     """The problem of a kind that cannot be the target of a Buffer: its pods and their number are unknown."""
     return build_target_problem(TARGET_NOT_SCALABLE, f"{kind} has no scale subresource")
 

@@ -35,9 +35,9 @@ from trellis.core.buffers import (
     translate,
 )
 from trellis.core.buffers.target_kinds import (
+    build_not_scalable,
     check_target_selector,
     count_target_pods,
-    not_scalable,
     read_scale_selector,
 )
 from trellis.core.cluster.owners import TargetRef, describe_missing
@@ -129,7 +129,7 @@ class BufferFactsBuilder:
             return self._read_scale(target)
         workload = self._owners.find(target)
         if target.kind not in WORKLOAD_KINDS:
-            return not_scalable(target.kind)
+            return build_not_scalable(target.kind)
         match workload:
             case Job():
                 count = count_target_pods(target.kind, None, workload.spec.parallelism)
@@ -146,7 +146,7 @@ class BufferFactsBuilder:
         if scale is None:
             return build_target_problem(TARGET_UNREACHABLE, f"the scale sub-resource of {target} has not been read")
         if scale.problem is not None:
-            return not_scalable(target.kind) if scale.problem.reason is TARGET_NOT_SCALABLE else scale.problem
+            return build_not_scalable(target.kind) if scale.problem.reason is TARGET_NOT_SCALABLE else scale.problem
         return self._evidence.collected.replicas.get(target), read_scale_selector(scale.selector)
 
 

@@ -73,12 +73,12 @@ def read_declarations(config: ConfigMap | None, config_name: str) -> Declaration
     problems: list[GroupProblem] = []
     for file, text in sorted(config.data.items()):
         manifests, unreadable = read_manifests(ManifestSource(file, text.encode(errors="surrogatepass")))
-        problems += [_refusal("", [finding]) for finding in unreadable]
+        problems += [_build_refusal("", [finding]) for finding in unreadable]
         for document in manifests:
             manifest, findings = _validate(document, groups)
             errors = [finding for finding in findings if finding.is_error]
             if errors:
-                problems.append(_refusal(manifest.name, errors))
+                problems.append(_build_refusal(manifest.name, errors))
             else:
                 groups[manifest.name] = _build_group(msgspec.convert(manifest.value, KwokNodeGroup))
     if not groups and not problems:
@@ -86,7 +86,9 @@ def read_declarations(config: ConfigMap | None, config_name: str) -> Declaration
     return Declarations(groups, tuple(problems))
 
 
-def _node_document(spec: KwokNodeGroupSpec, group: str, resources: Mapping[str, str | int] | None) -> dict[str, Any]:
+def _build_node_document(
+    spec: KwokNodeGroupSpec, group: str, resources: Mapping[str, str | int] | None
+) -> dict[str, Any]:
     """A ready Node without a name."""
     offered = {"pods": DEFAULT_PODS} | {name: str(amount) for name, amount in (resources or {}).items()}
     labels = dict(spec.labels or {}) | {GROUP_LABEL: group, KWOK_KEY: KWOK_VALUE}
@@ -97,21 +99,21 @@ def _node_document(spec: KwokNodeGroupSpec, group: str, resources: Mapping[str, 
 
 def _build_group(written: KwokNodeGroup) -> DeclaredGroup:
     spec, name = written.spec, written.metadata.name
-    document = _node_document(spec, name, spec.resources)
+    document = _build_node_document(spec, name, spec.resources)
     group = NodeGroup(
         name=name,
         template=convert_object(document, Node),
         max_size=spec.max_size or 0,
         min_size=spec.min_size or 0,
-        price=_price(spec),
+        price=_compute_price(spec),
         boot_seconds=parse_span(spec.boot_time or DEFAULT_BOOT_TIME),
         priority=spec.priority or 0,
     )
     other = spec.fails.resources if spec.fails is not None else None
-    return DeclaredGroup(group, document, _node_document(spec, name, other or spec.resources), spec.fails)
+    return DeclaredGroup(group, document, _build_node_document(spec, name, other or spec.resources), spec.fails)
 
 
-def _price(spec: KwokNodeGroupSpec) -> float:
+def _compute_price(spec: KwokNodeGroupSpec) -> float:
     if spec.price is not None:
         return spec.price
     cores, bytes_ = (float(Quantity.parse((spec.resources or {})[name]).exact()) for name in ("cpu", "memory"))
@@ -133,7 +135,7 @@ def _validate(written: Manifest, others: Collection[str]) -> tuple[Manifest, lis
     return manifest, findings
 
 
-def _refusal(group: str, findings: Iterable[Finding]) -> GroupProblem:
+def _build_refusal(group: str, findings: Iterable[Finding]) -> GroupProblem:
     return GroupProblem(group, DetailedReason(GROUP_REFUSED, "; ".join(map(_format_finding, findings))))
 
 

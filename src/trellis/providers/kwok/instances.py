@@ -90,7 +90,7 @@ def build_node(document: dict[str, Any], name: str, order: KwokOrder) -> dict[st
     }
 
 
-def free_names(group: str, used_names: Collection[str]) -> Iterator[str]:
+def generate_names(group: str, used_names: Collection[str]) -> Iterator[str]:
     """Names for new nodes of a group, the same as long as no node is added or deleted.
 
     They continue after the highest, so that a node rarely gets the name of one that was just deleted.

@@ -22,7 +22,7 @@ from trellis.core.nodes.node_groups import GroupState, InstanceState, find_order
 from trellis.kube.resources import NODES
 from trellis.kube.write.actions import Action, CreateObject, DeleteObject, Target, build_target
 from trellis.providers.kwok.declarations import Declarations, DeclaredGroup, read_declarations
-from trellis.providers.kwok.instances import KwokOrder, build_instance, build_node, free_names, next_action
+from trellis.providers.kwok.instances import KwokOrder, build_instance, build_node, generate_names, next_action
 from trellis.providers.protocol import UNKNOWN_GROUP, GroupProblem, Groups, Ordered, Released, Steps, Tended
 
 ORDER_REFUSED = Reason("NodeOrderRefused", "The provider has refused an order for nodes.", Severity.WARNING)
@@ -59,14 +59,14 @@ class KwokProvider:
         view = await self._build_view()
         declared = view.declared.groups.get(group)
         if declared is None:
-            return Ordered(error=_unknown(group))
-        state = view.state(group, now)
+            return Ordered(error=_build_unknown_group(group))
+        state = view.build_state(group, now)
         refused = find_order_problem(state, target)
         if refused is not None:
             return Ordered(error=refused)
         missing = max(0, target - state.target)
         healthy_count = min(missing, _count_healthy(declared, state.target))
-        names = list(islice(free_names(group, {node.metadata.name for node in view.nodes}), missing))
+        names = list(islice(generate_names(group, {node.metadata.name for node in view.nodes}), missing))
         if healthy_count < missing and declared.fails is not None:
             return await _fail_order(declared, names, healthy_count, now)
         return _build_order(declared, names, now)
@@ -75,8 +75,8 @@ class KwokProvider:
         """Delete Nodes, which kwok observes."""
         view = await self._build_view()
         if group not in view.declared.groups:
-            return Released(refused=dict.fromkeys(instances, _unknown(group)))
-        state = view.state(group, now)
+            return Released(refused=dict.fromkeys(instances, _build_unknown_group(group)))
+        state = view.build_state(group, now)
         refused = find_release_problems(state, instances)
         released = tuple(instance for instance in dict.fromkeys(instances) if instance not in refused)
         leaving = {instance.id for instance in state.instances if instance.state is InstanceState.LEAVING}
@@ -94,7 +94,7 @@ class KwokProvider:
 
     async def _build_view(self) -> _ProviderView:
         objects = self._read_objects()
-        declared = await self._declared(objects.config)
+        declared = await self._read_declared(objects.config)
         members: dict[str, list[Node]] = {}
         for node in objects.nodes:
             group = node.metadata.labels.get(GROUP_LABEL)
@@ -102,7 +102,7 @@ class KwokProvider:
                 members.setdefault(group, []).append(node)
         return _ProviderView(declared, objects.nodes, members)
 
-    async def _declared(self, config: ConfigMap | None) -> Declarations:
+    async def _read_declared(self, config: ConfigMap | None) -> Declarations:
         """The declarations of a ConfigMap, read once and in a thread: hundreds of groups would block the event loop."""
         async with self._reading:
             if self._read is None or self._read[0] != config:
@@ -117,14 +117,14 @@ class _ProviderView(msgspec.Struct, frozen=True):
     nodes: Collection[Node]
     members: dict[str, list[Node]]
 
-    def state(self, group: str, now: float) -> GroupState:
+    def build_state(self, group: str, now: float) -> GroupState:
         instances = tuple(build_instance(node, now) for node in self.members.get(group, ()))
         target = sum(instance.state is not InstanceState.LEAVING for instance in instances)
         return GroupState(self.declared.groups[group].group, target, instances)
 
 
 def _build_groups(view: _ProviderView, now: float) -> Groups:
-    states = tuple(view.state(name, now) for name in view.declared.groups)
+    states = tuple(view.build_state(name, now) for name in view.declared.groups)
     reported = {problem.group for problem in view.declared.problems}
     undeclared = [
         GroupProblem(
@@ -143,7 +143,7 @@ def _build_tended(view: _ProviderView, now: float) -> Tended:
     return Tended(_build_steps(actions), min(later, default=None))
 
 
-def _unknown(group: str) -> DetailedReason:
+def _build_unknown_group(group: str) -> DetailedReason:
     return DetailedReason(UNKNOWN_GROUP, f"there is no group {group}")
 
 
@@ -155,14 +155,14 @@ def _count_healthy(declared: DeclaredGroup, target: int) -> int:
 
 
 def _build_order(declared: DeclaredGroup, names: Sequence[str], now: float) -> Ordered:
-    return Ordered(tuple(names), _build_steps(_creations(declared, declared.document, names, now)))
+    return Ordered(tuple(names), _build_steps(_build_creations(declared, declared.document, names, now)))
 
 
 async def _fail_order(declared: DeclaredGroup, names: Sequence[str], healthy_count: int, now: float) -> Ordered:
     """The result of an order whose first `healthy_count` nodes succeed, and the others fail as declared."""
     mode = declared.fails.how if declared.fails is not None else ""
     good, bad = names[:healthy_count], names[healthy_count:]
-    creations = _creations(declared, declared.document, good, now)
+    creations = _build_creations(declared, declared.document, good, now)
     match mode:
         case GroupFailureMode.HANG:
             await asyncio.get_running_loop().create_future()
@@ -171,14 +171,14 @@ async def _fail_order(declared: DeclaredGroup, names: Sequence[str], healthy_cou
             error = DetailedReason(ORDER_REFUSED, f"{declared.group.name} has no machine for {refused}")
             return Ordered(tuple(good), _build_steps(creations), error)
         case GroupFailureMode.OTHER_SHAPE:
-            creations += _creations(declared, declared.other_document, bad, now)
+            creations += _build_creations(declared, declared.other_document, bad, now)
         case GroupFailureMode.NEVER_COME_UP | GroupFailureMode.FAIL_TO_START:
-            creations += _creations(declared, declared.document, bad, now, mode)
+            creations += _build_creations(declared, declared.document, bad, now, mode)
     # Lost orders are confirmed like all others.
     return Ordered(tuple(names), _build_steps(creations))
 
 
-def _creations(
+def _build_creations(
     declared: DeclaredGroup, document: dict[str, Any], names: Sequence[str], now: float, failure_mode: str = ""
 ) -> list[Action]:
     order = KwokOrder(now, declared.group.boot_seconds, failure_mode)

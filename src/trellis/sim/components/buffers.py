@@ -29,7 +29,7 @@ from trellis.core.buffers import (
     sum_filling_pods,
     translate,
 )
-from trellis.core.buffers.target_kinds import not_scalable
+from trellis.core.buffers.target_kinds import build_not_scalable
 from trellis.core.cluster.owners import TargetRef
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.cluster.target_problems import TARGET_NOT_FOUND, TargetProblem, build_target_problem
@@ -192,7 +192,7 @@ class SimulatedBuffers:
         if result is None:
             return build_target_problem(TARGET_NOT_FOUND, f"there is no {kind} {name}")
         if kind in _WITHOUT_SCALE:
-            return not_scalable(kind)
+            return build_not_scalable(kind)
         scale = self._cluster.scale(namespace, kind, name)
         replicas = scale.status.replicas if scale is not None else getattr(result.spec, "parallelism", None)
         newest = find_newest_live(self._cluster.targets.list_pods(namespace, kind, name))

@@ -16,7 +16,7 @@ from support.worlds.buffers import Document, a_quota, a_spec, app, meaning, requ
 from trellis.api.kube.pods import PodSpec
 from trellis.api.resolve import NodeClassTotals
 from trellis.base.quantities import Quantity
-from trellis.core.buffers import NodeClassFacts, QuotaClaim, TranslationFacts, allot_quotas, build_status
+from trellis.core.buffers import NodeClassFacts, QuotaClaim, TranslationFacts, build_status, divide_quotas
 from trellis.core.fit import Demand
 
 SPEC_KEYS = {
@@ -106,7 +106,7 @@ def test_buffers_never_exceed_a_quota_and_the_oldest_are_served_first(
         usage = translated(buffer(capacity={"pods": {"replicaNum": chunks, "podSpec": spec}})).usage
         assert usage is not None
         made.append(QuotaClaim((str(number),), float(created), chunks, usage, is_on_top))
-    allowed = allot_quotas(made, [quota])
+    allowed = divide_quotas(made, [quota])
     assert all(0 <= allowed[claim.key].chunks <= claim.chunks for claim in made)
     for name, amount in hard.items():
         on_top = sum(allowed[each.key].chunks * each.usage.amounts[name] for each in made if each.on_top)
@@ -115,7 +115,7 @@ def test_buffers_never_exceed_a_quota_and_the_oldest_are_served_first(
         assert on_top <= max(amount - used[name], 0) * 10**9
     oldest_first = sorted(made, key=lambda each: each.seniority)
     for position in range(len(oldest_first)):
-        alone = allot_quotas(oldest_first[: position + 1], [quota])
+        alone = divide_quotas(oldest_first[: position + 1], [quota])
         assert all(alone[key] == allowed[key] for key in alone)
 
 

@@ -10,7 +10,7 @@ import pytest
 from support.builders.manifests import buffer
 from support.worlds.buffers import Document, a_quota, a_spec, app, translated
 from trellis.api.kube.policies import ResourceQuota
-from trellis.core.buffers import QuotaAllowance, QuotaClaim, Translation, allot_quotas, apply_quotas
+from trellis.core.buffers import QuotaAllowance, QuotaClaim, Translation, apply_quotas, divide_quotas
 from trellis.core.buffers.chunks import LIMITED_BY_QUOTAS
 from trellis.core.buffers.quotas import ClaimKey
 
@@ -134,7 +134,7 @@ def test_affinity_across_namespaces_is_a_scope_of_its_own() -> None:
 
 def test_the_oldest_buffer_is_served_first() -> None:
     claims = [claim("young", 30.0, 4), claim("ageless", math.nan, 4), claim("old", 10.0, 4), claim("middle", 20.0, 4)]
-    assert allot_quotas(claims, [a_quota("compute", {"cpu": "10"})]) == {
+    assert divide_quotas(claims, [a_quota("compute", {"cpu": "10"})]) == {
         ("ns", "old"): QuotaAllowance(4),
         ("ns", "middle"): QuotaAllowance(4),
         ("ns", "young"): QuotaAllowance(2, ("compute",)),
@@ -143,7 +143,7 @@ def test_the_oldest_buffer_is_served_first() -> None:
 
 
 def test_of_equally_old_buffers_the_first_by_name_is_served_first() -> None:
-    result = allot_quotas([claim("b", 1.0, 4), claim("a", 1.0, 4)], [a_quota("compute", {"cpu": "5"})])
+    result = divide_quotas([claim("b", 1.0, 4), claim("a", 1.0, 4)], [a_quota("compute", {"cpu": "5"})])
     assert [result["ns", name].chunks for name in "ab"] == [4, 1]
 
 

@@ -18,7 +18,7 @@ from trellis.api.kube.nodes import Node
 from trellis.core.nodes.node_groups import GROUP_AT_MAXIMUM, GROUP_AT_MINIMUM, UNKNOWN_INSTANCE
 from trellis.kube.write.actions import DeleteObject
 from trellis.kube.write.outcomes import Result
-from trellis.providers.kwok.instances import NODE_FAILED_TO_START, free_names
+from trellis.providers.kwok.instances import NODE_FAILED_TO_START, generate_names
 from trellis.providers.kwok.provider import GROUP_GONE, ORDER_REFUSED
 from trellis.providers.protocol import UNKNOWN_GROUP
 from trellis.testing.scripted_transport import error_response
@@ -171,7 +171,7 @@ async def test_names_continue_after_the_highest_and_skip_nodes_of_others() -> No
 
 def test_names_restart_when_the_highest_is_used() -> None:
     used = {"g-9999999", "g-1", "h-4"}
-    names = free_names("g", used)
+    names = generate_names("g", used)
     assert [next(names), next(names)] == ["g-2", "g-3"]
 
 

@@ -31,10 +31,10 @@ from trellis.controllers.buffers.capacity_buffers.owned_objects import (
     REFUSED_SECONDS,
     RETRY_SECONDS,
     OwnedObjectResult,
+    build_owner_reference,
     ensure_object,
     ensure_template,
     is_owned,
-    owner_reference,
 )
 from trellis.core.buffers import DetailedReason, Translation, export_buffer
 from trellis.core.buffers.capacity_buffers import build_empty_spec, exported_template_name
@@ -204,7 +204,7 @@ class CapacityBufferMirror:
         """Mirror the translation of a Buffer; returns the seconds to a retry if that failed."""
         key = key_of(buffer)
         capacity, template = self._find_mirror(buffer)
-        on_top = self._replicas(buffer, translation)
+        on_top = self._count_replicas(buffer, translation)
         if on_top is None:
             return await self._wait_for_usage(buffer)
         self._unobserved.pop(key, None)
@@ -245,7 +245,7 @@ class CapacityBufferMirror:
         """Forget all, because another process has led in the meantime."""
         self._last_inputs.clear()
 
-    def _replicas(self, buffer: Buffer, translation: Translation) -> int | None:
+    def _count_replicas(self, buffer: Buffer, translation: Translation) -> int | None:
         """How many replicas the CapacityBuffer has; None if it is not known how much of a minimum pods use."""
         if translation.on_top or not translation.chunks or translation.pod_spec is None:
             return translation.chunks
@@ -280,7 +280,7 @@ class CapacityBufferMirror:
         exported = export_buffer(name, translation)
         if exported is None:
             return await self._ensure_empty(buffer, capacity)
-        owner = owner_reference(BUFFERS, buffer)
+        owner = build_owner_reference(BUFFERS, buffer)
         template_result = await ensure_template(self._writer, template, owner, namespace, exported.template)
         if template_result.current is None:
             return template_result
@@ -308,7 +308,9 @@ class CapacityBufferMirror:
         if capacity is not None and capacity.spec == convert_object(dict(spec), CapacityBufferSpec):
             return None
         target = Target(self._informers.resource, buffer.metadata.name, buffer.metadata.namespace)
-        result = await ensure_object(self._writer, capacity, owner_reference(BUFFERS, buffer), target, {"spec": spec})
+        result = await ensure_object(
+            self._writer, capacity, build_owner_reference(BUFFERS, buffer), target, {"spec": spec}
+        )
         return None if result.current is not None else result
 
     async def _publish_condition(self, buffer: Buffer, detailed: DetailedReason) -> float | None:

@@ -59,7 +59,7 @@ class OwnedObjectResult(msgspec.Struct, Generic[O], frozen=True):
     retry: float | None = None
 
 
-def owner_reference(resource: Resource[Any], owner: AnyObject) -> OwnerReference:
+def build_owner_reference(resource: Resource[Any], owner: AnyObject) -> OwnerReference:
     """The owner reference in the metadata of owned objects."""
     metadata = owner.metadata
     return OwnerReference(resource.api_version, resource.kind, metadata.name, metadata.uid, controller=True)
@@ -78,7 +78,7 @@ async def ensure_object(
 
     The caller has checked that the field of `existing` differs.
     """
-    action = _action(existing, owner, target, part)
+    action = _build_action(existing, owner, target, part)
     if isinstance(action, DetailedReason):
         return OwnedObjectResult(problem=action)
     outcome = await writer.write(action)
@@ -96,7 +96,7 @@ async def ensure_object(
             return OwnedObjectResult(problem=DetailedReason(OWNED_REFUSED, f"{target}: {outcome.message}"))
 
 
-def _action(
+def _build_action(
     existing: KubeObject | None, owner: OwnerReference, target: Target, part: Mapping[str, Any]
 ) -> Action | DetailedReason:
     resource = target.resource

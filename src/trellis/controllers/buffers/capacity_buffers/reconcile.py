@@ -66,7 +66,7 @@ class CapacityBufferReconciler:
         if not self.informers.seen:
             return _UNWATCHED_SECONDS
         state = self._states.get_or_create(key, buffer)
-        facts = await self._facts(buffer, state)
+        facts = await self._build_facts(buffer, state)
         if facts is None:
             return RETRY_SECONDS
         recheck = RECHECK_SECONDS if may_be_outdated(state, facts) else None
@@ -110,7 +110,7 @@ class CapacityBufferReconciler:
         if self._shares.drop(key):
             self._enqueue_division(key[0])
 
-    async def _facts(self, buffer: CapacityBuffer, state: CapacityBufferState) -> TranslationFacts | None:
+    async def _build_facts(self, buffer: CapacityBuffer, state: CapacityBufferState) -> TranslationFacts | None:
         """The facts of a translation; None if a request failed and the published status stays."""
         try:
             facts = await self._view.facts(buffer, state)

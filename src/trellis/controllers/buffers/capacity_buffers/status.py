@@ -18,8 +18,8 @@ from trellis.controllers.buffers.capacity_buffers.informers import CapacityBuffe
 from trellis.controllers.buffers.capacity_buffers.owned_objects import (
     CONFLICT_SECONDS,
     RETRY_SECONDS,
+    build_owner_reference,
     ensure_template,
-    owner_reference,
 )
 from trellis.controllers.buffers.capacity_buffers.state import CapacityBufferState
 from trellis.controllers.buffers.events import record_events
@@ -66,7 +66,7 @@ class CapacityBufferPublisher:
         if translation.is_ready:
             document = build_pod_template(name, translation)
             result = await ensure_template(
-                self._writer, template, owner_reference(resource, buffer), namespace, document
+                self._writer, template, build_owner_reference(resource, buffer), namespace, document
             )
             if result.problem is not None:
                 published = msgspec.structs.replace(translation, ready=result.problem, is_ready=False)
@@ -97,7 +97,9 @@ def build_status_action(
     if _is_written(status, buffer):
         return None
     types = {condition["type"] for condition in status["conditions"]}
-    others = [_condition_document(condition) for condition in buffer.status.conditions if condition.type not in types]
+    others = [
+        _build_condition_document(condition) for condition in buffer.status.conditions if condition.type not in types
+    ]
     document = {**dict.fromkeys(_OURS), **status, "conditions": [*others, *status["conditions"]]}
     return PatchStatus(build_target(resource, buffer), document)
 
@@ -121,7 +123,7 @@ def _is_same_condition(document: Mapping[str, Any], stored: Condition | None) ->
     )
 
 
-def _condition_document(condition: Condition) -> dict[str, Any]:
+def _build_condition_document(condition: Condition) -> dict[str, Any]:
     """A condition of another writer, with every field that the schema requires."""
     since, generation = condition.last_transition_time, condition.observed_generation
     return {

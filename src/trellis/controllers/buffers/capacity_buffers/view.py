@@ -53,7 +53,9 @@ class CapacityBufferViewBuilder:
         if spec.scalable_ref is not None:
             target = workload_reference(namespace, spec.scalable_ref)
             key = capacity_key(key_of(buffer))
-            return TranslationFacts(await self._workloads.target(key, target, state, lambda: self._last(buffer, state)))
+            return TranslationFacts(
+                await self._workloads.target(key, target, state, lambda: self._find_last_shape(buffer, state))
+            )
         return TranslationFacts()
 
     async def _template(self, target: TargetRef, state: TargetState) -> TargetFacts | TargetProblem:
@@ -69,7 +71,7 @@ class CapacityBufferViewBuilder:
             previous = await self._templates.dry_run_template(state, document.get("template"), target, source)
         return TargetFacts() if previous is None else TargetFacts(template=previous.template, refusal=previous.refusal)
 
-    def _last(self, buffer: CapacityBuffer, state: CapacityBufferState) -> PodTemplateSpec | None:
+    def _find_last_shape(self, buffer: CapacityBuffer, state: CapacityBufferState) -> PodTemplateSpec | None:
         """The shape in the managed template, if it is that of the present spec, or is known to be of its workload."""
         metadata, status = buffer.metadata, buffer.status
         is_present = observed_generation(buffer) == metadata.generation or state.target_stays

@@ -364,7 +364,7 @@ def _build_orders(
     for group, count in simulation.count_new_nodes().items():
         name = view.templates.states[group].group.name
         reason = DetailedReason(FOR_PODS if group in pods else FOR_BUFFERS if group in chunks else FOR_MINIMUM)
-        yield NodeOrder(name, count, view.target(name) + count, reason)
+        yield NodeOrder(name, count, view.get_target(name) + count, reason)
 
 
 def _build_unconfirmed_order(view: ScaleUpView, order: NodeOrder) -> UnconfirmedOrder:

@@ -41,7 +41,7 @@ class ScaleUpView(msgspec.Struct, frozen=True):
     now: float
     settings: ScaleUpSettings
 
-    def target(self, name: str) -> int:
+    def get_target(self, name: str) -> int:
         """The target of a group, unconfirmed orders included."""
         unconfirmed_order = self.upcoming.unconfirmed_orders.get(name)
         reported = self.snapshot.groups[name].target
@@ -85,7 +85,7 @@ class ScaleUpLimits:
             for number, group in enumerate(groups)
             if group.name in view.backoffs and view.now < view.backoffs[group.name].until
         }
-        self._sizes = np.array([group.max_size - view.target(group.name) for group in groups], dtype=np.int64)
+        self._sizes = np.array([group.max_size - view.get_target(group.name) for group in groups], dtype=np.int64)
         self._per_scale_up = np.full(len(groups), view.settings.max_nodes_per_scaleup, dtype=np.int64)
         self._weights: dict[str, FloatColumn] = {
             "nodes": np.ones(len(groups)),
@@ -176,7 +176,7 @@ def fill_to_minimum_sizes(
     new_counts = simulation.count_new_nodes()
     for number, state in enumerate(view.templates.states):
         group = state.group
-        missing = group.min_size - view.target(group.name) - new_counts.get(number, 0)
+        missing = group.min_size - view.get_target(group.name) - new_counts.get(number, 0)
         if missing <= 0:
             continue
         added = min(missing, limits.count_allowed_nodes(number))
