@@ -1,7 +1,7 @@
 """Reads the current usage of containers from metrics.k8s.io.
 
-All pods come in one answer, 20 MB for 50,000 of them. It is taken apart item by item, so that one malformed item
-costs no other, and so that other threads get their turn in between.
+All pods come in one response, 20 MB for 50,000 of them. It is decoded item by item, so that a malformed item affects no
+other, and so that other threads run in between.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class _PodMetricsColumns:
         self.without_time = 0
 
     def add_items(self, raws: Iterable[msgspec.Raw]) -> None:
-        # Of 50,000 pods no more than sixty have different times: metrics-server looks at all of them once a minute.
+        # Of 50,000 pods no more than sixty have different times: metrics-server scrapes all of them once a minute.
         seconds_by_text: dict[str, float] = {}
         for raw in raws:
             item = _decode_item(raw)

@@ -53,7 +53,7 @@ _CHECKPOINT_OWNERS: Final = Resource(
 
 
 class CheckpointStore:
-    """Reads, writes and removes checkpoints. What it knows to exist is patched, everything else created."""
+    """Reads, writes and removes checkpoints. A checkpoint that is known to exist is patched, another one created."""
 
     def __init__(self, client: Client, writer: Writer, log: Logger) -> None:
         self._client = client
@@ -77,7 +77,7 @@ class CheckpointStore:
                 ):
                     continue
                 await self._read(item, rows, now)
-            # A page of 500 takes some milliseconds: leases and probes get their turn in between.
+            # A page of 500 takes some milliseconds: leases and probes run in between.
             await asyncio.sleep(0)
         return rows
 

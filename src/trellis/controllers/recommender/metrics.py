@@ -284,7 +284,7 @@ class RecommenderMetrics:
     def _observe_quality(self, samples: IngestResult, kills: OomRecord, columns: PassColumns) -> None:
         """Compare samples and kills with what was published when they came, which was in force.
 
-        The columns are those of the pass that took them in: only it knows the VPAs of containers that are new.
+        The columns are those of the pass that ingested them: only it has the VPAs of new containers.
         """
         cpu, memory, modes = _read_published_targets(columns, samples.rows)
         observe_usage(self._metrics, "cpu", UsageComparison(samples.cpu, cpu, modes, WRITTEN_MODES))

@@ -1,7 +1,7 @@
 """A pass of the recommender: begin, fetch usage and history, finish, write statuses and checkpoints, commit.
 
 Passes run every interval. Each pass works on one state of the cluster. A pass that fails is repeated at the next
-interval with everything it was given: the model knows what it took in before the failure, and takes nothing in twice.
+interval with the same input: the model recognises samples from before the failure and counts none twice.
 """
 
 from __future__ import annotations

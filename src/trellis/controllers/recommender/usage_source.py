@@ -111,7 +111,7 @@ class _MetricsApiSource:
         self._source = source
         self._counted = counted
 
-    async def fetch(self, scope: UsageScope, now: float) -> Samples:  # noqa: ARG002 - it says everything it knows
+    async def fetch(self, scope: UsageScope, now: float) -> Samples:  # noqa: ARG002 - it returns all pods
         try:
             batch = await self._source.fetch()
         except KubeError as error:

@@ -1,7 +1,7 @@
 """Finds where a new request moves the point at which an HPA adds pods, and the target that keeps it.
 
 A target in per cent is a share of requests: with half the request, an HPA sees twice the utilization of the same usage
-and asks for twice the pods, so that what a smaller request saves is spent again. A target that is an amount is not
+and adds as many pods again, so that the savings of a smaller request are lost. A target that is an amount is not
 affected.
 """
 

@@ -44,7 +44,7 @@ class ContainerAdvice(msgspec.Struct, frozen=True):
 
 
 class WorkloadAdvice(msgspec.Struct, frozen=True):
-    """A workload with its containers. `pods` is how many are counted: those that run, or else those it asks for."""
+    """A workload with its containers. `pods` counts running pods, or else desired replicas."""
 
     surveyed: SurveyedWorkload
     pods: int

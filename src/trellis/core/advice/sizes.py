@@ -1,7 +1,7 @@
 """Judges whether a container's request is too high, too low or fine, and what it should be, within LimitRanges.
 
-A recommender may ask for less memory than was used at some time, which is harmless as a request. As a limit it would
-kill the next time, so that no memory limit is put below the most that was seen, nor a request that is the limit too.
+A recommender may estimate less memory than the highest usage, which is harmless as a request. As a limit it would cause
+an OOM kill the next time, so no memory limit is below the highest usage, nor a request that is the limit too.
 
 LimitRanges bound the advice as they bound pods: a pod beyond them would not be admitted. The rules are those of
 admission: first the whole pod, then container by container.

@@ -59,7 +59,7 @@ _ABSENT = -1
 
 
 def format_cpu_column(millicores: FloatColumn) -> list[str]:
-    """`25m`, `1`, `100G`. What is NaN reads `0`: the caller knows which those are."""
+    """`25m`, `1`, `100G`. NaN becomes `0`: the caller handles it."""
     numbers, steps = _divide_evenly(_convert_to_integers(millicores), 1000, len(_DECIMAL) - 1)
     suffixes = _DECIMAL[steps].tolist()
     return [f"{number}{suffix}" if number else "0" for number, suffix in zip(numbers.tolist(), suffixes, strict=True)]

@@ -1,7 +1,7 @@
-"""Turns past usage, as Prometheus has it, into history of today's VPAs.
+"""Converts past usage from Prometheus into history of current VPAs.
 
-Samples of months ago and of this minute cannot go into one usage model in any order. Past usage is therefore counted in
-a model of its own, while passes go on, and comes out as rows like those of checkpoints.
+A usage model needs samples in the order of time. Past usage is therefore added to a separate model while passes go on,
+and is saved as rows like those of checkpoints.
 """
 
 from __future__ import annotations

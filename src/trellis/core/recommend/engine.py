@@ -1,8 +1,8 @@
 """The recommender without its I/O: two calls decide a pass, and a third records what was written.
 
-`begin` takes in what changed in the cluster and says what has to be fetched: usage and history. `finish` takes in what
-was fetched and says everything that is to be written: statuses, totals of Hvpas, checkpoints, and which checkpoints are
-to be deleted. `commit` records which of it was written. The controller, the simulator, the replay of a recording and
+`begin` ingests the changes of the cluster and returns the needs: usage and history to fetch. `finish` ingests what was
+fetched and returns all writes: statuses, totals of Hvpas, checkpoints, and the checkpoints to delete. `commit` records
+which of them were applied. The controller, the simulator, the replay of a recording and
 `explain` use it alike. The same input gives the same output in every process, so nothing may depend on the order of a
 set.
 """
@@ -213,7 +213,7 @@ class RecommenderEngine:
         self._with_totals: set[ObjectKey] = set()
 
     def begin(self, observed: ClusterObservation) -> PassNeeds:
-        """Take in what changed in the cluster; the result says what has to be fetched."""
+        """Ingest the changes of the cluster; the result has the usage and history to fetch."""
         snapshot = observed.snapshot
         self._can_resize_pods = observed.can_resize
         new = self._load_vpas(observed)
@@ -223,7 +223,7 @@ class RecommenderEngine:
         return PassNeeds(snapshot, self._served, new, self._governance, self._retention)
 
     def ingest(self, fetched: FetchedUsage, now: float) -> IngestReport:
-        """Take in history, pods, usage and out-of-memory kills, without deciding anything.
+        """Ingest history, pods, usage and out-of-memory kills, without deciding anything.
 
         `finish` does it by itself. The simulator does it after every step, where samples count by the pods of the step.
         """
@@ -247,7 +247,7 @@ class RecommenderEngine:
         on_stage: Callable[[PassStage], None] = lambda _stage: None,
         on_amounts: AmountsObserver | None = None,
     ) -> PassDecision:
-        """Take in what was fetched, and decide what is to be written; `on_amounts` observes how amounts come about."""
+        """Ingest what was fetched, and decide all writes; `on_amounts` observes the stages of amounts."""
         ingested = self.ingest(fetched, now)
         on_stage(PassStage.INGESTED)
         obsolete = self._collect_garbage(now)
@@ -272,7 +272,7 @@ class RecommenderEngine:
         return LastPass.build(decision.recommendations, self.store, (write for write, _ in written.statuses), now)
 
     def _load_vpas(self, observed: ClusterObservation) -> frozenset[ObjectKey]:
-        """Take in VPAs that changed, or all if the scope did; the result is which are served now and were not."""
+        """Load changed VPAs, or all if the scope changed; the result is the newly served ones."""
         snapshot, scope = observed.snapshot, observed.scope
         if observed.recommenders is not self._recommenders:
             self._recommenders = observed.recommenders
@@ -289,7 +289,7 @@ class RecommenderEngine:
         return frozenset(new)
 
     def _load_vpa(self, key: ObjectKey, vpa: VerticalPodAutoscaler | None, scope: RecommenderScope) -> bool:
-        """Serve a VPA if it is ours; the result is whether it was not served before."""
+        """Serve a VPA if it is in scope; the result is whether it was not served before."""
         previous = self._served.get(key)
         served = read_served_vpa(vpa, previous) if vpa is not None and scope.covers(key[0]) else None
         if vpa is None or served is None or served.recommender not in scope.recommenders:
@@ -304,13 +304,13 @@ class RecommenderEngine:
         return previous is None or previous.uid != served.uid
 
     def _reset_on_new_target(self, key: ObjectKey, target: TargetRef) -> None:
-        """Empty the rows of a VPA that was pointed at another workload: the old one's usage says nothing of it."""
+        """Clear the rows of a VPA with a new target: the usage of the old one does not apply."""
         if not self._targets.setdefault(key, target).is_same(target):
             self._targets[key] = target
             self.model.reset_vpa(*key)
 
     def _drop_vpa(self, key: ObjectKey, *, is_deleted: bool) -> None:
-        """Stop serving a VPA: it is gone, for a moment perhaps, or another process serves it."""
+        """Stop serving a VPA that was deleted, perhaps for a moment, or that another process serves."""
         if self._served.pop(key, None) is None:
             return
         self._retention_changed = True
@@ -340,7 +340,7 @@ class RecommenderEngine:
         self._untracked |= changed
 
     def _restore(self, fetched: FetchedUsage, now: float) -> Mapping[RowKey, InvalidCheckpoint]:
-        """Merge history into the model; the result is what could not be."""
+        """Merge history into the model; the result is the invalid checkpoints."""
         refused: dict[RowKey, InvalidCheckpoint] = {}
         for history in fetched.history:
             refused |= self.model.restore_all(history.rows)
@@ -350,7 +350,7 @@ class RecommenderEngine:
         return refused
 
     def _track_pods(self, pending: PendingHistory, now: float) -> Counter[str]:
-        """Have the model track the pods of VPAs; the result is where the pods' resources were read from."""
+        """Have the model track the pods of VPAs; the result counts where resources of pods were read from."""
         changed = self._untracked
         changed |= {key[0] for key in self._pending.fetching ^ pending.fetching}
         changed |= {key[0] for key in self._pending.unavailable ^ pending.unavailable}
@@ -393,7 +393,7 @@ class RecommenderEngine:
             yield from ((namespace, name) for name in governance.hvpas)
 
     def _collect_garbage(self, now: float) -> list[RowKey]:
-        """Forget usage that is gone for good; the result is which containers of VPAs that are still served."""
+        """Remove unused rows; the result is the removed containers of served VPAs."""
         removed = self.model.collect_garbage(self._served.keys() | self._with_totals, now)
         return [key for key in removed if (key.namespace, key.vpa) in self._served]
 
@@ -494,7 +494,7 @@ class RecommenderEngine:
 
 
 def _ingest_steps(model: UsageModel, steps: Sequence[StepSamples], now: float) -> None:
-    """Take in the samples of several steps at once; containers that steps share are looked up once."""
+    """Ingest the samples of several steps at once; containers that steps share are looked up once."""
     slots: dict[int, IntColumn] = {}
     for step in steps:
         if id(step.names) not in slots:

@@ -1,7 +1,7 @@
 """Runs the recommenders: each once per group of VPAs, and shadow recommenders on the same rows again.
 
-A recommender that fails stops no other. Those that run in another process are started first and waited for last, so
-that a slow one does not hold up the others.
+A failing recommender stops no other. Recommenders in other processes are started first and awaited last, so that a slow
+one does not delay the others.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Explains what the last pass decided about a VerticalPodAutoscaler, as a document whose keys are an interface.
 
-`LastPass` is retained until the next pass is over. It holds on to columns that the pass made anyway and to the entries
-of the VPA store as they are: nothing is made for each container, and next to nothing for each VPA. The document of one
-VPA is put together on request, from what was decided and without computing anything again: which recommender answered,
-its estimates and its explanation, what became of them, what is published, which conditions hold, and what shadow
-recommenders would have recommended.
+`LastPass` is retained until the next pass is over. It refers to the columns of the pass and to the entries of the VPA
+store: no object is made for each container, and hardly any for each VPA. The document of one VPA is built on request
+from the decisions, without computing anything again: its recommender, the estimates and their explanation, the amounts
+after post-processing, the published amounts, the conditions, and the estimates of shadow recommenders.
 
 `TargetTrace` observes a pass and records every post-processor that changed a target.
 """

@@ -1,11 +1,11 @@
-"""Post-processors of estimates: rounding, whole CPUs, what stays from before, and capping by policy.
+"""Post-processors of estimates: rounding, whole cores, retained recommendations, and capping by policy.
 
-A published value stays while there is nothing newer to put in its place: the container is there, but its recommender
-has no estimate (no sample since a restart without history), or the VPA is held (its target is missing for a while, its
-parameters cannot be used, its recommender failed). What is not recommended any more, because the container is gone or
-the policy took the resource out, is not kept. While the history of a VPA is being fetched all of it stays.
+A published value is retained while there is no newer one: the container exists, but its recommender has no estimate (no
+sample since a restart without history), or the VPA is held (its target is missing for a while, its parameters are
+invalid, its recommender failed). The value of a removed container, or of a resource that the policy excludes, is not
+retained. While the history of a VPA is being fetched, all values are.
 
-Rounding is upwards, as upstream's flags have it: no container gets less than was estimated.
+Rounding is upwards, as by upstream's flags: no container gets less than its estimate.
 
 There is one list of post-processors, which a pass runs for all containers at once, and which `explain` observes.
 """

@@ -16,14 +16,14 @@ This is a complete one. It recommends the highest usage of the last day, and a l
             return Estimates.from_bounds(cpu, memory, {"samples": rows.count.astype(float)})
 
 A recommender serves many VerticalPodAutoscalers at once: it is called once a pass for all that name it with the same
-parameters. The rules it must keep, which `trellis.testing.recommenders` tests:
+parameters. The rules that it must follow, which `trellis.testing.recommenders` tests:
 
-- It does no I/O, reads no clock (`now` is the time) and sees nothing of the cluster but its rows.
+- It does no I/O, reads no clock (`now` is the time) and no state of the cluster except its rows.
 - It changes nothing that it is given.
 - It estimates each row as if it were the only one: neither the other rows nor their order matter.
 - Called twice in a row it returns the same, and so does another instance. It may keep state from call to call, but a
   process that is started again has none.
-- It returns NaN where it has no estimate, instead of guessing. What was recommended before then stays in force.
+- It returns NaN where it has no estimate, instead of guessing. The previous recommendation then stays in force.
 
 Rounding, `minAllowed` and `maxAllowed`, conditions and the decision to write surround every recommender and are no part
 of any. A recommender that raises, or returns impossible estimates, holds up its own VPAs and no others.
@@ -86,8 +86,8 @@ class Rows(msgspec.Struct, frozen=True):
     """The input of a recommender: one row for each container of a VPA, in columns of equal length.
 
     A row is all containers of one name in all pods of a VPA, those of the past included. `containers` is how many
-    containers of the row's pod are recommended for, this one included: what a pod is to have at least is shared among
-    so many. `usage` has the histograms themselves, for recommenders that need more than percentiles.
+    containers of the row's pod get recommendations, this one included: they share the minimum of a pod. `usage` has the
+    histograms themselves, for recommenders that need more than percentiles.
     """
 
     usage: RowsView
@@ -156,9 +156,8 @@ class Rows(msgspec.Struct, frozen=True):
         """The last 35 days hour by hour, (row, resource, measure, hour), oldest first, the running hour left out.
 
         The measures are those of `trellis.core.usage.history.hours.MEASURES`: mean, p50, p90, p95 and maximum of the
-        samples.
-        NaN where nothing is known, which is everywhere unless the recommender `needs_history`. It takes 34 KB a row:
-        ask for a few thousand `positions` at a time.
+        samples. NaN where usage is unknown, which is everywhere unless the recommender `needs_history`. It takes 34 KB
+        a row: read a few thousand `positions` at a time.
         """
         numbers = self.usage.history_rows[positions]
         with_history = numbers >= 0
@@ -187,8 +186,8 @@ class Rows(msgspec.Struct, frozen=True):
     ) -> RecentRuns:
         """The newest runs of each row, from their start on, running ones included; at most twelve.
 
-        Runs that lasted for more than `longest` seconds are left out. Nothing is known unless the recommender has an
-        attribute `needs_runs` that is true. It takes 18 KB a row: ask for a few thousand `positions` at a time.
+        Runs that lasted for more than `longest` seconds are skipped. There are none unless the recommender has an
+        attribute `needs_runs` that is true. It takes 18 KB a row: read a few thousand `positions` at a time.
         """
         numbers = self.usage.run_rows[positions]
         with_runs = np.flatnonzero(numbers >= 0)
@@ -260,7 +259,7 @@ class Estimates(msgspec.Struct, frozen=True):
 class Recommender(Protocol):
     """The protocol. The first three members may be plain attributes.
 
-    A fourth one, `needs_runs`, need not be there. Where it is true, `rows.runs` knows the last runs of all rows served.
+    A fourth, `needs_runs`, is optional. Where it is true, `rows.runs` has the last runs of all served rows.
     """
 
     @property

@@ -1,7 +1,7 @@
-"""One pass: what every VerticalPodAutoscaler should recommend now, and which statuses have to be written.
+"""One pass: the recommendation of every VerticalPodAutoscaler, and the statuses to write.
 
-One call for all VPAs: recommenders estimate, estimates are post-processed, conditions are found, and what differs
-enough from what is published becomes a write. Only what is written costs more than its places in the columns.
+One call for all VPAs: recommenders estimate, estimates are post-processed, conditions are computed, and a status that
+differs enough from the published one is written. Only written statuses cost more than their entries in columns.
 
 `PassResult` holds the statuses to write, the figures to count, and an explanation for any container.
 """

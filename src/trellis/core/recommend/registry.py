@@ -1,6 +1,6 @@
 """The recommenders that come with Trellis, by the name that a VerticalPodAutoscaler chooses them by.
 
-A name that is none of them is served by the default algorithm, as upstream does with any name it is given.
+Any other name is served by the default algorithm, as by upstream.
 
 Presets are other defaults for declared parameters, for all VPAs, written as `name=value`. Where one process serves
 several names, `recommender.name=value` says whose parameter it is.

@@ -1,8 +1,8 @@
-"""Validates recommenders: what they declare before they are asked, and what they return.
+"""Validates recommenders: their declarations before use, and their estimates.
 
-VPAs whose estimates are invalid keep what was recommended before, and their condition gives the reason.
+VPAs whose estimates are invalid keep their previous recommendation, and their condition gives the reason.
 `UnavailableRecommender` stands in for a recommender that cannot be loaded: it declares nothing and fails, so that its
-VPAs keep what they have as well.
+VPAs keep their recommendations as well.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def read_declaration(recommender: object) -> RecommenderDeclaration:
     problems = list(_find_problems(recommender))
     if problems:
         raise InvalidInput(type(recommender).__name__, f"is no recommender: {'; '.join(problems)}")
-    declared: Recommender = recommender  # type: ignore[assignment]  # looked at above
+    declared: Recommender = recommender  # type: ignore[assignment]  # checked above
     return RecommenderDeclaration(declared.needs_history, tuple(declared.parameters), needs_runs(declared))
 
 

@@ -1,8 +1,8 @@
 """The pods whose usage is tracked, and the slot of each of their containers.
 
-Containers and native sidecars are tracked, each with its requests. Init containers are left out: they are gone before
-there is anything to size. Pod-level resources are left out too, because they bound the pod as a whole: a container
-without a request of its own has none here, whatever its pod has.
+Containers and native sidecars are tracked, each with its requests. Init containers are not: they end before the pod
+runs. Pod-level resources are ignored too, because they bound the pod as a whole: a container without a request of its
+own has none here, whatever its pod has.
 
 A pod is known by namespace and name, and samples name no more than that; another UID under the same name is another
 pod. A pod that is no longer tracked keeps its slots for a while: the report that it ran out of memory may come late,
@@ -52,7 +52,7 @@ def track_pod(pod: ObservedPod, vpa: str) -> TrackedPod:
         _track_container(container.name, read_current_resources(pod, container.name).requests)
         for container in pod.spec.running
     )
-    # Where a pod has to wait for room, it was made long before anything in it could run.
+    # A pod that waits for a node is created long before its containers run.
     started = pod.status.start_time or metadata.creation_timestamp
     return TrackedPod(
         metadata.namespace,

@@ -1,7 +1,7 @@
 """Lists kinds in pages across the requested namespaces, many lists at once and yet in one order.
 
-A busy server is asked again. A list whose continue token has expired begins anew in one piece, so that an object may
-come twice; it is the same object.
+Requests to a busy server are retried. A list whose continue token has expired is read again in one piece, so that an
+object may come twice; it is the same object.
 
 Each list is read into a queue of its own; the queues are emptied one after the other. A list waits when it is two
 pages ahead, so that a cluster of any size takes the memory of a few pages. Lists are begun in the order in which

@@ -1,7 +1,7 @@
 """The client of one Prometheus: one query in, its series out, with credentials, retries and limits.
 
-A query that fails for a transient reason (no connection, 5xx, 429) is repeated a few times. One that asks for too
-much is not, because it would fail again: the caller gets an error, and asks for less. Credentials are a bearer
+A query that fails for a transient reason (no connection, 5xx, 429) is retried a few times. A query for too much is not,
+because it would fail again: the caller gets an error and queries less. Credentials are a bearer
 token, from a file that may change, or a user name and a password.
 """
 
@@ -83,7 +83,7 @@ ObserveRequest: TypeAlias = Callable[[str, str, float], None]
 T = TypeVar("T")
 
 CONNECT_SECONDS: Final = 10.0
-# Prometheus is told how long a query may take. It shall be the one to say that it took longer.
+# Prometheus gets the timeout of a query and reports it first: its message is more precise than ours.
 GRACE_SECONDS: Final = 10.0
 # Answers shorter than this are read on the event loop itself, in a millisecond or two.
 _SHORT_BYTES: Final = 1 << 17

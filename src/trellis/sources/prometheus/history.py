@@ -134,7 +134,7 @@ class WindowUsage(msgspec.Struct, frozen=True):
         return Measurements(self.times, cpu, memory)
 
 
-# What to ask about some namespaces, all if None: CPU first, then memory.
+# Builds the queries of CPU and memory for some namespaces, all if None.
 BuildQueries: TypeAlias = Callable[[tuple[str, ...] | None], tuple[str, str]]
 
 

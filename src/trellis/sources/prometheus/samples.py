@@ -13,7 +13,7 @@ from trellis.sources.prometheus.responses import QueryResult
 
 
 class JoinedSeries(msgspec.Struct, frozen=True):
-    """Several answers side by side: an entry for each container and time of which any of them knows something.
+    """Several results side by side: an entry for each container and time that any of them has.
 
     They are ordered by container, and by time for each of them. `rows` says which of `containers` an entry is of,
     `ticks` how many steps after the start. `unread` counts the series that do not say whose they are.

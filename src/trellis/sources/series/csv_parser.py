@@ -29,7 +29,7 @@ _LONGEST: Final = 512  # bytes of a field; what is longer is not of a table of u
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _EMPTY: Final = b"\r\n "  # no tab: it may separate fields of which the last is empty
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-# What people have that is no CSV, by how it begins, and what to do about it.
+# Other formats by their first bytes, and the remedy.
 _OTHER_FORMATS: Final = (
     (b"PK\x03\x04", "is a spreadsheet or another archive: export it as CSV"),
     (b"PAR1", "is Parquet: let its name end in .parquet"),

@@ -1,4 +1,4 @@
-"""Splits a table into series, one for each name in it, and checks each by itself.
+"""Splits a table into series, one for each name, and checks each.
 
 A column that counts seconds of CPU becomes the rate since the row before, as Prometheus computes it. A counter that
 falls has begun anew with its container, and all that it counts since then was used. The first row of a series has

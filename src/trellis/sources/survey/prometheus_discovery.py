@@ -1,8 +1,8 @@
-"""Finds the Prometheus of a cluster by the labels of its Service, and asks it through the API server.
+"""Finds the Prometheus of a cluster by the labels of its Service, and queries it through the API server.
 
-Long-term stores are asked first: Thanos, VictoriaMetrics and Mimir usually stand in front of several Prometheus.
-The first that answers and knows containers is the one. It takes the right to `get` the proxy of its Service, and no
-port has to be forwarded.
+Long-term stores are tried first: Thanos, VictoriaMetrics and Mimir usually stand in front of several Prometheus. The
+first server that responds and has usage of containers is used. This takes the right to `get` the proxy of its Service,
+and no forwarded port.
 """
 
 from __future__ import annotations

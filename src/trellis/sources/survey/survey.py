@@ -122,7 +122,7 @@ class PrometheusSurvey:
         self._samples = self._series = 0
 
     async def run(self, present: SurveyObjects | None = None) -> SurveyResult:
-        """Survey the given objects, or those that Prometheus knows; raises `PrometheusError` if it knows none."""
+        """Survey the given objects, or those in Prometheus; raises `PrometheusError` if it has none."""
         clock = asyncio.get_running_loop().time
         began = clock()
         state = KubeState(self._client, self._settings, self._now)

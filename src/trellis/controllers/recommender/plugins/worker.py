@@ -1,7 +1,7 @@
 """A recommender in a worker process, with the protocol of a recommender.
 
-A process that does not answer in time is killed, and so is one that sends garbage or needs too much memory. Another
-process takes its place. The caller gets the reason, and the same question is put again only after a pause that doubles
+A process that does not reply in time is killed, and so is one that sends garbage or needs too much memory. Another
+process takes its place. The caller gets the reason, and the same request is retried only after a pause that doubles
 with each failure, so that it does not delay other VPAs for ever.
 """
 
@@ -169,7 +169,7 @@ class RecommenderWorker:
             self._record_failure(_LOADING, CRASHED, f"its process cannot be started: {error.strerror}")
             return
         self._process = process
-        if self._closing.is_set():  # since the check above, so that `close` does not know of the process
+        if self._closing.is_set():  # since the check above: `close` has not ended this process
             self._end_process()
             return
         try:

@@ -1,7 +1,7 @@
 """The scope of a survey: the filter of workloads, and the objects that are read for them.
 
-A filter goes by namespace, label and kind, and says which Jobs are one workload. Objects come from a cluster, or from
-what Prometheus knows of one; what follows from them is the same.
+A filter selects by namespace, label and kind, and by labels that group Jobs. Objects come from a cluster, or from
+kube-state-metrics in Prometheus, and are processed alike.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class SurveyObjects(msgspec.Struct, frozen=True):
     """The objects in the surveyed namespaces.
 
     `workloads` are by kind. An object whose kind has a pod template may be without it, where it could not be read.
-    `past_pods` are pods that ran within the time asked about and do not any more; `intermediate_owners` are what made
+    `past_pods` ran within the surveyed time and do not exist any more; `intermediate_owners` are the controllers of
     those and others, which may be gone too. `kills` are those that no pod shows any more. `largest_node` is how much
     pods may request of each resource on one node, if nodes were read.
     """

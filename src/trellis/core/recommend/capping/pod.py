@@ -57,7 +57,7 @@ def fit_pod_range(
     limits_follow: Mapping[str, bool],
     limits: ResourceRange,
 ) -> dict[str, int]:
-    """The recommended amounts of one resource, by container, scaled in proportion where the range asks for it."""
+    """The recommended amounts of one resource, by container, scaled in proportion where the range requires it."""
     least, most = limits.least.get(resource, 0), limits.most.get(resource, 0)
     if not recommended or not (least or most):
         return dict(recommended)

@@ -62,17 +62,17 @@ def compile_policy_bounds(policy: EffectiveContainerPolicy) -> PolicyBounds:
 
 
 def raise_to_min_allowed(amounts: FloatColumn, least: FloatColumn) -> None:
-    """Raise amounts (..., resource, container) to what policies ask for at least; NaN stays NaN."""
+    """Raise amounts (..., resource, container) to the minimums of policies; NaN stays NaN."""
     np.maximum(amounts, least, out=amounts)
 
 
 def lower_to_max_allowed(amounts: FloatColumn, most: FloatColumn) -> None:
-    """Lower amounts to what policies allow at most, where they say so."""
+    """Lower amounts to the maximums of policies, where they are set."""
     np.minimum(amounts, np.where(np.isnan(most), math.inf, most), out=amounts)
 
 
 def lower_to_cluster_maximum(amounts: FloatColumn, most: FloatColumn, cluster_most: tuple[float, float]) -> None:
-    """Lower amounts to what the cluster allows at most, where policies leave it open; 0 allows anything."""
+    """Lower amounts to the cluster's maximum, where policies set none; 0 is no maximum."""
     if not any(bound > 0 for bound in cluster_most):
         return
     cluster = np.array([[bound if bound > 0 else math.inf] for bound in cluster_most])

@@ -2,7 +2,7 @@
 
 Two kinds of hours count: the same hour of earlier days, with its neighbours, and the last few hours, whatever time it
 is. Each hour counts as a small set of samples; together they make a histogram per row, from which percentiles are read.
-A candidate can be asked for any moment of the past too, so that it can be replayed.
+A candidate forecasts any moment of the past too, so that it can be replayed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ HistorySource: TypeAlias = SeasonalHours | RecentHours
 
 
 class WeightedHistory(msgspec.Struct, frozen=True):
-    """A mix of history sources, each with its share. The share of one that knows nothing goes to the others."""
+    """A mix of history sources, each with its share. The share of a source without history goes to the others."""
 
     name: str
     shares: tuple[tuple[HistorySource, float], ...]

@@ -5,7 +5,7 @@ into a histogram of its own first, and then whole stretches of them are added: i
 time.
 
 A day that went as the last 24 hours and the last three hours did is a better guide to the coming hour than others: so
-weekends are told from working days, and an unusual day from its neighbours, without a calendar.
+weekends are distinguished from working days, and an unusual day from its neighbours, without a calendar.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def sum_selected_hours(
 
 
 def build_hour_histograms(past: NormalizedHours, *, use_adjusted: bool) -> HourHistograms:
-    """(rows, hours, bins): each hour by itself, beside one of its levels; nothing where nothing is known."""
+    """(rows, hours, bins): each hour by itself, relative to one of its levels; empty where usage is unknown."""
     histograms = np.zeros((*past.known.shape, HISTOGRAM_BINS), dtype=np.float32)
     known = np.flatnonzero(past.known)
     all_hours = np.arange(past.hours)

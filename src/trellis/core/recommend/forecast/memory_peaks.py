@@ -2,7 +2,7 @@
 
 Too little memory is a kill and not a slowdown, and a peak that comes once in ten days comes back. So the highest hour
 of a long window counts, out-of-memory kills included, and a target is only lowered when it is clearly too high: memory
-that is given back and taken again is worth less than the restarts it costs. Where a cycle was recognised, its need at
+that is freed and requested again saves less than the restarts cost. Where a cycle was recognised, its need at
 this phase replaces the highest hour.
 
 Steady growth, as of a leak, is followed to where it will be at the horizon: a straight line through the last days,

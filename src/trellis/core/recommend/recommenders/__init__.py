@@ -1,5 +1,5 @@
 """The recommenders that come with Trellis.
 
-They know the protocol and `forecast`, not one another: what one falls back to, or chooses from, is given to it by
-`trellis.core.recommend.registry`.
+They depend on the protocol and on `forecast`, not on one another: `trellis.core.recommend.registry` passes fallbacks
+and candidates to them.
 """

@@ -91,8 +91,8 @@ def read_choice_settings(values: ParameterValues, fraction: float, margin: float
 
 
 _MARGIN = 0.17
-_LEAST_ROWS, _PASSES = 32, 100  # that are looked at in one pass, and passes in which all can be
-_ROWS_AT_ONCE: Final = 32  # what they are spread out to stays in the processor's caches
+_LEAST_ROWS, _PASSES = 32, 100  # rows to choose for in a pass at least, and passes in which all rows are chosen for
+_ROWS_AT_ONCE: Final = 32  # their histograms stay in the processor's caches
 
 
 class AdaptiveRecommender:
@@ -140,7 +140,7 @@ class AdaptiveRecommender:
     def _update_choices(self, rows: Rows, choices: ChoiceTable, choice_settings: ChoiceSettings, now: float) -> None:
         outdated = choices.select_outdated(rows, now, max(_LEAST_ROWS, len(rows) // _PASSES))
         moments, _ = find_daily_slots(rows, now)
-        # Rows of one moment together: nothing that came after it counts, however late they are looked at.
+        # Rows of one moment together: later usage does not count, however late the choice is made.
         for moment in np.unique(moments[outdated]).tolist():
             same_moment = outdated[moments[outdated] == moment]
             for begin in range(0, len(same_moment), _ROWS_AT_ONCE):

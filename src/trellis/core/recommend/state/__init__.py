@@ -1,4 +1,4 @@
-"""What the recommender knows between passes: the cluster's objects, and every VPA it serves, in columns.
+"""The state of the recommender between passes: the cluster's objects, and every served VPA, in columns.
 
 Modules here do not import `publish` nor the modules of a pass, which read this state.
 """

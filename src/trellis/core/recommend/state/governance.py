@@ -1,7 +1,7 @@
 """Which pods each VPA of a namespace governs, which targets cannot be used, and which Hvpa is over a VPA.
 
-A VPA that acts goes before those in mode `Off`, as in the admission controller and the updater: one that is made to
-look at its recommendation, however old, must not take away the recommendation of the one that is applied.
+An acting VPA takes precedence over those in mode `Off`, as in the admission controller and the updater: a VPA that was
+created to read its recommendation, however old, must not take the recommendation of the acting one.
 
 A namespace is evaluated as a whole, and only when something in it has changed.
 """

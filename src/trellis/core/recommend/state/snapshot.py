@@ -1,8 +1,7 @@
-"""The input of a pass: what was observed of the cluster, and what was fetched for it.
+"""The input of a pass: the observed state of the cluster, and fetched usage and history.
 
-Changes are kept as names of namespaces, not as objects: a pass evaluates the namespaces in which something changed, and
-takes everything else as it was. Out-of-memory kills are read from each change as it comes, because the pod may be gone,
-or restarted again, before the next pass.
+Changes are names of namespaces, not objects: a pass evaluates the changed namespaces again. Out-of-memory kills are
+read from each change at once, because the pod may be deleted, or restarted again, before the next pass.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The store of served VPAs: what each asks for and what is published for it, in columns.
+"""The store of served VPAs: their desired and published state in columns.
 
 The store belongs to its caller and is changed only here. Objects, states and results of writes come in one by one, in
 any order, and cost little; what they mean is worked out at the next pass, for all that came at once. A VPA that did not

@@ -1,8 +1,7 @@
 """The format of checkpoints, version "v3": saved rows to statuses, and checkpoints back to saved rows.
 
-Everything that upstream writes is read. A checkpoint that no component could have written in good faith is refused as a
-whole, with the field that gives it away: half of a history is worse than none, as it does not show that the rest is
-missing.
+Everything that upstream writes is read. An inconsistent checkpoint is refused as a whole, with the invalid field: a
+partial history is worse than none, because it does not show that the rest is missing.
 """
 
 from __future__ import annotations

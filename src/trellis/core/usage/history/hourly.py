@@ -229,7 +229,7 @@ class HourlyHistory:
     def read_summaries(self, numbers: IntColumn, until: float) -> Ring:
         """(rows, resources, measures, hours): the whole hours before a time, oldest first; NaN where nothing is known.
 
-        17 KB a row and resource: ask for a few thousand rows at a time.
+        17 KB a row and resource: read a few thousand rows at a time.
         """
         last = int(until // HOUR) - 1
         return self._read(_list_series(numbers), last).reshape(len(numbers), 2, len(MEASURES), self.hours)

@@ -1,4 +1,4 @@
-"""What the last runs of a workload used, each from its start on.
+"""The usage of a workload's last runs, each from its start on.
 
 For recommenders that look for phases in what is run again and again, and only for the rows they serve: hours are too
 long for that, and phases begin when a pod does and not on the hour. A run is a start of pods: those of a Job that start
@@ -226,7 +226,7 @@ class RunHistory:
     def read_recent(self, numbers: IntColumn, longest: float = math.inf, most: int = RUNS) -> RecentRuns:
         """The newest runs of rows, at most so many, and of them those that lasted no longer than so many seconds.
 
-        18 KB a row: ask for a few thousand at a time.
+        18 KB a row: read a few thousand at a time.
         """
         newest = np.argsort(-self._begin[numbers], axis=1, kind="stable")[:, :most]  # those that are not there last
         begin = np.take_along_axis(self._begin[numbers], newest, axis=1)
