@@ -401,7 +401,7 @@ class RecommenderEngine:
         """Rows whose checkpoints are to be written; VPAs that wait for their history come later."""
         # VPAs that wait must not take the places of those that do not.
         max_rows = self.model.sizes().rows if self._pending.fetching else limit
-        rows = self.model.select_due(now, max_rows)
+        rows = self.model.select_unsaved(now, max_rows)
         keys = self.model.keys(rows)
         # The process that serves a VPA writes its checkpoints.
         self._mark_saved([key for key in keys if (key.namespace, key.vpa) not in self._served], now)

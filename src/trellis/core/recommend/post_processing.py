@@ -154,9 +154,9 @@ def _humanize_memory(amounts: FloatColumn, context: PostProcessingContext) -> No
 
 def _round_to_whole_cores(amounts: FloatColumn, context: PostProcessingContext) -> None:
     containers = context.store.containers
-    whole_cpus = containers.integer_cpu[: containers.numbers_end]
-    if context.settings.integer_cpu and whole_cpus.any():
-        amounts[:TOTAL, CPU, whole_cpus] = round_up_to_cores(amounts[:TOTAL, CPU, whole_cpus])
+    is_integer_cpu = containers.integer_cpu[: containers.numbers_end]
+    if context.settings.integer_cpu and is_integer_cpu.any():
+        amounts[:TOTAL, CPU, is_integer_cpu] = round_up_to_cores(amounts[:TOTAL, CPU, is_integer_cpu])
 
 
 def _keep_published(amounts: FloatColumn, context: PostProcessingContext) -> None:

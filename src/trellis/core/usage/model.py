@@ -118,9 +118,9 @@ class UsageModel:
         """Rows as checkpoints have them."""
         return saved_rows.save_rows(self._state, rows, now)
 
-    def select_due(self, now: float, limit: int) -> IntColumn:
+    def select_unsaved(self, now: float, limit: int) -> IntColumn:
         """At most so many rows that have something unsaved: OOM kills first, then what has waited for longest."""
-        return self._state.rows.select_due(now, limit)
+        return self._state.rows.select_unsaved(now, limit)
 
     def mark_saved(self, rows: IntColumn, now: float) -> None:
         """Record that checkpoints are written as `save_rows` gave them, with the same `now`."""

@@ -131,7 +131,7 @@ class RowTable(KeyedTable[RowKey]):
         self.unsaved_kill_at[rows] = np.where(self.unsaved_kill_at[rows] > when, self.unsaved_kill_at[rows], np.nan)
         self.has_checkpoint[rows] = True
 
-    def select_due(self, now: float, limit: int) -> IntColumn:
+    def select_unsaved(self, now: float, limit: int) -> IntColumn:
         """Rows to save, at most `limit`: those with OOM kills first, then those that have waited longest."""
         unsaved = np.flatnonzero(self.unsaved_since <= now)
         order = np.lexsort((unsaved, self.unsaved_since[unsaved], np.isnan(self.unsaved_kill_at[unsaved])))

@@ -67,16 +67,16 @@ class _KindList(msgspec.Struct, frozen=True):
 
 
 async def list_cluster_workloads(
-    client: Client, choice: WorkloadFilter, own: str = "", *, nodes: bool = False
+    client: Client, workload_filter: WorkloadFilter, context_namespace: str = "", *, nodes: bool = False
 ) -> SurveyObjects:
     """The objects of the chosen workloads; `own` is the namespace of the context. Raises `KubeError`.
 
     `nodes` is whether to read the size of the largest node.
     """
-    patterns = tuple(pattern for pattern in choice.namespaces if not pattern.startswith("!"))
-    namespaces = await resolve_namespaces(client, CollectionScope(patterns, own))
+    patterns = tuple(pattern for pattern in workload_filter.namespaces if not pattern.startswith("!"))
+    namespaces = await resolve_namespaces(client, CollectionScope(patterns, context_namespace))
     resources = (OBSERVED_PODS, *_WORKLOADS, HPAS, LIMIT_RANGES, VPAS)
-    listed = await asyncio.gather(*(_list(client, resource, namespaces, choice) for resource in resources))
+    listed = await asyncio.gather(*(_list(client, resource, namespaces, workload_filter) for resource in resources))
     pods, *workloads, hpas, ranges, vpas = listed
     lists = (pods, *workloads, hpas, ranges)
     namespace_names = {item.metadata.namespace for kind_list in (pods, *workloads) for item in kind_list.objects}
@@ -117,7 +117,7 @@ async def _largest_node(client: Client) -> tuple[ResourceAmount, list[MissingDat
 
 
 async def _list(
-    client: Client, resource: Resource[Any], namespaces: NamespaceScope, choice: WorkloadFilter
+    client: Client, resource: Resource[Any], namespaces: NamespaceScope, workload_filter: WorkloadFilter
 ) -> _KindList:
     objects: dict[tuple[str, str], Any] = {}
     missing: list[MissingData] = []
@@ -125,13 +125,15 @@ async def _list(
     async def read(namespace: str) -> str:
         try:
             async for page in list_pages(client, resource, namespace):
-                objects.update((key_of(item), item) for item in page.items if choice.covers(item.metadata.namespace))
+                objects.update(
+                    (key_of(item), item) for item in page.items if workload_filter.covers(item.metadata.namespace)
+                )
                 missing.extend(
                     MissingData(
                         f"{resource.kind} {rejected.name}", rejected.namespace, f"{UNREADABLE}: {rejected.message}"
                     )
                     for rejected in page.rejected
-                    if choice.covers(rejected.namespace)
+                    if workload_filter.covers(rejected.namespace)
                 )
         except Unreachable:
             raise

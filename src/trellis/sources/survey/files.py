@@ -40,9 +40,9 @@ _ONLY_CONTAINER: Final = "app"
 class _FileSurvey:
     """Accumulates the workloads and usage of the files."""
 
-    def __init__(self, settings: SurveySettings, choice: WorkloadFilter) -> None:
+    def __init__(self, settings: SurveySettings, workload_filter: WorkloadFilter) -> None:
         self._survey_settings = settings
-        self._choice = choice
+        self._workload_filter = workload_filter
         self.workloads: dict[ObjectKey, SurveyedWorkload] = {}
         self.used: dict[RowKey, SurveyedUsage] = {}
         self.missing: list[MissingData] = []
@@ -54,7 +54,7 @@ class _FileSurvey:
         """Take in complete series."""
         for series in all_series:
             namespace, workload, container = _split_name(series.name)
-            if not (self._choice.covers(namespace) and self._choice.selects(KIND, {})):
+            if not (self._workload_filter.covers(namespace) and self._workload_filter.selects(KIND, {})):
                 continue
             row_key = RowKey(namespace, f"{KIND}/{workload}", container)
             if row_key in self.used:
@@ -92,12 +92,12 @@ class _FileSurvey:
 def survey_files(
     parts: SeriesParts,
     source: str,
-    choice: WorkloadFilter,
+    workload_filter: WorkloadFilter,
     settings: SurveySettings,
     machine: Machine = Machine(),  # noqa: B008 - frozen
 ) -> SurveyResult:
     """The survey of files, at the time of their newest sample. Problems are listed as missing."""
-    survey = _FileSurvey(settings, choice)
+    survey = _FileSurvey(settings, workload_filter)
     problems: list[InvalidSeries] = list(parts.problems)
     for part in parts.parts:
         loaded = read_part(part, machine)

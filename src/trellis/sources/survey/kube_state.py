@@ -56,9 +56,9 @@ class KubeState:
         self._since = now - duration_seconds(settings.history_length)
         self._label_names = LabelNames()
 
-    async def read_objects(self, choice: WorkloadFilter) -> SurveyObjects:
+    async def read_objects(self, workload_filter: WorkloadFilter) -> SurveyObjects:
         """The objects of the chosen namespaces; raises `PrometheusError` if these cannot be listed."""
-        namespaces = [name for name in await self._list_namespaces() if choice.covers(name)]
+        namespaces = [name for name in await self._list_namespaces() if workload_filter.covers(name)]
         series = KubeStateObjects(self._label_names)
         for samples in await self._query_in_groups(namespaces, self._query_state):
             series.add_samples(samples)

@@ -17,7 +17,7 @@ from trellis.sources.prometheus.settings import PrometheusSettings
 class ResumeFile:
     """The saved usage of namespaces. `time` is the time of the survey: when it first began."""
 
-    def __init__(self, now: float, path: Path | None = None, figures: Mapping[str, str] | None = None) -> None:
+    def __init__(self, now: float, path: Path | None = None, settings_key: Mapping[str, str] | None = None) -> None:
         self._path = path
         self._namespaces: dict[str, SavedNamespace] = {}
         self.time = now
@@ -25,10 +25,10 @@ class ResumeFile:
             return
         try:
             if path.exists() and path.stat().st_size:
-                saved = read_saved_survey(_read_complete_lines(path), figures or {})
+                saved = read_saved_survey(_read_complete_lines(path), settings_key or {})
                 self.time, self._namespaces = saved.time, dict(saved.namespaces)
             else:
-                path.write_bytes(encode_survey_start(now, figures or {}, __version__))
+                path.write_bytes(encode_survey_start(now, settings_key or {}, __version__))
         except OSError as error:
             raise InvalidInput(str(path), f"cannot be used to resume from: {error.strerror}") from error
 

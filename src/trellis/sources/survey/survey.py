@@ -102,7 +102,7 @@ class PrometheusSurvey:
         self,
         client: PrometheusClient,
         settings: PrometheusSettings,
-        choice: WorkloadFilter,
+        workload_filter: WorkloadFilter,
         survey_settings: SurveySettings,
         *,
         resume_file: ResumeFile,
@@ -111,7 +111,7 @@ class PrometheusSurvey:
     ) -> None:
         self._client = client
         self._settings = settings
-        self._choice = choice
+        self._workload_filter = workload_filter
         self._survey_settings = survey_settings
         self._resume_file = resume_file
         self._report = report
@@ -121,13 +121,17 @@ class PrometheusSurvey:
         self._workloads: list[SurveyedWorkload] = []
         self._samples = self._series = 0
 
-    async def run(self, present: SurveyObjects | None = None) -> SurveyResult:
+    async def run(self, survey_objects: SurveyObjects | None = None) -> SurveyResult:
         """Survey the given objects, or those in Prometheus; raises `PrometheusError` if it has none."""
         clock = asyncio.get_running_loop().time
         began = clock()
         state = KubeState(self._client, self._settings, self._now)
-        objects = await state.read_objects(self._choice) if present is None else await _add_past_pods(present, state)
-        inventory = await asyncio.to_thread(find_workloads, objects, self._choice)
+        objects = (
+            await state.read_objects(self._workload_filter)
+            if survey_objects is None
+            else await _add_past_pods(survey_objects, state)
+        )
+        inventory = await asyncio.to_thread(find_workloads, objects, self._workload_filter)
         self._missing += objects.missing
         await self._survey_namespaces(inventory)
         return SurveyResult(

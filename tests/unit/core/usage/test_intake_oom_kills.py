@@ -172,6 +172,6 @@ def test_a_row_with_a_kill_is_saved_before_all_others(model: UsageModel) -> None
     model.ingest(batch(("a", "app", START, 1.0, 1e8)), START)
     model.ingest(batch(("z", "app", START + 1, 1.0, 1e8)), START + 1)
     model.record_ooms([kill("web-1", START)], START + 2)
-    unsaved = model.select_due(START + 3, 10)
+    unsaved = model.select_unsaved(START + 3, 10)
     assert [model.view(np.array([number])).keys[0].vpa for number in unsaved.tolist()] == ["web", "first", "last"]
     assert unsaved[0] == row(model)[0]

@@ -96,7 +96,7 @@ def test_a_model_that_follows_nothing_takes_nothing() -> None:
     assert model.ingest(Samples.empty(), START).accepted == 0
     assert len(model.view()) == 0
     assert model.collect_garbage([], START) == []
-    assert model.select_due(START, 10).tolist() == []
+    assert model.select_unsaved(START, 10).tolist() == []
     assert model.save_rows(np.zeros(0, dtype=np.int64), START) == []
     assert model.restore_all([]) == {}
     assert model.record_ooms([], START).kills == ()

@@ -151,13 +151,13 @@ class _WorkloadDraft(msgspec.Struct):
     objects: list[WorkloadObject]
 
 
-def find_workloads(present: SurveyObjects, choice: WorkloadFilter) -> WorkloadInventory:
+def find_workloads(survey_objects: SurveyObjects, workload_filter: WorkloadFilter) -> WorkloadInventory:
     """The chosen workloads and their pods; pods of other workloads are left out."""
-    owners = WorkloadOwners(present, choice)
+    owners = WorkloadOwners(survey_objects, workload_filter)
     drafts: dict[ObjectKey, _WorkloadDraft] = {}
     keys_by_pod: dict[ObjectKey, str] = {}
-    for pod, exists in _list_pods(present):
-        if not choice.covers(pod.metadata.namespace):
+    for pod, exists in _list_pods(survey_objects):
+        if not workload_filter.covers(pod.metadata.namespace):
             continue
         target, group = owners.find_workload(pod)
         key = (target.namespace, build_workload_key(target, group))
@@ -165,19 +165,20 @@ def find_workloads(present: SurveyObjects, choice: WorkloadFilter) -> WorkloadIn
         draft = drafts.setdefault(key, _WorkloadDraft(target, group, [], []))
         if exists:
             draft.pods.append(pod)
-    for target, item in _list_objects(present, choice):
+    for target, item in _list_objects(survey_objects, workload_filter):
         grouped, group = owners.find_group(target, {})
         key = (target.namespace, build_workload_key(grouped, group))
         if key in drafts or target.kind != JOB or group:
             drafts.setdefault(key, _WorkloadDraft(grouped, group, [], [])).objects.append(item)
-    others = _OtherAutoscalers.from_objects(present)
+    others = _OtherAutoscalers.from_objects(survey_objects)
     surveyed = {
         key: _build_workload(draft, others)
         for key, draft in sorted(drafts.items())
-        if choice.selects(draft.target.kind, _read_labels(draft)) and _is_current(draft)
+        if workload_filter.selects(draft.target.kind, _read_labels(draft)) and _is_current(draft)
     }
     kills = _list_kills(
-        present, lambda pod: _read_template_memory(drafts[pod[0], keys_by_pod[pod]]) if pod in keys_by_pod else {}
+        survey_objects,
+        lambda pod: _read_template_memory(drafts[pod[0], keys_by_pod[pod]]) if pod in keys_by_pod else {},
     )
     surveyed_pods = {pod: key for pod, key in keys_by_pod.items() if (pod[0], key) in surveyed}
     namespaces = {namespace for namespace, _ in surveyed}
@@ -189,31 +190,35 @@ def build_workload_key(target: TargetRef, group: str = "") -> str:
     return f"{target.kind}/{group or target.name}"
 
 
-def _list_pods(present: SurveyObjects) -> Iterator[tuple[ObservedPod, bool]]:
-    yield from ((pod, True) for pod in present.pods)
-    yield from ((pod, False) for pod in present.past_pods)
+def _list_pods(survey_objects: SurveyObjects) -> Iterator[tuple[ObservedPod, bool]]:
+    yield from ((pod, True) for pod in survey_objects.pods)
+    yield from ((pod, False) for pod in survey_objects.past_pods)
 
 
-def _list_objects(present: SurveyObjects, choice: WorkloadFilter) -> Iterator[tuple[TargetRef, WorkloadObject]]:
+def _list_objects(
+    survey_objects: SurveyObjects, workload_filter: WorkloadFilter
+) -> Iterator[tuple[TargetRef, WorkloadObject]]:
     """Objects without a controller, in the chosen namespaces."""
-    for kind, objects in present.workloads.items():
+    for kind, objects in survey_objects.workloads.items():
         for item in objects:
             namespace, name = item.metadata.namespace, item.metadata.name
             controller = item.metadata.controller
             is_made = controller is not None and (controller.kind in _API_VERSIONS or kind == "ReplicaSet")
-            if not is_made and choice.covers(namespace):
+            if not is_made and workload_filter.covers(namespace):
                 yield TargetRef(namespace, _API_VERSIONS.get(kind, ""), kind, name), item
 
 
 def _list_kills(
-    present: SurveyObjects, read_template_memory: Callable[[ObjectKey], Mapping[str, float]]
+    survey_objects: SurveyObjects, read_template_memory: Callable[[ObjectKey], Mapping[str, float]]
 ) -> Iterator[OomKill]:
     """All kills. For a pod that was resized since, the memory of its template counts.
 
     Where that is not known either, it is the usage around the kill alone.
     """
-    resized = {(pod.metadata.namespace, pod.metadata.name) for pod in present.pods if pod.metadata.generation > 1}
-    for kill in (*present.kills, *(kill for pod in present.pods for kill in find_oom_kills(None, pod))):
+    resized = {
+        (pod.metadata.namespace, pod.metadata.name) for pod in survey_objects.pods if pod.metadata.generation > 1
+    }
+    for kill in (*survey_objects.kills, *(kill for pod in survey_objects.pods for kill in find_oom_kills(None, pod))):
         if (kill.namespace, kill.pod) in resized:
             memory = read_template_memory((kill.namespace, kill.pod)).get(kill.container, 0.0)
             # Of NaN, which is not known, the first stays.
@@ -252,17 +257,17 @@ class _OtherAutoscalers(msgspec.Struct, frozen=True):
     limits: Mapping[str, NamespaceLimits]
 
     @classmethod
-    def from_objects(cls, present: SurveyObjects) -> _OtherAutoscalers:
+    def from_objects(cls, survey_objects: SurveyObjects) -> _OtherAutoscalers:
         hpas: dict[tuple[str, str, str], list[SurveyedHpa]] = {}
         vpas: dict[tuple[str, str, str], list[str]] = {}
-        for hpa in present.hpas:
+        for hpa in survey_objects.hpas:
             target = hpa.spec.scale_target_ref
             hpas.setdefault((hpa.metadata.namespace, target.kind, target.name), []).append(survey_hpa(hpa))
-        for vpa in present.vpas:
+        for vpa in survey_objects.vpas:
             ref = vpa.spec.target_ref
             vpas.setdefault((vpa.metadata.namespace, ref.kind or "", ref.name or ""), []).append(vpa.metadata.name)
         ranges: dict[str, list[LimitRange]] = {}
-        for limit_range in present.limit_ranges:
+        for limit_range in survey_objects.limit_ranges:
             ranges.setdefault(limit_range.metadata.namespace, []).append(limit_range)
         return cls(hpas, vpas, {namespace: read_limit_ranges(some) for namespace, some in ranges.items()})
 

@@ -223,17 +223,17 @@ class TestDue:
         model.track_pods("shop", [pod(f"p-{n}", f"vpa-{n}") for n in range(3)], START)
         for second, n in enumerate([2, 0, 1, 2]):
             model.ingest(batch((f"p-{n}", "app", START + second, 0.1, 1e8)), START + second)
-        assert [key.vpa for key in model.view(model.select_due(START + 9, 9)).keys] == ["vpa-2", "vpa-0", "vpa-1"]
-        assert [key.vpa for key in model.view(model.select_due(START + 9, 2)).keys] == ["vpa-2", "vpa-0"]
+        assert [key.vpa for key in model.view(model.select_unsaved(START + 9, 9)).keys] == ["vpa-2", "vpa-0", "vpa-1"]
+        assert [key.vpa for key in model.view(model.select_unsaved(START + 9, 2)).keys] == ["vpa-2", "vpa-0"]
 
     def test_a_row_that_is_saved_is_not_due_until_it_changes(self) -> None:
         model = UsageModel()
         model.track_pods("shop", [pod("web-1")], START)
         model.ingest(batch(("web-1", "app", START, 0.1, 1e8)), START)
-        model.mark_saved(model.select_due(START, 9), START)
-        assert model.select_due(START + 60, 9).tolist() == []
+        model.mark_saved(model.select_unsaved(START, 9), START)
+        assert model.select_unsaved(START + 60, 9).tolist() == []
         model.ingest(batch(("web-1", "app", START + 60, 0.1, 1e8)), START + 60)
-        assert model.select_due(START + 60, 9).tolist() == row(model).tolist()
+        assert model.select_unsaved(START + 60, 9).tolist() == row(model).tolist()
 
     def test_what_came_while_a_row_was_written_is_due(self) -> None:
         model = UsageModel()
@@ -242,7 +242,7 @@ class TestDue:
         model.save_rows(row(model), START)
         model.record_ooms([kill("web-1", START + 30)], START + 30)
         model.mark_saved(row(model), START)
-        assert model.select_due(START + 60, 9).tolist() == row(model).tolist()
+        assert model.select_unsaved(START + 60, 9).tolist() == row(model).tolist()
 
     def test_a_row_whose_pod_departs_is_due_for_the_peak_that_no_checkpoint_has(self) -> None:
         model = UsageModel()
@@ -250,15 +250,15 @@ class TestDue:
         model.ingest(batch(*((f"web-{n}", "app", START, 0.1, 1e8) for n in (1, 2))), START)
         model.mark_saved(row(model), START)
         model.track_pods("shop", [pod("web-2"), pod("idle-1", "idle")], START + 60)
-        assert model.select_due(START + 60, 9).tolist() == row(model).tolist()
+        assert model.select_unsaved(START + 60, 9).tolist() == row(model).tolist()
         model.mark_saved(row(model), START + 60)
         model.track_pods("shop", [pod("web-2")], START + 120)
-        assert model.select_due(START + 120, 9).tolist() == []
+        assert model.select_unsaved(START + 120, 9).tolist() == []
 
     def test_rows_that_were_only_restored_are_not_due(self) -> None:
         model = UsageModel()
         model.restore(saved(lived(), START + 9 * DAY))
-        assert model.select_due(math.inf, 9).tolist() == []
+        assert model.select_unsaved(math.inf, 9).tolist() == []
 
     def test_a_batch_of_what_is_known_makes_nothing_due(self) -> None:
         model = UsageModel()
@@ -268,7 +268,7 @@ class TestDue:
         model.mark_saved(row(model), START)
         second = model.ingest(samples, START + 60)
         assert (second.accepted, second.dropped) == (0, {"RepeatedSample": 1})
-        assert model.select_due(START + 60, 9).tolist() == []
+        assert model.select_unsaved(START + 60, 9).tolist() == []
 
 
 def test_a_history_that_cannot_be_read_changes_nothing_and_stops_no_other() -> None:
