@@ -34,7 +34,7 @@ from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS  # noqa:
 from trellis.controllers.recommender.settings import RecommenderSettings  # noqa: E402
 from trellis.controllers.updater.metrics import UPDATER_METRICS  # noqa: E402
 from trellis.controllers.updater.settings import UpdaterSettings  # noqa: E402
-from trellis.core.recommend.registry import built_in_recommenders  # noqa: E402
+from trellis.core.recommend.registry import create_built_in_recommenders  # noqa: E402
 from trellis.reports.formats import encode_yaml  # noqa: E402
 from usage_pictures import usage_picture  # noqa: E402
 
@@ -53,7 +53,7 @@ def generated() -> dict[str, Callable[[], str]]:
     files["docs/reference/reasons.md"] = reasons_page
     files["docs/reference/cli.md"] = cli_page
     files["docs/reference/recommender.md"] = lambda: component_page(
-        "recommender", RecommenderSettings, RECOMMENDER_METRICS, built_in_recommenders().values()
+        "recommender", RecommenderSettings, RECOMMENDER_METRICS, create_built_in_recommenders().values()
     )
     files["docs/reference/admission-controller.md"] = lambda: component_page(
         "admission-controller", AdmissionSettings, ADMISSION_METRICS, guide="admission"

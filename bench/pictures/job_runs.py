@@ -13,7 +13,7 @@ import numpy as np
 from bench.pictures.sizing import Chart, Line
 from trellis.core.recommend.amounts import CPU, MILLICORES_PER_CORE
 from trellis.core.recommend.protocol import Recommender, Rows
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.core.usage.columns import FloatColumn, RowKey
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples
@@ -34,7 +34,7 @@ def build_runs_chart(count: int = RUNS) -> Chart:
     runs = [_run(number) for number in range(count)]
     usage = np.concatenate([np.pad(run, (0, EVERY - len(run))) for run in runs])
     shown = slice(-SHOWN * EVERY, None)
-    known = built_in_recommenders()
+    known = create_built_in_recommenders()
     lines = [_line(name, _targets(known[name], runs)[shown], usage[shown]) for name in ("default", "phases")]
     marks = [(number / SHOWN, f"run {count - SHOWN + number + 1}") for number in range(SHOWN)]
     return Chart("A job that runs again and again", "cores", usage[shown], lines, marks)

@@ -28,7 +28,7 @@ from trellis.core.recommend.evaluation.replay import (
     combine_usage,
     replay_rule,
 )
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.core.usage.columns import BoolColumn, FloatColumn
 
 BEGIN = 1_790_035_200.0  # a midnight, and a Monday
@@ -84,7 +84,7 @@ def _replayed(recommender: str, used: Mapping[str, tuple[FloatColumn, FloatColum
     )
     clock = ReplayClock(BEGIN)
     killed = np.arange(2 * len(used)) >= len(used)
-    rule = RecommenderRule(built_in_recommenders()[recommender], list(used), clock)
+    rule = RecommenderRule(create_built_in_recommenders()[recommender], list(used), clock)
     return replay_rule(combine_usage(cpu, memory, clock), rule, ReplaySettings(killed=killed))
 
 

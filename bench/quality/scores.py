@@ -39,7 +39,7 @@ from trellis.core.recommend.evaluation.replay import (
 )
 from trellis.core.recommend.evaluation.scores import SizingScores, compute_scores, score_margins
 from trellis.core.recommend.protocol import Recommender
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.core.recommend.validation import needs_runs
 from trellis.core.usage.columns import BoolColumn, FloatColumn
 
@@ -63,7 +63,9 @@ def measure() -> list[Row]:
 
 def list_replayable_recommenders() -> dict[str, Recommender]:
     """What comes with Trellis, but for those that need runs: the series have none."""
-    return {name: recommender for name, recommender in built_in_recommenders().items() if not needs_runs(recommender)}
+    return {
+        name: recommender for name, recommender in create_built_in_recommenders().items() if not needs_runs(recommender)
+    }
 
 
 def load_series(directory: Path | None) -> QualitySeries:

@@ -25,7 +25,7 @@ from trellis.core.recommend.amounts import CPU
 from trellis.core.recommend.evaluation.choice import ChoiceSettings, choose_candidates
 from trellis.core.recommend.forecast.candidates import FORECAST_CANDIDATES
 from trellis.core.recommend.protocol import Recommender, Rows
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.core.recommend.validation import needs_runs
 
 ROWS = 10_000
@@ -60,7 +60,7 @@ class Passes(msgspec.Struct, frozen=True):
 def measure() -> list[Row]:
     """Every recommender that remembers hours or runs, and what one choice of `adaptive` takes."""
     rows: list[Row] = []
-    for name, each in built_in_recommenders().items():
+    for name, each in create_built_in_recommenders().items():
         if each.needs_history or needs_runs(each):
             taken = msgspec.json.decode(_child(name), type=Passes)
             rows += _of_runs(name, taken) if needs_runs(each) else _of_hours(name, taken)
@@ -129,7 +129,7 @@ def _seconds(do: Callable[[], object]) -> float:
 def main(what: str) -> int:
     """What a child process is asked for: the name of a recommender, or `choices`."""
     pin_to_one_core()
-    known = built_in_recommenders()
+    known = create_built_in_recommenders()
     if what == "choices":
         print(_take_choices())
     elif what in known:

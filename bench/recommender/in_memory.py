@@ -26,9 +26,9 @@ from trellis.base.garbage_collection import freeze_live_objects, pause_garbage_c
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS, RecommenderMetrics
 from trellis.controllers.recommender.settings import (
     RecommenderSettings,
-    default_settings,
-    pipeline_settings,
-    usage_settings,
+    build_default_settings,
+    build_pipeline_settings,
+    build_usage_settings,
 )
 from trellis.core.cluster.store import BY_NAMESPACE, ObjectKey, ObjectStore, index_by_namespace, key_of
 from trellis.core.recommend.engine import PassWrites, RecommenderEngine
@@ -91,8 +91,10 @@ class RecommenderInMemory:
         self._has_worked = False
         self._metrics = RecommenderMetrics(Metrics(RECOMMENDER_METRICS, about_process=False))
         self._versions = 10_000_000
-        self._recommenders = {"default": DefaultRecommender(default_settings(settings))}
-        self.engine = RecommenderEngine(usage_settings(settings), pipeline_settings(settings), FeatureGates())
+        self._recommenders = {"default": DefaultRecommender(build_default_settings(settings))}
+        self.engine = RecommenderEngine(
+            build_usage_settings(settings), build_pipeline_settings(settings), FeatureGates()
+        )
 
     def start(self) -> Spent:
         """Load everything for the first time, and restore what checkpoints have."""

@@ -27,7 +27,7 @@ from testbed.errors import HarnessError
 from testbed.prometheus import serving
 from trellis.core.advice.survey.scope import WorkloadFilter
 from trellis.core.advice.survey.usage import SurveySettings
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.runtime.settings.loader import WrittenValue
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.survey.resume_file import ResumeFile
@@ -91,7 +91,7 @@ def _measured(url: str, of: Generated) -> dict[str, float]:
 async def surveyed(url: str, now: float) -> dict[str, float]:
     """A survey of all there is, and what it took."""
     settings = survey_settings({"prometheus-address": WrittenValue(url, "the measurement")})
-    asked = SurveySettings(built_in_recommenders()["default"])
+    asked = SurveySettings(create_built_in_recommenders()["default"])
     began = time.perf_counter()
     async with PrometheusClient(settings, environment={}) as client:
         survey = PrometheusSurvey(client, settings, WorkloadFilter(), asked, resume_file=ResumeFile(now))

@@ -21,14 +21,14 @@ from trellis.cli.interrupts import asked_to_stop
 from trellis.cli.options import connected, read_machine
 from trellis.cli.progress import show_progress
 from trellis.cli.prometheus_series import PrometheusOptions
-from trellis.controllers.recommender.plugins.entry_points import installed_plugins
+from trellis.controllers.recommender.plugins.entry_points import find_plugins
 from trellis.core.advice.survey.estimates import estimate_from_vpas
 from trellis.core.advice.survey.model import SurveyResult
 from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
 from trellis.core.advice.survey.usage import SurveySettings
 from trellis.core.advice.survey.workloads import find_workloads
 from trellis.core.recommend.protocol import Recommender
-from trellis.core.recommend.registry import apply_preset, built_in_recommenders, read_presets
+from trellis.core.recommend.registry import apply_preset, create_built_in_recommenders, read_presets
 from trellis.sim.backtest.request import SHORT_NAMES, load_recommender
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.settings import PrometheusSettings
@@ -36,7 +36,7 @@ from trellis.sources.series.files import find_parts
 from trellis.sources.survey.cluster import list_cluster_workloads
 from trellis.sources.survey.files import survey_files
 from trellis.sources.survey.prometheus_discovery import find_prometheus
-from trellis.sources.survey.resume_file import ResumeFile, resume_key
+from trellis.sources.survey.resume_file import ResumeFile, build_resume_key
 from trellis.sources.survey.settings import survey_settings
 from trellis.sources.survey.survey import PrometheusSurvey, PrometheusSurveyProgress
 
@@ -50,8 +50,8 @@ class ConfiguredRecommender(msgspec.Struct, frozen=True):
 
 def configure_recommender(name: str, sets: Sequence[str]) -> ConfiguredRecommender:
     """The recommender of a name, of Trellis or of one package beside it; raises `InvalidInput`."""
-    installed = {plugin: plugins[0].value for plugin, plugins in installed_plugins().items() if len(plugins) == 1}
-    choices = {**dict.fromkeys(built_in_recommenders(), ""), **installed}
+    installed = {plugin: plugins[0].value for plugin, plugins in find_plugins().items() if len(plugins) == 1}
+    choices = {**dict.fromkeys(create_built_in_recommenders(), ""), **installed}
     if name not in choices:
         guess = suggest_name(name, choices)
         hint = f' (did you mean "{guess}"?)' if guess else ""
@@ -190,7 +190,9 @@ async def _from_prometheus(
     now: float,
     present: SurveyObjects | None = None,
 ) -> SurveyOutcome:
-    resume_file = ResumeFile(now, options.resume, resume_key(settings, survey_settings) if options.resume else None)
+    resume_file = ResumeFile(
+        now, options.resume, build_resume_key(settings, survey_settings) if options.resume else None
+    )
     with _follow_progress(quiet=options.quiet) as (report, stop):
         survey = PrometheusSurvey(
             prometheus, settings, options.choice, survey_settings, resume_file=resume_file, report=report, stop=stop

@@ -128,7 +128,7 @@ class ExternalMetrics:
     async def _query(self, query: ExternalQuery, metric: str, semaphore: asyncio.Semaphore) -> _MetricValues:
         values = await self._list(query, metric, "", semaphore)
         if isinstance(values, list):
-            if not query.pods or any(map(_names_a_pod, values)):
+            if not query.pods or any(map(_has_pod_name, values)):
                 return _MetricValues({"": values})
         # An adapter that serves single pods only serves the first; otherwise the others need no requests.
         elif not query.pods or isinstance(await self._list(query, metric, query.pods[0], semaphore), str):
@@ -209,7 +209,7 @@ def _build_request(namespace: str, metric: str, selector: str) -> Request:
     return Request("GET", path, (("labelSelector", selector),) if selector else (), {"Accept": JSON})
 
 
-def _names_a_pod(raw: msgspec.Raw) -> bool:
+def _has_pod_name(raw: msgspec.Raw) -> bool:
     value = _decode_value(raw)
     return value is not None and bool(value.metric_labels.get(POD_LABEL))
 

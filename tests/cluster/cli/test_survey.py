@@ -21,7 +21,7 @@ from trellis.cli.options import connected
 from trellis.core.advice.survey.model import SurveyedWorkload, SurveyResult
 from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
 from trellis.core.advice.survey.usage import SurveySettings
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.runtime.settings.loader import WrittenValue
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.survey.cluster import list_cluster_workloads
@@ -70,7 +70,7 @@ def present(kubeconfig: Path, *namespaces: str) -> SurveyObjects:
 
 def survey(cluster: Cluster, namespace: str, now: float, url: str = "") -> tuple[SurveyResult, str]:
     """Of one namespace, from a Prometheus at an address or else from the one that is found; and which that was."""
-    choice, asked = WorkloadFilter.parse([namespace]), SurveySettings(built_in_recommenders()["default"])
+    choice, asked = WorkloadFilter.parse([namespace]), SurveySettings(create_built_in_recommenders()["default"])
     written = {"history-length": "1d", "prometheus-retries": "0"} | ({"prometheus-address": url} if url else {})
     settings = survey_settings({name: WrittenValue(value, name) for name, value in written.items()})
 

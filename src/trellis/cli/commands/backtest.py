@@ -194,7 +194,7 @@ def _request(
     machine: str,
     **_others: Any,
 ) -> BacktestRequest:
-    from trellis.controllers.recommender.plugins.entry_points import installed_plugins  # noqa: PLC0415 -- see above
+    from trellis.controllers.recommender.plugins.entry_points import find_plugins  # noqa: PLC0415 -- see above
     from trellis.sim.backtest.request import BacktestTerms, build_request  # noqa: PLC0415
 
     terms = BacktestTerms(
@@ -203,7 +203,7 @@ def _request(
         threshold=threshold,
         machine=read_machine(machine),
     )
-    installed = {name: plugins[0].value for name, plugins in installed_plugins().items() if len(plugins) == 1}
+    installed = {name: plugins[0].value for name, plugins in find_plugins().items() if len(plugins) == 1}
     names = [name.strip() for name in recommenders.split(",") if name.strip()]
     return build_request(names, sets, sweeps, terms, installed)
 

@@ -87,7 +87,7 @@ class CheckpointStore:
         except InvalidCheckpoint as error:
             await self._copy_unreadable(item.metadata.namespace, item.metadata.name, str(error))
             return
-        self._remember(saved.key, item.metadata.name)
+        self._add_stored(saved.key, item.metadata.name)
         rows.append(saved)
 
     async def _copy_unreadable(self, namespace: str, name: str, problem: str) -> None:
@@ -151,11 +151,11 @@ class CheckpointStore:
         if outcome.result in (Result.GONE, Result.CONFLICT):
             outcome = await self._writer.write(second)
         if outcome.applied:
-            self._remember(row.key, target.name)
+            self._add_stored(row.key, target.name)
             self.unreadable.discard((target.namespace, target.name))
         return outcome.applied
 
-    def _remember(self, key: RowKey, name: str) -> None:
+    def _add_stored(self, key: RowKey, name: str) -> None:
         self._stored[key] = name
         self._keys[key.namespace, name] = key
 

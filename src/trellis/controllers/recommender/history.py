@@ -14,7 +14,7 @@ from typing import Final
 from trellis.base.errors import KubeError, TrellisError
 from trellis.controllers.recommender.checkpoints import CheckpointStore
 from trellis.controllers.recommender.settings import FROM_PROMETHEUS, RecommenderSettings
-from trellis.controllers.recommender.usage_source import prometheus_observer
+from trellis.controllers.recommender.usage_source import create_prometheus_observer
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.recommend.backfill import BackfillRequest, UsageBackfill
 from trellis.core.recommend.engine import PassNeeds
@@ -94,7 +94,7 @@ class PrometheusHistory:
     async def _read(self, request: BackfillRequest) -> list[SavedRow]:
         now = self._now()
         used = 0
-        async with PrometheusClient(self._settings, observe=prometheus_observer(self._metrics)) as client:
+        async with PrometheusClient(self._settings, observe=create_prometheus_observer(self._metrics)) as client:
             _log.info("reading history", address=self._settings.prometheus_address, vpas=len(request.vpas))
             labels = await query_pod_labels(client, self._settings, now)
             usage = await asyncio.to_thread(UsageBackfill, request, labels)

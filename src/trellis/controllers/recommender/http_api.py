@@ -71,9 +71,9 @@ class RecommendationApi:
             )
         page = request.path.get("namespace", ""), request.query.get("continue", ""), int(text)
         document = await asyncio.get_running_loop().run_in_executor(None, _list_vpas, last, *page)
-        return _build_response(200, self._leadership_document() | document)
+        return _build_response(200, self._build_leadership_document() | document)
 
-    def _leadership_document(self) -> dict[str, Any]:
+    def _build_leadership_document(self) -> dict[str, Any]:
         """The recommenders that this process serves, and the leaders of those that it does not."""
         return {"serves": sorted(self._leadership.served), "elsewhere": self._leadership.list_other_holders()}
 
@@ -99,7 +99,7 @@ class RecommendationApi:
         return f" ({', '.join(leaders)})" if leaders else ""
 
     def _build_error(self, status: int, message: str) -> ProbeResponse:
-        return _build_response(status, {"error": message} | self._leadership_document())
+        return _build_response(status, {"error": message} | self._build_leadership_document())
 
 
 def _find_vpa(last: LastPass, namespace: str, name: str) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
 from trellis.controllers.recommender.plugins.hosted_recommenders import HostedRecommenders, host_recommenders
 from trellis.controllers.recommender.reconcile import RecommenderReconciler
 from trellis.controllers.recommender.recording import create_engine
-from trellis.controllers.recommender.settings import RecommenderSettings, lease_names
+from trellis.controllers.recommender.settings import RecommenderSettings, build_lease_names
 from trellis.controllers.recommender.usage_source import UsageSource, open_usage_source
 from trellis.core.recording.format import RECOMMENDER
 from trellis.kube.discovery import Served, ServedKind
@@ -153,7 +153,7 @@ def build_recommender(
 def recommender_spec(settings: RecommenderSettings, hosted: HostedRecommenders) -> ComponentSpec[RecommenderController]:
     """The recommender as a component, with the recommenders behind its names."""
     leader, names = settings.leader, settings.loop.recommender_name
-    leases = lease_names(names, leader.leader_elect_resource_name, leader.leader_elect_resource_namespace)
+    leases = build_lease_names(names, leader.leader_elect_resource_name, leader.leader_elect_resource_namespace)
 
     @asynccontextmanager
     async def build(context: ControllerContext) -> AsyncIterator[RecommenderController]:
@@ -173,7 +173,7 @@ def recommender_spec(settings: RecommenderSettings, hosted: HostedRecommenders) 
         concurrent_writes=settings.loop.update_worker_count,
         assumed=ASSUMED,
         assumed_warning="cannot ask which kinds there are; Hvpas are not looked at",
-        pages={path: partial(_page, path) for path in PATHS},
+        pages={path: partial(_handle_page, path) for path in PATHS},
         started_with={"recommenders": ",".join(names), "leases": leader.leader_elect},
     )
 
@@ -189,5 +189,5 @@ def recommender_main(settings: RecommenderSettings) -> Main:
     return main
 
 
-def _page(path: str, controller: RecommenderController, request: PageRequest) -> Awaitable[ProbeResponse]:
+def _handle_page(path: str, controller: RecommenderController, request: PageRequest) -> Awaitable[ProbeResponse]:
     return controller.http_api.pages[path](request)

@@ -11,9 +11,9 @@ from trellis.api.feature_gates import FeatureGates
 from trellis.controllers.recommender.plugins.worker import RecommenderWorker
 from trellis.controllers.recommender.settings import (
     RecommenderSettings,
-    default_settings,
-    pipeline_settings,
-    usage_settings,
+    build_default_settings,
+    build_pipeline_settings,
+    build_usage_settings,
 )
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
 from trellis.core.recommend.engine import PassDecision, PassNeeds, PassStage, PassWrites, RecommenderEngine
@@ -33,8 +33,12 @@ from trellis.runtime.recorder import Recorder
 
 def create_engine(settings: RecommenderSettings, recorder: Recorder) -> RecommenderEngine:
     """The engine of a process, with a recording if the recorder is on."""
-    usage, pipeline, gates = usage_settings(settings), pipeline_settings(settings), settings.scope.feature_gates
-    estimates = default_settings(settings)
+    usage, pipeline, gates = (
+        build_usage_settings(settings),
+        build_pipeline_settings(settings),
+        settings.scope.feature_gates,
+    )
+    estimates = build_default_settings(settings)
     if not recorder.is_on:
         return RecommenderEngine(usage, pipeline, gates, estimates)
     names = settings.loop.recommender_name

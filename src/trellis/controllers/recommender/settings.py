@@ -25,7 +25,7 @@ LEASE: Final = "vpa-recommender-lease"
 LEASE_NAMESPACE: Final = "kube-system"
 
 
-def lease_names(names: Sequence[str], base: str, namespace: str = LEASE_NAMESPACE) -> dict[str, str]:
+def build_lease_names(names: Sequence[str], base: str, namespace: str = LEASE_NAMESPACE) -> dict[str, str]:
     """The lease of each name. That of `default` is upstream's, so that upstream's recommender and ours take turns.
 
     A lease or a namespace that is set for a single recommender is used as it is: rights may be limited to it, as in
@@ -342,14 +342,14 @@ class RecommenderSettings(Settings, frozen=True):
         """A name may be anything, but that of a lease may not."""
         if self.leader.leader_elect:
             where = self.leader.leader_elect_resource_name, self.leader.leader_elect_resource_namespace
-            for name, lease in lease_names(self.loop.recommender_name, *where).items():
+            for name, lease in build_lease_names(self.loop.recommender_name, *where).items():
                 if problem := check_dns_subdomain(lease):
                     yield SettingConflict(
                         "recommender-name", f"the lease of {name} would be {lease}, and a name of one {problem}"
                     )
 
 
-def usage_settings(settings: RecommenderSettings) -> UsageSettings:
+def build_usage_settings(settings: RecommenderSettings) -> UsageSettings:
     """How usage is remembered."""
     memory = settings.memory
     return UsageSettings(
@@ -362,7 +362,7 @@ def usage_settings(settings: RecommenderSettings) -> UsageSettings:
     )
 
 
-def default_settings(settings: RecommenderSettings) -> DefaultSettings:
+def build_default_settings(settings: RecommenderSettings) -> DefaultSettings:
     """How the default recommender estimates."""
     figures = settings.estimates
     return DefaultSettings(
@@ -380,7 +380,7 @@ def default_settings(settings: RecommenderSettings) -> DefaultSettings:
     )
 
 
-def pipeline_settings(settings: RecommenderSettings) -> PipelineSettings:
+def build_pipeline_settings(settings: RecommenderSettings) -> PipelineSettings:
     """What happens to every estimate, and when a status is written."""
     figures, storage = settings.estimates, settings.storage
     return PipelineSettings(

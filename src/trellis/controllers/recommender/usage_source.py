@@ -68,13 +68,13 @@ async def open_usage_source(
             response_metrics,
         )
     elif settings.prometheus.prometheus_live:
-        async with PrometheusClient(settings.prometheus, observe=prometheus_observer(metrics)) as prometheus:
+        async with PrometheusClient(settings.prometheus, observe=create_prometheus_observer(metrics)) as prometheus:
             yield _PrometheusSource(prometheus, settings.prometheus, response_metrics)
     else:
         yield _MetricsApiSource(MetricsApi(client, settings.scope.vpa_object_namespace), response_metrics)
 
 
-def prometheus_observer(metrics: Metrics) -> Callable[[str, str, float], None]:
+def create_prometheus_observer(metrics: Metrics) -> Callable[[str, str, float], None]:
     """Counts and times requests to Prometheus."""
 
     def observe(code: str, method: str, seconds: float) -> None:

@@ -158,8 +158,7 @@ def apply_limit_ranges(workload: SurveyedWorkload, changes: AdviceByResource, po
     if workload.limits == _UNLIMITED:
         return changes
     advice = [
-        RecommendedResources(container.name, _requested_amounts(container, changes))
-        for container in workload.containers
+        RecommendedResources(container.name, _collect_requests(container, changes)) for container in workload.containers
     ]
     containers = [_build_pod_container(container, changes, policy) for container in workload.containers]
     capped_changes = dict(changes)
@@ -173,7 +172,7 @@ def apply_limit_ranges(workload: SurveyedWorkload, changes: AdviceByResource, po
     return capped_changes
 
 
-def _requested_amounts(container: SurveyedContainer, changes: AdviceByResource) -> dict[str, int]:
+def _collect_requests(container: SurveyedContainer, changes: AdviceByResource) -> dict[str, int]:
     """Requests in millicores and bytes; one without advice is left as it is, however large."""
     named = {resource: changes[container.name, resource] for resource in RESOURCES}
     return {

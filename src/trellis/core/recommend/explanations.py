@@ -105,7 +105,7 @@ class LastPass(msgspec.Struct, frozen=True):
         positions: list[int] = np.flatnonzero(is_of_vpa).tolist()
         return sorted(positions, key=lambda position: columns.keys[position].container)
 
-    def condition_subject(self, number: int) -> PassConditionSubject:
+    def get_condition_subject(self, number: int) -> PassConditionSubject:
         """The input of a VPA's conditions."""
         entry = self.entries[number]
         return PassConditionSubject(entry.generation, self.messages.get(number, _NO_MESSAGES), entry.transitions)
@@ -120,7 +120,7 @@ _BOUND_FIELDS: Final = (("lowerBound", LOWER), ("target", MIDDLE), ("upperBound"
 
 def describe_vpa(last: LastPass, number: int) -> dict[str, Any]:
     """The full document of one VPA."""
-    entry, messages = last.entries[number], last.condition_subject(number).messages
+    entry, messages = last.entries[number], last.get_condition_subject(number).messages
     vpa = entry.vpa
     rows = last.find_rows(number)
     explained = [last.result.explain_row(row) for row in rows]
@@ -167,7 +167,7 @@ def _build_condition_documents(last: LastPass, number: int, rows: Iterable[int])
     shortage = last.find_shortage(number) if conditions & ConditionBit.LOW_CONFIDENCE else None
     sizes_any = last.entries[number].vpa.sizes_any_container(last.result.columns.keys[row].container for row in rows)
     return build_conditions(
-        last.condition_subject(number), conditions, shortage, _format_time(last.time), sizes_any=sizes_any
+        last.get_condition_subject(number), conditions, shortage, _format_time(last.time), sizes_any=sizes_any
     )
 
 

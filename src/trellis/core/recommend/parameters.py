@@ -160,7 +160,7 @@ def _parse_integer(text: str) -> int:
 _LARGEST_POD_MINIMUM = 1e9  # a million cores, or a pebibyte
 
 
-def pod_minimum_parameters(settings: DefaultSettings) -> tuple[Parameter, Parameter]:
+def declare_pod_minimums(settings: DefaultSettings) -> tuple[Parameter, Parameter]:
     """The parameters that say what a pod is to have; those of every recommender have these names."""
     return (
         Parameter(

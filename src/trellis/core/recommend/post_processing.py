@@ -128,7 +128,7 @@ def post_process(
     amounts[TOTAL] = np.where(store.vpas.totals[containers.vpa[:reach]], estimates.totals, np.nan)
     if observer is not None:
         observer(None, amounts)
-    context = PostProcessingContext(estimates, store, settings, containers.controlled())
+    context = PostProcessingContext(estimates, store, settings, containers.find_controlled())
     for stage in POST_PROCESSORS:
         stage.apply(amounts, context)
         if observer is not None:
@@ -174,16 +174,16 @@ def _keep_published(amounts: FloatColumn, context: PostProcessingContext) -> Non
 
 
 def _raise_to_minimum(amounts: FloatColumn, context: PostProcessingContext) -> None:
-    raise_to_min_allowed(amounts[_CAPPED_FIELDS], context.store.containers.least())
+    raise_to_min_allowed(amounts[_CAPPED_FIELDS], context.store.containers.stack_minimums())
 
 
 def _lower_to_maximum(amounts: FloatColumn, context: PostProcessingContext) -> None:
-    lower_to_max_allowed(amounts[_CAPPED_FIELDS], context.store.containers.most())
+    lower_to_max_allowed(amounts[_CAPPED_FIELDS], context.store.containers.stack_maximums())
 
 
 def _lower_to_cluster(amounts: FloatColumn, context: PostProcessingContext) -> None:
     cluster = (context.settings.max_allowed_cpu, context.settings.max_allowed_memory)
-    lower_to_cluster_maximum(amounts[_CAPPED_FIELDS], context.store.containers.most(), cluster)
+    lower_to_cluster_maximum(amounts[_CAPPED_FIELDS], context.store.containers.stack_maximums(), cluster)
 
 
 POST_PROCESSORS: Final = (

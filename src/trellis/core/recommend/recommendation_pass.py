@@ -108,11 +108,11 @@ class PassColumns(msgspec.Struct, frozen=True):
     pods: IntColumn
     sized: BoolColumn
 
-    def uncapped_targets(self) -> FloatColumn:
+    def get_uncapped_targets(self) -> FloatColumn:
         """The uncapped target of every row, (resource, row); NaN without a recommendation."""
         return _gather_rows(self.amounts[UNCAPPED], self.container_numbers)
 
-    def previous_targets(self) -> FloatColumn:
+    def get_previous_targets(self) -> FloatColumn:
         """The published target of every row before this pass."""
         return _gather_rows(self.previous, self.container_numbers)
 
@@ -300,7 +300,7 @@ def _build_columns(view: RowsView, container_numbers: IntColumn, amounts: FloatC
 
 
 def _count_vpas(conditions: IntColumn, store: VpaStore) -> dict[VpaCountLabels, int]:
-    served = np.flatnonzero(store.vpas.active())
+    served = np.flatnonzero(store.vpas.find_active())
     bits = conditions[served]
     has_recommendation, has_no_pods, is_unsupported = (
         (bits & bit > 0).astype(np.int64)

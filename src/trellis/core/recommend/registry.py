@@ -90,7 +90,7 @@ def _split_key(text: str, key: str, recommenders: Sequence[str]) -> tuple[str, s
     return recommenders[0], parameter
 
 
-def built_in_recommenders(settings: DefaultSettings | None = None) -> dict[str, Recommender]:
+def create_built_in_recommenders(settings: DefaultSettings | None = None) -> dict[str, Recommender]:
     """The built-in recommenders by name, with their fallbacks and candidates."""
     default = DefaultRecommender(settings)
     recommenders: tuple[Recommender, ...] = (
@@ -107,7 +107,7 @@ def build_recommenders(
     names: Iterable[str], settings: DefaultSettings, presets: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Recommender]:
     """The recommenders by these names, with other parameter defaults where a name has presets."""
-    built_in = built_in_recommenders(settings)
+    built_in = create_built_in_recommenders(settings)
     return {
         name: apply_preset(built_in.get(name) or DefaultRecommender(settings, name), presets.get(name, {}))
         for name in names

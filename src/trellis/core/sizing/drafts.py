@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from trellis.base.reasons import Reason
-from trellis.core.recommend.capping.container import proportional_limit
+from trellis.core.recommend.capping.container import compute_proportional_limit
 from trellis.core.sizing.shapes import ContainerShape, PodShape, StartupStage, sum_largest_stage
 
 
@@ -33,7 +33,7 @@ class ContainerDraft(msgspec.Struct):
     def set_request(self, request: int, *, limit_follows: bool) -> None:
         """Sets the request, and the limit in proportion if there is one to set."""
         self.sized, self.request = True, request
-        limit = proportional_limit(request, *self.base, self.default) if limit_follows else None
+        limit = compute_proportional_limit(request, *self.base, self.default) if limit_follows else None
         if limit is not None:
             self.limit_follows, self.limit = True, limit
 
@@ -41,7 +41,7 @@ class ContainerDraft(msgspec.Struct):
         """Lowers the request, and with it the limit in proportion, never below the request."""
         self.request = request
         if self.limit_follows:
-            proportional = proportional_limit(request, *self.base, self.default)
+            proportional = compute_proportional_limit(request, *self.base, self.default)
             self.limit = max(request, min(self.limit, proportional or self.limit))
 
     def reset(self, reason: Reason) -> None:

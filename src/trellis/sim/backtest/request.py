@@ -18,7 +18,7 @@ from trellis.base.names import suggest_name
 from trellis.core.recommend.evaluation.replay import DAY, HOUR
 from trellis.core.recommend.parameters import Parameter, ParameterKind
 from trellis.core.recommend.protocol import Recommender
-from trellis.core.recommend.registry import built_in_recommenders, replace_defaults
+from trellis.core.recommend.registry import create_built_in_recommenders, replace_defaults
 from trellis.core.recommend.validation import needs_runs, read_declaration
 from trellis.sources.series.units import Machine
 
@@ -69,7 +69,7 @@ class BacktestRequest(msgspec.Struct, frozen=True):
 def load_recommender(name: str, value: str = "") -> Recommender:
     """Load a recommender that comes with Trellis, or call the `module:attribute` of one that is installed."""
     if not value:
-        return built_in_recommenders()[name]
+        return create_built_in_recommenders()[name]
     module, _, attribute = value.partition(":")
     try:
         recommender: Recommender = reduce(getattr, attribute.split("."), import_module(module))()  # type: ignore[operator]
@@ -129,10 +129,10 @@ def build_request(
 
 def _select_recommenders(names: Sequence[str], installed: Mapping[str, str]) -> dict[str, str]:
     """The named recommenders, each once, with what to import for them."""
-    built_in = {name: "" for name, recommender in built_in_recommenders().items() if not needs_runs(recommender)}
+    built_in = {name: "" for name, recommender in create_built_in_recommenders().items() if not needs_runs(recommender)}
     choices = built_in | dict(installed)
     for name in names:
-        if name in built_in_recommenders() and name not in built_in:
+        if name in create_built_in_recommenders() and name not in built_in:
             raise InvalidInput(name, "--recommenders: it goes by the runs of a job, and a series does not say them")
         if name not in choices:
             guess = suggest_name(name, choices)

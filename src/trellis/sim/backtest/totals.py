@@ -14,7 +14,7 @@ from trellis.core.recommend.evaluation.margin_curves import (
     NEGLIGIBLE_DIFFERENCE,
     SHIPPED_MARGIN,
     build_margin_curve,
-    mean_clipped_ratio,
+    compute_mean_ratio,
 )
 from trellis.core.recommend.evaluation.margin_curves import MarginCurve as ComparedCurve
 from trellis.core.recommend.evaluation.scores import SizingScores
@@ -148,7 +148,7 @@ def _overall(columns: ScoreColumns, variant: int, resource: int) -> OverallScore
             changes=float(averages[CHANGES]),
             kills=float(averages[KILLS]) if resource else _NAN,
         ),
-        footprint=mean_clipped_ratio(ratio),
+        footprint=compute_mean_ratio(ratio),
         time_over=_ratio(measures[TIME_OVER], first[TIME_OVER]),
         overrun=_ratio(measures[OVERRUN], first[OVERRUN]),
         kills=_ratio(measures[KILLS], first[KILLS]) if resource else _NAN,

@@ -26,7 +26,7 @@ from trellis.core.recommend.engine import PassWrites, RecommenderEngine
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.publish.hvpa_totals import HvpaTotals
 from trellis.core.recommend.recommenders.default import DefaultRecommender
-from trellis.core.recommend.registry import apply_preset, built_in_recommenders
+from trellis.core.recommend.registry import apply_preset, create_built_in_recommenders
 from trellis.core.recommend.state.snapshot import (
     ClusterObservation,
     FetchedUsage,
@@ -187,7 +187,7 @@ def build_recommenders(
     names: Iterable[str], settings: SimulationSettings, parameters: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Recommender]:
     """The recommenders of these names; a name that Trellis does not know is the default algorithm under that name."""
-    built_in = built_in_recommenders(settings.estimates)
+    built_in = create_built_in_recommenders(settings.estimates)
     return {
         name: apply_preset(built_in.get(name) or DefaultRecommender(settings.estimates, name), parameters.get(name, {}))
         for name in names
@@ -196,7 +196,7 @@ def build_recommenders(
 
 def find_unknown_recommenders(vpas: Iterable[VerticalPodAutoscaler]) -> list[str]:
     """Names of recommenders for which the default algorithm stands in, because they do not come with Trellis."""
-    built_in = built_in_recommenders()
+    built_in = create_built_in_recommenders()
     return sorted({resolve_vpa(vpa).recommender for vpa in vpas} - built_in.keys())
 
 

@@ -20,7 +20,7 @@ from trellis.core.cluster.dump_format import NOT_SERVED
 from trellis.core.cluster.state import ClusterState
 from trellis.core.cluster.store import Snapshot
 from trellis.core.explain import KnownNodeGroups
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.sim.dump.job_runs import ASSUMED_SECONDS, JobRuns, draw_cron_runs, find_job_run, measure_run_lengths
 from trellis.sim.dump.nodes import assume_nodes, build_nodes, build_pools
 from trellis.sim.dump.usage import DumpUsage
@@ -94,7 +94,7 @@ def build_fleet_from_dump(
 
 
 def _check(recommender: str) -> None:
-    built_in = built_in_recommenders()
+    built_in = create_built_in_recommenders()
     if recommender not in built_in:
         guess = suggest_name(recommender, built_in)
         hint = f" (did you mean {guess}?)" if guess else ""

@@ -24,7 +24,7 @@ from trellis.base.errors import InvalidInput, UnreadableObject
 from trellis.base.names import suggest_name
 from trellis.base.yaml.documents import BrokenDocument, read_documents
 from trellis.core.recommend.parameters import Parameter, read_parameters
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.sim.components.hpa_metrics import find_unsupported
 from trellis.sim.components.settings import read_flags
 from trellis.sim.fleet import Document, SimulatedWorkload, Variant
@@ -263,7 +263,7 @@ def _with_recommender(document: Document, recommender: str) -> Document:
 
 
 def _recommender_problems(name: str, parameters: Mapping[str, str], at: Path) -> Iterator[ValidationProblem]:
-    built_in = built_in_recommenders()
+    built_in = create_built_in_recommenders()
     if name not in built_in:
         rule = f"there is no such recommender; there are {', '.join(built_in)}"
         yield ValidationProblem((*at, "recommender"), INVALID, rule, name, suggestion=suggest_name(name, built_in))

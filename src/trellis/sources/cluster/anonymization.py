@@ -20,7 +20,7 @@ from trellis.core.cluster.dump_format import FREEZE_CONFIG_MAP
 from trellis.core.cluster.pod_annotations import IN_PLACE_UPDATED_ANNOTATION
 from trellis.core.lint.manifests import ManifestSource, read_manifests
 from trellis.core.nodes.state.pods import MIRROR_POD_ANNOTATION
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.core.recommend.state.tables import INTEGER_CPU_PREFIX, INTEGER_CPU_SUFFIX, SHADOW_RECOMMENDERS
 from trellis.core.resize.freeze import FREEZE_ANNOTATION
 from trellis.core.usage.checkpoints.format import KEPT_FROM_ANNOTATION
@@ -71,14 +71,14 @@ class Anonymizer(Pseudonyms):
 
     def __init__(self, secret: bytes) -> None:
         super().__init__(secret)
-        self._recommenders = frozenset(built_in_recommenders())
+        self._recommenders = frozenset(create_built_in_recommenders())
 
     def anonymize(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The anonymized document of an object."""
         masked: dict[str, Any] = self._mask_value("", dict(document))
         kind, metadata = document.get("kind"), document.get("metadata", {})
         # Names of nodes and namespaces are replaced as a whole.
-        for named_kind, mask in (("Node", self.node), ("Namespace", self.namespace)):
+        for named_kind, mask in (("Node", self.mask_node), ("Namespace", self.mask_namespace)):
             if kind == named_kind:
                 masked["metadata"]["name"] = mask(metadata.get("name", ""))
         if kind == ConfigMap.__name__ and metadata.get("name") != FREEZE_CONFIG_MAP:
@@ -100,13 +100,13 @@ class Anonymizer(Pseudonyms):
         if field == "parameters":
             return fields
         if field in AMOUNT_FIELDS and _is_flat(fields):
-            return {self.key(name): value for name, value in fields.items()}
+            return {self.mask_key(name): value for name, value in fields.items()}
         if field in LABEL_FIELDS and all(isinstance(value, str) for value in fields.values()):
-            return {self.key(name): self.label(name, value) for name, value in fields.items()}
+            return {self.mask_key(name): self.mask_label(name, value) for name, value in fields.items()}
         if field == "annotations":
             return dict(self._mask_annotations(fields))
         if field == "disruptedPods":
-            return {self.name(name): value for name, value in fields.items()}
+            return {self.mask_name(name): value for name, value in fields.items()}
         if field == "data":
             return {name: self._mask_freeze(name, value) for name, value in fields.items()}
         remaining = {name: value for name, value in fields.items() if name not in DROPPED_FIELDS}
@@ -122,9 +122,9 @@ class Anonymizer(Pseudonyms):
     def _mask_requirement(self, fields: dict[str, Any]) -> dict[str, Any]:
         """A requirement, a taint or a toleration: its values belong to its key."""
         key = fields["key"]
-        mask: Callable[[str], str] = self.node if key == _NODE_NAME else lambda value: self.label(key, value)
+        mask: Callable[[str], str] = self.mask_node if key == _NODE_NAME else lambda value: self.mask_label(key, value)
         masked = {name: self._mask_value(name, value) for name, value in fields.items()}
-        masked["key"] = key if key == _NODE_NAME else self.key(key)
+        masked["key"] = key if key == _NODE_NAME else self.mask_key(key)
         if "values" in fields:
             masked["values"] = [mask(value) for value in fields["values"]]
         if "value" in fields:
@@ -137,46 +137,46 @@ class Anonymizer(Pseudonyms):
         if field in ("component", "reportingComponent") and text.startswith(PUBLIC_COMPONENTS):
             return text
         for fields, mask in (
-            (NODE_FIELDS, self.node),
-            (KEY_FIELDS, self.key),
-            (("namespace", "namespaces"), self.namespace),
-            (("kind",), self.kind),
-            (("apiVersion",), self.api_version),
-            (("selector",), self.selector),
+            (NODE_FIELDS, self.mask_node),
+            (KEY_FIELDS, self.mask_key),
+            (("namespace", "namespaces"), self.mask_namespace),
+            (("kind",), self.mask_kind),
+            (("apiVersion",), self.mask_api_version),
+            (("selector",), self.mask_selector),
             (("type", "conditionType"), self._mask_type),
         ):
             if field in fields:
                 return mask(text)
-        return self.name(text)
+        return self.mask_name(text)
 
     def _mask_type(self, text: str) -> str:
         """The type of a condition; a custom one has a domain."""
-        return self.key(text) if "/" in text else text
+        return self.mask_key(text) if "/" in text else text
 
     def _mask_annotations(self, annotations: Mapping[str, str]) -> list[tuple[str, str]]:
         """The annotations whose meaning is known, with their names and values masked."""
         masked: list[tuple[str, str]] = []
         for name, value in annotations.items():
             if name in NAME_LISTS:
-                masked.append((name, re.sub(r"[^,\s]+", lambda match: self.name(match[0]), value)))
+                masked.append((name, re.sub(r"[^,\s]+", lambda match: self.mask_name(match[0]), value)))
             elif name in _AS_WRITTEN or (name in DISRUPTION_ANNOTATIONS and value in _YES_OR_NO):
                 masked.append((name, value))
             elif name == SELECTED_NODE:
-                masked.append((name, self.node(value)))
+                masked.append((name, self.mask_node(value)))
             elif name.startswith(annotation.ANNOTATION_PREFIX):
                 masked.append(
-                    (annotation.annotation_key(self.name(name.removeprefix(annotation.ANNOTATION_PREFIX))), value)
+                    (annotation.annotation_key(self.mask_name(name.removeprefix(annotation.ANNOTATION_PREFIX))), value)
                 )
             elif name.startswith(INTEGER_CPU_PREFIX):
                 container = name.removeprefix(INTEGER_CPU_PREFIX).removesuffix(INTEGER_CPU_SUFFIX)
                 masked.append(
                     (
-                        f"{INTEGER_CPU_PREFIX}{self.name(container)}{INTEGER_CPU_SUFFIX}",
+                        f"{INTEGER_CPU_PREFIX}{self.mask_name(container)}{INTEGER_CPU_SUFFIX}",
                         value,
                     )
                 )
             elif name in (KEPT_FROM_ANNOTATION, MIRROR_POD_ANNOTATION):
-                masked.append((name, self.name(value)))
+                masked.append((name, self.mask_name(value)))
             elif name == SHADOW_RECOMMENDERS:
                 masked.append((name, re.sub(r"[^,\s]+", lambda match: self._mask_recommender(match[0]), value)))
             elif name == FREEZE_ANNOTATION:
@@ -185,13 +185,13 @@ class Anonymizer(Pseudonyms):
 
     def _mask_recommender(self, name: str) -> str:
         """A recommender: those that come with Trellis are the same everywhere."""
-        return name if name in self._recommenders else self.name(name)
+        return name if name in self._recommenders else self.mask_name(name)
 
     def _mask_freeze(self, name: str, value: str) -> str:
         """A value of the freeze: whether changes are frozen, by whom, and why."""
         if name == "why":
             return ""
-        return value if value.strip().lower() in ("", "true", "false", "yes", "on", "1") else self.name(value)
+        return value if value.strip().lower() in ("", "true", "false", "yes", "on", "1") else self.mask_name(value)
 
 
 def _is_flat(fields: Mapping[str, Any]) -> bool:

@@ -254,7 +254,7 @@ class _ClusterReader:
             )
         else:
             for component in components.find_components(deployments.items):
-                config_map = _node_groups_flag(component) or config_map
+                config_map = _read_node_groups_flag(component) or config_map
                 yield self._writer.encode_component(component)
         named: list[tuple[Resource[Any], str]] = [(LEASES, name) for name in components.LEASES]
         for resource, name in (*named, (CONFIG_MAPS, CLUSTER_FREEZE_CONFIG_MAP)):
@@ -279,7 +279,7 @@ class _ClusterReader:
             yield self._writer.encode_object(item, resource.api_version, resource.kind)
 
 
-def _node_groups_flag(component: DumpedComponent) -> str:
+def _read_node_groups_flag(component: DumpedComponent) -> str:
     """The ConfigMap of node groups that the node autoscaler's flag names; empty for other components."""
     return component.flags.get(_GROUPS_FLAG, "") if component.component == "nodes" else ""
 

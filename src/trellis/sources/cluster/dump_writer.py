@@ -48,7 +48,7 @@ class DumpWriter:
     def encode_start(self, info: DumpInfo) -> tuple[bytes, bytes]:
         """The first two lines."""
         if self._mask is not None:
-            namespaces = tuple(map(self._mask.namespace, info.namespaces))
+            namespaces = tuple(map(self._mask.mask_namespace, info.namespaces))
             info = msgspec.structs.replace(info, namespaces=namespaces, patterns=(), anonymous=True)
         return encode_line(HEADER, RecordingHeader(FORMAT_VERSION, DUMP, __version__)), encode_line(
             dump_format.ABOUT, info
@@ -71,17 +71,17 @@ class DumpWriter:
         self.missing.append(missing)
         if self._mask is not None:
             reason = next((reason for reason in _REASONS if missing.why.startswith(reason)), "")
-            missing = MissingData(missing.what.partition(" ")[0], self._mask.namespace(missing.where), reason)
+            missing = MissingData(missing.what.partition(" ")[0], self._mask.mask_namespace(missing.where), reason)
         return encode_line(dump_format.MISSING, missing)
 
     def encode_scale(self, target: TargetRef, scale: ScaleInfo, replicas: int | None = None) -> bytes:
         """The scale of a target, with its replicas if they are needed."""
         mask = self._mask
         if mask is not None:
-            namespace, name = mask.namespace(target.namespace), mask.name(target.name)
-            target = TargetRef(namespace, mask.api_version(target.api_version), mask.kind(target.kind), name)
+            namespace, name = mask.mask_namespace(target.namespace), mask.mask_name(target.name)
+            target = TargetRef(namespace, mask.mask_api_version(target.api_version), mask.mask_kind(target.kind), name)
             scale = ScaleInfo(
-                mask.selector(scale.selector),
+                mask.mask_selector(scale.selector),
                 None if scale.controller is None else _anonymize_controller(mask, scale.controller),
                 None if scale.problem is None else msgspec.structs.replace(scale.problem, message=""),
             )
@@ -94,7 +94,7 @@ class DumpWriter:
             flags = {name: value for name, value in component.flags.items() if _is_figure(value)}
             base, _, tag = component.image.rpartition("/")[2].partition(":")
             image = f"{base}:{tag}" if base in _IMAGES else ""
-            name = self._mask.name(component.name)
+            name = self._mask.mask_name(component.name)
             component = msgspec.structs.replace(component, name=name, image=image, flags=flags)
         return encode_line(dump_format.COMPONENT, component)
 
@@ -103,7 +103,7 @@ class DumpWriter:
         self.counts[USAGE] += len(samples)
         names = samples.namespaces, samples.pods, samples.containers
         if self._mask is not None:
-            masks = (self._mask.namespace, self._mask.name, self._mask.name)
+            masks = (self._mask.mask_namespace, self._mask.mask_name, self._mask.mask_name)
             names = (
                 [masks[0](namespace) for namespace in names[0]],
                 [masks[1](pod) for pod in names[1]],
@@ -117,9 +117,9 @@ class DumpWriter:
         if self._mask is not None:
             history = msgspec.structs.replace(
                 history,
-                namespace=self._mask.namespace(history.namespace),
-                pod=self._mask.name(history.pod),
-                container=self._mask.name(history.container),
+                namespace=self._mask.mask_namespace(history.namespace),
+                pod=self._mask.mask_name(history.pod),
+                container=self._mask.mask_name(history.container),
             )
         return encode_line(dump_format.HISTORY, history)
 

@@ -35,7 +35,7 @@ class Pseudonyms:
         self._pseudonyms: dict[tuple[str, str], str] = {}
         self._used: set[tuple[str, str]] = set()
 
-    def name(self, text: str) -> str:
+    def mask_name(self, text: str) -> str:
         """A name, part by part; the number at the end of a StatefulSet's pod stays."""
         if text in PUBLIC_NAMES:
             return text
@@ -45,37 +45,37 @@ class Pseudonyms:
             masked[-1] = parts[-1]
         return "-".join(masked)
 
-    def namespace(self, text: str) -> str:
+    def mask_namespace(self, text: str) -> str:
         """A namespace, as a whole."""
         return text if text in PUBLIC_NAMES else self._draw_with_prefix("ns", text)
 
-    def node(self, text: str) -> str:
+    def mask_node(self, text: str) -> str:
         """A node, as a whole: its name is often its address."""
         return self._draw_with_prefix("node", text)
 
-    def key(self, text: str) -> str:
+    def mask_key(self, text: str) -> str:
         """The key of a label or an extended resource; keeps a slash, by which a scheduler recognises the latter."""
         if not text or is_public_key(text):
             return text
         masked = self._draw_with_prefix("key", text)
         return f"{masked}/x" if "/" in text else masked
 
-    def label(self, key: str, value: str) -> str:
+    def mask_label(self, key: str, value: str) -> str:
         """The value of a label."""
         if key == _HOST_NAME:
-            return self.node(value)
-        return value if key in PUBLIC_LABELS else _BETWEEN_ZONES.join(map(self.name, value.split(_BETWEEN_ZONES)))
+            return self.mask_node(value)
+        return value if key in PUBLIC_LABELS else _BETWEEN_ZONES.join(map(self.mask_name, value.split(_BETWEEN_ZONES)))
 
-    def kind(self, text: str) -> str:
+    def mask_kind(self, text: str) -> str:
         """A kind that only this cluster may have."""
         return text if text in DUMPED_KINDS or text in PUBLIC_NAMES else self._draw_with_prefix("Kind", text)
 
-    def api_version(self, text: str) -> str:
+    def mask_api_version(self, text: str) -> str:
         """The API version of a kind, with a pseudonym for a group that only this cluster may have."""
         group, slash, version = text.rpartition("/")
         return text if is_public_group(group) else f"{self._draw_with_prefix('group', group)}{slash}{version}"
 
-    def selector(self, text: str) -> str:
+    def mask_selector(self, text: str) -> str:
         """A selector in its text form; one that cannot be read selects nothing, whatever it says."""
         try:
             requirements = parse_selector(text).requirements
@@ -84,8 +84,8 @@ class Pseudonyms:
         return str(Selector(tuple(map(self._mask_requirement_labels, requirements))))
 
     def _mask_requirement_labels(self, requirement: LabelRequirement) -> LabelRequirement:
-        values = tuple(sorted(self.label(requirement.key, value) for value in requirement.values))
-        return LabelRequirement(self.key(requirement.key), requirement.operator, values)
+        values = tuple(sorted(self.mask_label(requirement.key, value) for value in requirement.values))
+        return LabelRequirement(self.mask_key(requirement.key), requirement.operator, values)
 
     def _mask_part(self, text: str) -> str:
         if not text:

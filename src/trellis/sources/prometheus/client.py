@@ -116,7 +116,7 @@ class PrometheusClient:
         self._address = str(address.with_user(None))
         self._credentials = PrometheusCredentials(settings, address.user or "", address.password or "")
         self._headers = settings.headers()
-        self._tls = _tls_context(settings, self._address)
+        self._tls = _build_tls_context(settings, self._address)
         self._proxy = find_proxy(environment, self._address)
         self._query_seconds = settings.prometheus_query_timeout.total_seconds()
         self._seconds = self._query_seconds + grace_seconds
@@ -253,7 +253,7 @@ class PrometheusClient:
         return self._session
 
 
-def _tls_context(settings: PrometheusSettings, address: str) -> ssl.SSLContext | bool:
+def _build_tls_context(settings: PrometheusSettings, address: str) -> ssl.SSLContext | bool:
     if not address.startswith("https:"):
         return True
     file = settings.prometheus_ca_file

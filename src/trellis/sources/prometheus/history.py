@@ -19,7 +19,12 @@ from trellis.base.errors import PrometheusTooMuch
 from trellis.core.usage.columns import FloatColumn
 from trellis.core.usage.samples import Measurements, Samples
 from trellis.sources.prometheus.client import PrometheusClient
-from trellis.sources.prometheus.queries import container_labels, cpu_query, memory_query, namespace_groups
+from trellis.sources.prometheus.queries import (
+    build_cpu_query,
+    build_memory_query,
+    get_container_labels,
+    group_namespaces,
+)
 from trellis.sources.prometheus.samples import JoinedSeries, join_results
 from trellis.sources.prometheus.settings import PrometheusSettings, duration_seconds
 
@@ -156,9 +161,9 @@ async def read_history(
     total, samples, unread = windows.size, 0, 0
 
     def queries(group: tuple[str, ...] | None) -> tuple[str, str]:
-        return cpu_query(settings, group, settings.history_resolution), memory_query(settings, group)
+        return build_cpu_query(settings, group, settings.history_resolution), build_memory_query(settings, group)
 
-    async for read in read_windows(client, windows, times, queries, container_labels(settings)):
+    async for read in read_windows(client, windows, times, queries, get_container_labels(settings)):
         samples, unread = samples + len(read.times), unread + read.joined.unread
         if report:
             report(HistoryProgress(total - windows.size, total, samples, unread))
@@ -195,4 +200,4 @@ def _group_namespaces(
 ) -> Sequence[tuple[str, ...] | None]:
     if namespaces is None:
         return [None]
-    return namespace_groups(namespaces, settings.prometheus_namespaces_per_query)
+    return group_namespaces(namespaces, settings.prometheus_namespaces_per_query)

@@ -16,11 +16,11 @@ from trellis.base.errors import PrometheusTooMuch
 from trellis.core.usage.samples import Samples
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.queries import (
-    container_labels,
-    cpu_query,
-    memory_query,
-    memory_time_query,
-    namespace_groups,
+    build_cpu_query,
+    build_memory_query,
+    build_memory_time_query,
+    get_container_labels,
+    group_namespaces,
 )
 from trellis.sources.prometheus.responses import QueryResult
 from trellis.sources.prometheus.samples import join_results
@@ -33,7 +33,7 @@ async def read_newest(
     """One sample of each container of these namespaces, of all namespaces if None; raises `PrometheusError`."""
     groups: Sequence[tuple[str, ...] | None] = [None]
     if namespaces is not None:
-        groups = namespace_groups(namespaces, settings.prometheus_namespaces_per_query)
+        groups = group_namespaces(namespaces, settings.prometheus_namespaces_per_query)
     waiting, batches = deque(groups), []
     while waiting:
         group = waiting.popleft()
@@ -51,12 +51,12 @@ async def _read_group(
     client: PrometheusClient, settings: PrometheusSettings, namespaces: tuple[str, ...] | None, now: float
 ) -> Samples:
     queries = (
-        cpu_query(settings, namespaces, settings.prometheus_live_window),
-        memory_query(settings, namespaces),
-        memory_time_query(settings, namespaces),
+        build_cpu_query(settings, namespaces, settings.prometheus_live_window),
+        build_memory_query(settings, namespaces),
+        build_memory_time_query(settings, namespaces),
     )
     results = [await client.query(query, now) for query in queries]
-    return await asyncio.to_thread(_join, results, container_labels(settings), now)
+    return await asyncio.to_thread(_join, results, get_container_labels(settings), now)
 
 
 def _join(results: Sequence[QueryResult], labels: tuple[str, str, str], now: float) -> Samples:

@@ -20,50 +20,50 @@ from trellis.sources.prometheus.settings import PrometheusSettings
 _SPECIAL: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def cpu_query(settings: PrometheusSettings, namespaces: Sequence[str] | None, window: str) -> str:
+def build_cpu_query(settings: PrometheusSettings, namespaces: Sequence[str] | None, window: str) -> str:
     """CPU in cores, averaged over a window."""
     return _aggregate_by_container(
         settings, f"rate({settings.history_cpu_metric}{{{_build_selector(settings, namespaces)}}}[{window}])"
     )
 
 
-def memory_query(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
+def build_memory_query(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
     """Memory in bytes."""
     return _aggregate_by_container(
         settings, f"{settings.history_memory_metric}{{{_build_selector(settings, namespaces)}}}"
     )
 
 
-def memory_peak_query(settings: PrometheusSettings, namespaces: Sequence[str] | None, window: str) -> str:
+def build_memory_peak_query(settings: PrometheusSettings, namespaces: Sequence[str] | None, window: str) -> str:
     """Memory in bytes, the most within a window: what lies between two samples is not lost."""
     used = f"{settings.history_memory_metric}{{{_build_selector(settings, namespaces)}}}[{window}]"
     return _aggregate_by_container(settings, f"max_over_time({used})")
 
 
-def memory_time_query(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
+def build_memory_time_query(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
     """The time of the memory sample; the time of a response is that of the query."""
     measured = f"timestamp({settings.history_memory_metric}{{{_build_selector(settings, namespaces)}}})"
     return _aggregate_by_container(settings, measured)
 
 
-def container_labels(settings: PrometheusSettings) -> tuple[str, str, str]:
+def get_container_labels(settings: PrometheusSettings) -> tuple[str, str, str]:
     """The labels that name namespace, pod and container."""
     return settings.container_namespace_label, settings.container_pod_name_label, settings.container_name_label
 
 
-def namespace_groups(namespaces: Collection[str], most: int) -> list[tuple[str, ...]]:
+def group_namespaces(namespaces: Collection[str], most: int) -> list[tuple[str, ...]]:
     """The namespaces in the order of their names, at most so many in a group."""
     ordered = sorted(set(namespaces))
     return [tuple(ordered[first : first + most]) for first in range(0, len(ordered), most)]
 
 
 def _aggregate_by_container(settings: PrometheusSettings, expression: str) -> str:
-    return f"max by ({', '.join(container_labels(settings))}) ({expression})"
+    return f"max by ({', '.join(get_container_labels(settings))}) ({expression})"
 
 
 def _build_selector(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
     """The containers of these namespaces, of all if there are none. cAdvisor's own pauses and sums are left out."""
-    namespace, pod, name = container_labels(settings)
+    namespace, pod, name = get_container_labels(settings)
     matchers = (
         [f"job={quote_string(settings.prometheus_cadvisor_job_name)}"] if settings.prometheus_cadvisor_job_name else []
     )
@@ -98,7 +98,7 @@ async def query_in_groups(
     namespaces: Collection[str], most: int, query_group: Callable[[tuple[str, ...]], Awaitable[T]]
 ) -> list[T]:
     """An answer for each group; raises `PrometheusError`, `PrometheusTooMuch` only if one namespace is too much."""
-    waiting, results = deque(namespace_groups(namespaces, most)), []
+    waiting, results = deque(group_namespaces(namespaces, most)), []
     while waiting:
         group = waiting.popleft()
         try:

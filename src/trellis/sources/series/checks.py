@@ -121,7 +121,7 @@ def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: SeriesOrigin) ->
     with np.errstate(invalid="ignore"):
         if not ((cpu > MOST_CORES).any() or (memory < _LEAST_BYTES).any() or (memory > MOST_BYTES).any()):
             return
-    cores, size = _median(cpu), _median(memory)
+    cores, size = _compute_median(cpu), _compute_median(memory)
     is_too_large, is_too_small = cores > MOST_CORES, 0 < size < _LEAST_BYTES
     if is_too_large and _is_rising(cpu):
         raise origin.build_error(
@@ -156,7 +156,7 @@ def _is_rising(values: FloatColumn) -> bool:
     return len(steps) >= _RISING and bool((steps >= 0).all() and 2 * np.count_nonzero(steps) > len(steps))
 
 
-def _median(values: FloatColumn) -> float:
+def _compute_median(values: FloatColumn) -> float:
     measured = values[~np.isnan(values)]
     return float(np.median(measured)) if len(measured) else float("nan")
 

@@ -14,7 +14,7 @@ import numpy as np
 from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import IntColumn
 from trellis.sources.series.csv_parser import CsvBlock, CsvFormat, TextColumn, read_blocks, read_header
-from trellis.sources.series.field_values import parse_amounts, parse_times, to_seconds
+from trellis.sources.series.field_values import convert_to_seconds, parse_amounts, parse_times
 from trellis.sources.series.headers import ColumnRoles, assign_roles
 from trellis.sources.series.tables import LoadedSeries, SeriesTable, extract_series, number_names
 from trellis.sources.series.units import Machine
@@ -67,7 +67,7 @@ def _parse_block(source: str, roles: ColumnRoles, piece: CsvBlock) -> SeriesTabl
         source,
         roles,
         np.arange(piece.first, piece.first + len(times), dtype=np.int64),
-        to_seconds(times),
+        convert_to_seconds(times),
         amounts,
         *_read_names([columns[field] for field in roles.names]),
     )

@@ -144,6 +144,6 @@ def _refuse_fields(form: CsvFormat, first: int, counts: IntColumn, text: bytes) 
     raise InvalidSeries(form.source, rule)
 
 
-def field_error(source: str, row: int, column: str, text: bytes, rule: str) -> InvalidSeries:
+def build_field_error(source: str, row: int, column: str, text: bytes, rule: str) -> InvalidSeries:
     """An error about one field."""
     return InvalidSeries(source, f"row {row}, column {column}: {format_value(text.decode('utf-8', 'replace'))} {rule}")

@@ -15,7 +15,7 @@ import numpy as np
 from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import FloatColumn
 from trellis.sources.amounts import parse_bytes, parse_cores
-from trellis.sources.series.csv_parser import TextColumn, field_error
+from trellis.sources.series.csv_parser import TextColumn, build_field_error
 from trellis.sources.series.headers import ColumnRoles
 from trellis.sources.series.timestamps import parse_timestamps
 from trellis.sources.series.units import AmountColumn
@@ -41,7 +41,7 @@ def parse_numbers(source: str, column: str, texts: TextColumn, first: int) -> Fl
         return filled.astype(np.float64)
     except ValueError:
         invalid = next(place for place, text in enumerate(filled.tolist()) if not _NUMBER.fullmatch(text))
-        raise field_error(source, first + invalid, column, bytes(filled[invalid]), "is not a number") from None
+        raise build_field_error(source, first + invalid, column, bytes(filled[invalid]), "is not a number") from None
 
 
 def parse_times(source: str, column: str, texts: TextColumn, first: int) -> FloatColumn:
@@ -51,7 +51,7 @@ def parse_times(source: str, column: str, texts: TextColumn, first: int) -> Floa
     return parse_timestamps(source, column, texts, first)
 
 
-def to_seconds(times: FloatColumn) -> FloatColumn:
+def convert_to_seconds(times: FloatColumn) -> FloatColumn:
     """Times that are milliseconds, microseconds or nanoseconds, by their size."""
     largest = float(np.nanmax(np.abs(times), initial=0.0))
     scale = next((scale for least, scale in _UNITS if largest > least), 1.0)
@@ -73,12 +73,12 @@ def parse_amounts(source: str, roles: ColumnRoles, amount: AmountColumn, texts: 
         rule = f"is not a number, nor a quantity such as {'250m' if is_cpu else '512Mi'}"
         if (texts_or_none[invalid] or "").startswith("-"):
             rule = "is negative, and usage never is"
-        raise field_error(source, first + invalid, column, bytes(texts[invalid]), rule)
+        raise build_field_error(source, first + invalid, column, bytes(texts[invalid]), rule)
     if amount.scale != 1.0:
         invalid = next(
             (row for row, text in enumerate(texts_or_none) if text is not None and not text[-1].isdigit()), 0
         )
         expected_name = f"{column.rpartition('_')[0]}_{'cores' if is_cpu else 'bytes'}".lstrip("_")
         rule = f"has a unit, and the name of the column says another: call it {expected_name}"
-        raise field_error(source, first + invalid, column, bytes(texts[invalid]), rule)
+        raise build_field_error(source, first + invalid, column, bytes(texts[invalid]), rule)
     return amounts

@@ -24,7 +24,7 @@ import msgspec
 
 from trellis.base.errors import InvalidSeries
 from trellis.base.names import suggest_name
-from trellis.sources.series.units import CORES, FRACTION, SIZES, AmountColumn, Machine, cpu_units
+from trellis.sources.series.units import CORES, FRACTION, SIZES, AmountColumn, Machine, get_cpu_units
 
 _RESOURCES: Final = ("cpu", "memory")
 _KINDS: Final = ("request", "limit")
@@ -34,7 +34,7 @@ def find_declared_columns(numbers: Mapping[str, int], machine: Machine) -> dict[
     """Columns that say something of the kind, by the field of `Declared` that they are."""
     declared: dict[str, AmountColumn] = {}
     for resource in _RESOURCES:
-        units = cpu_units(machine) if resource == "cpu" else SIZES | {FRACTION: machine.bytes}
+        units = get_cpu_units(machine) if resource == "cpu" else SIZES | {FRACTION: machine.bytes}
         for kind in _KINDS:
             names = [(f"{resource}_{kind}_{unit}", scale) for unit, scale in units.items()]
             for name, scale in reversed(names):

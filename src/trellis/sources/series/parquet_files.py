@@ -11,7 +11,7 @@ import numpy as np
 from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.sources.series.csv_parser import TextColumn
-from trellis.sources.series.field_values import parse_amounts, parse_times, to_seconds
+from trellis.sources.series.field_values import convert_to_seconds, parse_amounts, parse_times
 from trellis.sources.series.headers import ColumnRoles, assign_roles
 from trellis.sources.series.tables import LoadedSeries, SeriesTable, extract_series
 from trellis.sources.series.units import AmountColumn, Machine
@@ -96,8 +96,8 @@ def _read_times(source: str, roles: ColumnRoles, table: Any, first: int) -> Floa
         seconds: FloatColumn = values.astype("datetime64[us]").astype(np.float64) / 1e6
         return np.where(np.isnat(values), np.nan, seconds)
     if str(column.type) in _TEXTS:
-        return to_seconds(parse_times(source, name, _encode_texts(column), first))
-    return to_seconds(_read_numbers(source, name, table))
+        return convert_to_seconds(parse_times(source, name, _encode_texts(column), first))
+    return convert_to_seconds(_read_numbers(source, name, table))
 
 
 def _read_amounts(source: str, roles: ColumnRoles, amount: AmountColumn, table: Any, first: int) -> FloatColumn:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from trellis.base.errors import InvalidTime
 from trellis.base.times import parse_time
 from trellis.core.usage.columns import FloatColumn, IntColumn
-from trellis.sources.series.csv_parser import TextColumn, field_error
+from trellis.sources.series.csv_parser import TextColumn, build_field_error
 
 _RULE: Final = "is not a time: write seconds since 1970, or as in 2026-11-15T18:00:00Z"
 _FORM: Final = re.compile(
@@ -38,7 +38,7 @@ def parse_timestamps(source: str, column: str, texts: TextColumn, first: int) ->
         try:
             seconds[place] = parse_time(_convert_to_rfc_3339(text)).timestamp()
         except InvalidTime:
-            raise field_error(source, first + place, column, text, _RULE) from None
+            raise build_field_error(source, first + place, column, text, _RULE) from None
     return seconds
 
 

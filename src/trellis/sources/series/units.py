@@ -33,6 +33,6 @@ class AmountColumn(msgspec.Struct, frozen=True):
     scale: float
 
 
-def cpu_units(machine: Machine) -> dict[str, float]:
+def get_cpu_units(machine: Machine) -> dict[str, float]:
     """All units of CPU, including a fraction of a machine."""
     return CORES | {FRACTION: machine.cores}

@@ -82,7 +82,7 @@ async def list_cluster_workloads(
     namespace_names = {item.metadata.namespace for kind_list in (pods, *workloads) for item in kind_list.objects}
     # A cluster without the CRD of VPAs lacks nothing.
     others = [missing for missing in vpas.missing if missing.why != NOT_SERVED]
-    largest, unread = await _largest_node(client) if nodes else (ResourceAmount(), [])
+    largest, unread = await _find_largest_node(client) if nodes else (ResourceAmount(), [])
     return SurveyObjects(
         namespaces=tuple(sorted(namespace_names)),
         pods=pods.objects,
@@ -100,7 +100,7 @@ async def list_cluster_workloads(
     )
 
 
-async def _largest_node(client: Client) -> tuple[ResourceAmount, list[MissingData]]:
+async def _find_largest_node(client: Client) -> tuple[ResourceAmount, list[MissingData]]:
     """The allocatable of the largest node by resource; unknown if nodes may not be listed."""
     nodes: list[Node] = []
     try:

@@ -71,7 +71,7 @@ class _FileSurvey:
             workload_object, is_sized=workload_object.is_sized or not series.declared.is_empty
         )
         measured = msgspec.structs.replace(
-            workload_object, containers=(_container(row_key.container, series.declared),)
+            workload_object, containers=(_build_container(row_key.container, series.declared),)
         )
         counter = NamespaceUsageCounter(
             row_key.namespace, {row_key.vpa: measured}, {series.name: row_key.vpa}, self._survey_settings
@@ -81,7 +81,7 @@ class _FileSurvey:
         counter.add_batch(
             [(series.name, row_key.container)], which, Measurements(series.times, series.cpu, series.memory), now
         )
-        self.used |= {usage.row.key: usage for usage in counter.rows(now)}
+        self.used |= {usage.row.key: usage for usage in counter.build_rows(now)}
         self.workloads[key] = msgspec.structs.replace(
             workload_object, containers=(*workload_object.containers, *measured.containers)
         )
@@ -120,7 +120,7 @@ def survey_files(
     )
 
 
-def _container(name: str, declared: DeclaredResources) -> SurveyedContainer:
+def _build_container(name: str, declared: DeclaredResources) -> SurveyedContainer:
     """The declared sizes; a container with only a limit requests its limit, as for the API server."""
     limit = ResourceAmount(1000.0 * declared.cpu_limit, declared.memory_limit)
     request = ResourceAmount(

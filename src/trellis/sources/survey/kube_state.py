@@ -114,18 +114,18 @@ class KubeState:
     ) -> list[T]:
         return await query_in_groups(namespaces, self._settings.prometheus_namespaces_per_query, query_group)
 
-    def _selector(self, metrics: Sequence[str], namespaces: Sequence[str]) -> str:
+    def _build_selector(self, metrics: Sequence[str], namespaces: Sequence[str]) -> str:
         return f"{{{match_any('__name__', metrics)}, {match_any(f'{self._label_names.prefix}namespace', namespaces)}}}"
 
     async def _query_state(self, namespaces: tuple[str, ...]) -> list[MetricSample]:
-        result = await self._client.query(self._selector(STATE_METRICS, namespaces), self._now)
-        phases = await self._client.query(f"{self._selector([PHASE], namespaces)} == 1", self._now)
+        result = await self._client.query(self._build_selector(STATE_METRICS, namespaces), self._now)
+        phases = await self._client.query(f"{self._build_selector([PHASE], namespaces)} == 1", self._now)
         phase_labels: list[Labels] = [{**labels, "__name__": PHASE} for labels in phases.labels]
         values = [*result.values.tolist(), *phases.values.tolist()]
         return list(zip([*result.labels, *phase_labels], values, strict=True))
 
     async def _query_owners(self, namespaces: tuple[str, ...]) -> list[dict[str, str]]:
-        return await self._client.series(self._selector(tuple(OWNER_METRICS), namespaces), self._since, self._now)
+        return await self._client.series(self._build_selector(tuple(OWNER_METRICS), namespaces), self._since, self._now)
 
     async def _read_past_owners(
         self, series: KubeStateObjects, namespaces: Sequence[str]

@@ -115,19 +115,19 @@ class KubeStateHpas:
             api_version = labels.get("scaletargetref_api_version", "")
             self._targets[name] = CrossVersionObjectReference(kind, target, api_version)
         elif metric == HPA_TARGET:
-            self._metrics.setdefault(name, []).append(_metric(labels, value))
+            self._metrics.setdefault(name, []).append(_build_metric(labels, value))
         else:
             self._counts.setdefault(name, {})[metric] = int(value)
 
     def build_hpas(self) -> list[HorizontalPodAutoscaler]:
         """The HPAs whose target is known."""
         return [
-            _hpa(name, target, tuple(self._metrics.get(name, ())), self._counts.get(name, {}))
+            _build_hpa(name, target, tuple(self._metrics.get(name, ())), self._counts.get(name, {}))
             for name, target in sorted(self._targets.items())
         ]
 
 
-def _metric(labels: Labels, value: float) -> Metric:
+def _build_metric(labels: Labels, value: float) -> Metric:
     if labels.get("metric_target_type") == _UTILIZATION:
         target = MetricTarget("Utilization", average_utilization=round(value))
     else:
@@ -135,7 +135,7 @@ def _metric(labels: Labels, value: float) -> Metric:
     return Metric(type="Resource", resource=MetricSource(name=labels.get("metric_name", ""), target=target))
 
 
-def _hpa(
+def _build_hpa(
     name: ObjectName, target: CrossVersionObjectReference, metrics: tuple[Metric, ...], counts: Mapping[str, int]
 ) -> HorizontalPodAutoscaler:
     spec: dict[str, Any] = {"min_replicas": counts.get(HPA_LEAST), "max_replicas": counts.get(HPA_MOST, 0)}
@@ -225,7 +225,7 @@ class KubeStateObjects:
     def workloads(self) -> dict[str, list[KubeObject]]:
         """The current workloads, by kind."""
         return {
-            kind: [_workload_object(kind, *name, replicas) for name, replicas in sorted(sets.items())]
+            kind: [_build_workload(kind, *name, replicas) for name, replicas in sorted(sets.items())]
             for kind, sets in self._sets.items()
         }
 
@@ -273,7 +273,7 @@ class KubeStateObjects:
         sizes = self._amounts.get(name, {})
         restart_policies = self._running.get(name) or dict.fromkeys(sizes, "")
         containers = [
-            ObservedContainer(container, _resources(sizes.get(container, {})), restarts)
+            ObservedContainer(container, _build_resources(sizes.get(container, {})), restarts)
             for container, restarts in sorted(restart_policies.items())
         ]
         spec = ObservedPodSpec(
@@ -284,11 +284,11 @@ class KubeStateObjects:
         return ObservedPod(metadata, spec, ObservedPodStatus(phase=self._phases.get(name, "Running")))
 
 
-def _resources(sizes: Mapping[str, Mapping[str, str]]) -> ObservedResources:
+def _build_resources(sizes: Mapping[str, Mapping[str, str]]) -> ObservedResources:
     return ObservedResources(ObservedAmounts(**sizes.get("limits", {})), ObservedAmounts(**sizes.get("requests", {})))
 
 
-def _workload_object(kind: str, namespace: str, name: str, replicas: int) -> KubeObject:
+def _build_workload(kind: str, namespace: str, name: str, replicas: int) -> KubeObject:
     metadata = ObjectMeta(name=name, namespace=namespace)
     match kind:
         case "Deployment":

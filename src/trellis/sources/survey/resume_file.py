@@ -42,7 +42,7 @@ class ResumeFile:
             await asyncio.to_thread(_append, self._path, encode_namespace(namespace))
 
 
-def resume_key(settings: PrometheusSettings, survey_settings: SurveySettings) -> dict[str, str]:
+def build_resume_key(settings: PrometheusSettings, survey_settings: SurveySettings) -> dict[str, str]:
     """The settings that must be equal to resume a survey."""
     usage = survey_settings.usage
     return {

@@ -27,7 +27,7 @@ from trellis.core.hvpa.suggest.suitability import is_scaled
 from trellis.core.recording.survey import SavedNamespace
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.history import TimeGrid, read_windows
-from trellis.sources.prometheus.queries import container_labels, cpu_query, memory_peak_query
+from trellis.sources.prometheus.queries import build_cpu_query, build_memory_peak_query, get_container_labels
 from trellis.sources.prometheus.settings import PrometheusSettings, duration_seconds
 from trellis.sources.survey.kube_state import KubeState
 from trellis.sources.survey.resume_file import ResumeFile
@@ -65,16 +65,16 @@ async def read_usage(
 
     def queries(namespaces: tuple[str, ...] | None) -> tuple[str, str]:
         step = settings.history_resolution
-        return cpu_query(settings, namespaces, step), memory_peak_query(settings, namespaces, step)
+        return build_cpu_query(settings, namespaces, step), build_memory_peak_query(settings, namespaces, step)
 
-    async for read in read_windows(client, windows, times, queries, container_labels(settings)):
+    async for read in read_windows(client, windows, times, queries, get_container_labels(settings)):
         joined, measured = read.joined, read.measured
         names = [(pod, container) for _, pod, container in joined.containers]
         await asyncio.to_thread(counter.add_batch, names, joined.rows, measured, now)
         samples += joined.size
         report(UsageProgress(total - windows.size, total, samples))
-    rows = await asyncio.to_thread(counter.rows, now)
-    return SavedNamespace(namespace, tuple(rows), samples, counter.series, counter.totals())
+    rows = await asyncio.to_thread(counter.build_rows, now)
+    return SavedNamespace(namespace, tuple(rows), samples, counter.series, counter.build_totals())
 
 
 USAGE: Final = "usage"
@@ -199,7 +199,7 @@ class PrometheusSurvey:
             pods,
             self._survey_settings,
             kills,
-            totals=self._totals(workloads) if self._survey_settings.totals else None,
+            totals=self._create_totals_counter(workloads) if self._survey_settings.totals else None,
         )
         before = self._samples
         total = len(inventory.namespaces)
@@ -225,7 +225,7 @@ class PrometheusSurvey:
         await self._resume_file.append(saved)
         return saved
 
-    def _totals(self, workloads: Mapping[str, SurveyedWorkload]) -> WorkloadUsageCounter:
+    def _create_totals_counter(self, workloads: Mapping[str, SurveyedWorkload]) -> WorkloadUsageCounter:
         times = TimeGrid.until(self._now, self._settings)
         scaled = [key for key, workload in workloads.items() if is_scaled(workload.kind, workload.api_version)]
         return WorkloadUsageCounter(scaled, times.start, times.step, times.count)

@@ -15,7 +15,7 @@ from trellis.base.quantities import Quantity
 from trellis.cli import component
 from trellis.cli.commands.recommender import command
 from trellis.cli.main import main
-from trellis.controllers.recommender.settings import RecommenderSettings, lease_names
+from trellis.controllers.recommender.settings import RecommenderSettings, build_lease_names
 from trellis.kube.flow_control import Rate
 from trellis.runtime.settings.declarations import declared_settings
 from trellis.runtime.settings.loader import LoadedSettings
@@ -198,17 +198,17 @@ def test_the_name_is_default_or_what_is_given_once_or_several_times(reads: Reads
 
 @pytest.mark.req("CR-08")
 def test_each_name_has_a_lease_of_its_own_and_that_of_default_is_upstreams() -> None:
-    assert lease_names(["default", "frugal"], "vpa-recommender-lease") == {
+    assert build_lease_names(["default", "frugal"], "vpa-recommender-lease") == {
         "default": "vpa-recommender-lease",
         "frugal": "vpa-recommender-lease-frugal",
     }
-    assert lease_names(["frugal"], "vpa-recommender-lease") == {"frugal": "vpa-recommender-lease-frugal"}
-    assert lease_names(["default", "frugal"], "ours") == {"default": "ours", "frugal": "ours-frugal"}
+    assert build_lease_names(["frugal"], "vpa-recommender-lease") == {"frugal": "vpa-recommender-lease-frugal"}
+    assert build_lease_names(["default", "frugal"], "ours") == {"default": "ours", "frugal": "ours-frugal"}
 
 
 def test_a_lease_that_is_named_for_one_recommender_is_that_one_as_upstream_has_it(reads: Reads) -> None:
-    assert lease_names(["frugal"], "frugal-lease") == {"frugal": "frugal-lease"}
-    assert lease_names(["frugal"], "vpa-recommender-lease", "scaling") == {"frugal": "vpa-recommender-lease"}
+    assert build_lease_names(["frugal"], "frugal-lease") == {"frugal": "frugal-lease"}
+    assert build_lease_names(["frugal"], "vpa-recommender-lease", "scaling") == {"frugal": "vpa-recommender-lease"}
     named = "--leader-elect-resource-name=weekly-lease"
     assert reads("--leader-elect", "--recommender-name=Weekly", named).leader.leader_elect_resource_name
 

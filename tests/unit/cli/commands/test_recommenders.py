@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from support.entry_points import announce
 from trellis.cli.main import main, trellis
 from trellis.controllers.recommender.plugins.catalog import list_recommenders
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.reports.recommenders import as_text
 from trellis.runtime.telemetry import logs
 
@@ -25,7 +25,7 @@ def test_what_comes_with_trellis_is_listed_with_its_parameters() -> None:
         "  target-cpu-percentile=0.9                          number, fraction, 0 to 1: "
         "The target of CPU is above usage in this fraction of all samples." in lines
     )
-    assert all(any(line.startswith(f"{name} (built in") for line in lines) for name in built_in_recommenders())
+    assert all(any(line.startswith(f"{name} (built in") for line in lines) for name in create_built_in_recommenders())
 
 
 def test_on_a_terminal_no_line_is_wider_than_it() -> None:

@@ -7,7 +7,7 @@ import pytest
 from trellis.api.resolve import BUILT_IN_RECOMMENDERS
 from trellis.core.lint.check import check
 from trellis.core.lint.manifests import ManifestSource
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 
 DEPLOYMENT = """\
 apiVersion: apps/v1
@@ -193,4 +193,4 @@ def test_recommenders_that_come_with_trellis_and_vpas_that_no_hvpa_goes_by_need_
 
 
 def test_the_names_of_recommenders_that_come_with_trellis_are_known() -> None:
-    assert built_in_recommenders().keys() == BUILT_IN_RECOMMENDERS
+    assert create_built_in_recommenders().keys() == BUILT_IN_RECOMMENDERS

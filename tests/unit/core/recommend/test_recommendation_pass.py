@@ -403,8 +403,8 @@ def test_samples_are_compared_with_the_recommendation_in_force() -> None:
     result = shop.decide()
     columns = result.columns
     order = [key.vpa for key in columns.keys]
-    assert np.array_equal(columns.uncapped_targets()[:, order.index("web")], [1168, 1238659775])
-    assert np.array_equal(columns.previous_targets()[:, order.index("web")], [1168, 1238659775])
+    assert np.array_equal(columns.get_uncapped_targets()[:, order.index("web")], [1168, 1238659775])
+    assert np.array_equal(columns.get_previous_targets()[:, order.index("web")], [1168, 1238659775])
     rows = columns.rows[[order.index("stranger"), order.index("web"), order.index("web")]]
     assert np.array_equal(columns.find_previous_targets(rows)[0], [np.nan, 1168, 1168], equal_nan=True)
     unwritten = WRITTEN_MODES.index(NO_MODE)

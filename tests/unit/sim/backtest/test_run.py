@@ -17,7 +17,7 @@ from trellis.core.recommend.evaluation.replay import DAY, HOUR, RecommenderRule,
 from trellis.core.recommend.evaluation.replay import ReplaySettings as ReplayTerms
 from trellis.core.recommend.evaluation.scores import compute_scores
 from trellis.core.recommend.recommenders.default import DefaultRecommender
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.sim.backtest.batch import build_charts
 from trellis.sim.backtest.layout import count_points, lay_out_block
 from trellis.sim.backtest.request import BacktestRequest, BacktestTerms, build_request
@@ -45,7 +45,7 @@ def default(*sets: str, sweeps: Sequence[str] = (), terms: BacktestTerms = QUICK
 def test_scores_are_those_of_the_replay_of_the_core() -> None:
     one = series("a")
     block = lay_out_block([one], [0], count_points(one, QUICK.step), QUICK)
-    rule = RecommenderRule(built_in_recommenders()["default"], ["a"], ReplayClock(block.usage.begin, QUICK.step))
+    rule = RecommenderRule(create_built_in_recommenders()["default"], ["a"], ReplayClock(block.usage.begin, QUICK.step))
     done = replay_rule(block.usage, rule, ReplayTerms(killed=np.array([False, True])))
     expected = compute_scores(block.usage, done, np.hstack([block.scored, block.scored]))
     result = backtest(default(), [], [one])

@@ -127,7 +127,7 @@ def test_another_secret_gives_other_pseudonyms() -> None:
 @given(st.lists(NAMES, unique=True, max_size=30))
 def test_equal_names_have_equal_pseudonyms_and_different_names_different_ones(names: list[str]) -> None:
     masked = Pseudonyms(b"0")
-    for how in (masked.name, masked.namespace, masked.node, masked.key):
+    for how in (masked.mask_name, masked.mask_namespace, masked.mask_node, masked.mask_key):
         once = [how(name) for name in names]
         assert once == [how(name) for name in names]
         assert len(set(once)) == len(names)
@@ -144,10 +144,10 @@ def test_equal_names_have_equal_pseudonyms_and_different_names_different_ones(na
 )
 def test_pods_are_still_named_after_their_controllers(kind: str, name: str, pod: str) -> None:
     masked = mask()
-    pattern = build_pod_name_pattern(TargetRef("shop", "", kind, masked.name(name)))
+    pattern = build_pod_name_pattern(TargetRef("shop", "", kind, masked.mask_name(name)))
     assert pattern is not None
-    assert pattern.fullmatch(masked.name(pod))
-    assert not pattern.fullmatch(masked.name(f"other-{pod}"))
+    assert pattern.fullmatch(masked.mask_name(pod))
+    assert not pattern.fullmatch(masked.mask_name(f"other-{pod}"))
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_pods_are_still_named_after_their_controllers(kind: str, name: str, pod:
 )
 def test_a_selector_selects_the_same_pods(text: str) -> None:
     masked = mask()
-    before, after = parse_selector(text), parse_selector(masked.selector(text))
+    before, after = parse_selector(text), parse_selector(masked.mask_selector(text))
     for labels in (LABELS, {"app": "api"}, {"app": "api", "canary": "yes"}, {"app": "db"}, {}):
-        renamed = {masked.key(key): masked.label(key, value) for key, value in labels.items()}
+        renamed = {masked.mask_key(key): masked.mask_label(key, value) for key, value in labels.items()}
         assert before.matches(labels) == after.matches(renamed)
 
 
@@ -180,14 +180,14 @@ def test_known_annotations_are_kept() -> None:
         "note": SECRET,
     }
     masked = mask()
-    app = masked.name("app")
+    app = masked.mask_name("app")
     after = masked.anonymize({"metadata": {"annotations": before}})["metadata"]["annotations"]
     assert after == {
         f"vpaCpuStartupBoost/{app}": '{"requests":{"cpu":"1"}}',
         f"vpa-post-processor.kubernetes.io/{app}_integerCPU": "true",
-        "trellis.x-k8s.io/shadow-recommenders": f"seasonal,{masked.name('acme')}",
-        "trellis.x-k8s.io/kept-from": masked.name("web-vpa-app"),
-        "trellis.x-k8s.io/freeze": masked.name("alice"),
+        "trellis.x-k8s.io/shadow-recommenders": f"seasonal,{masked.mask_name('acme')}",
+        "trellis.x-k8s.io/kept-from": masked.mask_name("web-vpa-app"),
+        "trellis.x-k8s.io/freeze": masked.mask_name("alice"),
     }
 
 

@@ -38,7 +38,7 @@ def explain_buffer_in_dump(lines: list[bytes], namespace: str, name: str) -> Buf
 def test_an_anonymized_dump_gives_the_same_decision(name: str) -> None:
     cluster, mask = spare(), Anonymizer(b"0")
     plain = explain_buffer_in_dump(cluster.lines(), NAMESPACE, name)
-    part = explain_buffer_in_dump(masked(cluster, mask), mask.namespace(NAMESPACE), mask.name(name))
+    part = explain_buffer_in_dump(masked(cluster, mask), mask.mask_namespace(NAMESPACE), mask.mask_name(name))
     assert (part.ready, part.desired_chunks, part.chunks, part.totals) == (
         plain.ready,
         plain.desired_chunks,

@@ -162,7 +162,7 @@ def test_an_anonymized_dump_gives_the_same_decision_about_a_node() -> None:
     cluster.add_member("small-5", annotations={"karpenter.sh/do-not-disrupt": "true"})
     hidden = masked(cluster, mask)
     for number in range(1, 6):
-        plain, other = told(cluster.collected(), f"small-{number}"), told(hidden, mask.node(f"small-{number}"))
+        plain, other = told(cluster.collected(), f"small-{number}"), told(hidden, mask.mask_node(f"small-{number}"))
         assert plain.decision is not None
         assert other.decision is not None
         assert (other.outcome, other.decision.reason, other.since) == (
@@ -173,7 +173,7 @@ def test_an_anonymized_dump_gives_the_same_decision_about_a_node() -> None:
         assert [tenant.fate for tenant in other.pods] == [tenant.fate for tenant in plain.pods] or len(plain.pods) > 1
         assert other.group is not None
         assert plain.group is not None
-        assert other.group == msgspec.structs.replace(plain.group, name=mask.name("small"))
+        assert other.group == msgspec.structs.replace(plain.group, name=mask.mask_name("small"))
 
 
 def test_no_name_remains_in_node_groups() -> None:

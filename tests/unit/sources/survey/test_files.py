@@ -10,7 +10,7 @@ import pytest
 from trellis.core.advice.survey.model import SurveyResult
 from trellis.core.advice.survey.scope import WorkloadFilter
 from trellis.core.advice.survey.usage import SurveySettings
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.sources.series.files import find_parts, read_part
 from trellis.sources.series.units import Machine
 from trellis.sources.survey.files import survey_files
@@ -32,7 +32,7 @@ def surveyed(tmp_path: Path, choice: WorkloadFilter = WorkloadFilter(), **files:
     for name, text in files.items():
         (tmp_path / f"{name}.csv").write_text(text)
     return survey_files(
-        find_parts([str(tmp_path)]), "usage", choice, SurveySettings(built_in_recommenders()["default"])
+        find_parts([str(tmp_path)]), "usage", choice, SurveySettings(create_built_in_recommenders()["default"])
     )
 
 
@@ -121,7 +121,7 @@ def test_an_invalid_manifest_is_reported(tmp_path: Path, manifest: bytes, messag
 def test_fractions_are_of_the_machine_that_is_given(tmp_path: Path) -> None:
     rows = "".join(f"{BEGIN + 300 * number},0.5,0.5\n" for number in range(120))
     (tmp_path / "web.csv").write_text(f"timestamp,cpu_fraction,cpu_limit_fraction\n{rows}")
-    asked = SurveySettings(built_in_recommenders()["default"])
+    asked = SurveySettings(create_built_in_recommenders()["default"])
     result = survey_files(find_parts([str(tmp_path)]), "usage", WorkloadFilter(), asked, Machine(4.0, 8e9))
     [container] = result.workloads[0].containers
     assert container.limit.cpu == 2000.0

@@ -21,12 +21,12 @@ from trellis.base.errors import InvalidRecording, PrometheusError
 from trellis.core.advice.survey.model import SurveyedContainer, SurveyedWorkload, SurveyResult
 from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
 from trellis.core.advice.survey.usage import SurveySettings
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.kube.flow_control import RetryBackoff
 from trellis.runtime.settings.loader import WrittenValue
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.survey.cluster import list_cluster_workloads
-from trellis.sources.survey.resume_file import ResumeFile, resume_key
+from trellis.sources.survey.resume_file import ResumeFile, build_resume_key
 from trellis.sources.survey.settings import survey_settings
 from trellis.sources.survey.survey import PrometheusSurvey, PrometheusSurveyProgress
 
@@ -40,14 +40,16 @@ def survey(
     resume: Path | None = None,
     **how: Any,
 ) -> SurveyResult:
-    asked = SurveySettings(built_in_recommenders()[how.pop("recommender", "default")], totals=how.pop("totals", False))
+    asked = SurveySettings(
+        create_built_in_recommenders()[how.pop("recommender", "default")], totals=how.pop("totals", False)
+    )
     present: SurveyObjects | None = how.pop("present", None)
 
     async def main() -> SurveyResult:
         async with serving(handler) as url:
             written = {"prometheus-address": url, "history-length": LENGTH, "prometheus-retries": "1"}
             settings = survey_settings({name: WrittenValue(value, name) for name, value in written.items()})
-            figures = {**resume_key(settings, asked), "address": "always the same"}
+            figures = {**build_resume_key(settings, asked), "address": "always the same"}
             async with PrometheusClient(settings, environment={}, backoff=AT_ONCE) as client:
                 keeping = ResumeFile(how.pop("now", NOW), resume, figures)
                 return await PrometheusSurvey(client, settings, choice, asked, resume_file=keeping, **how).run(present)

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from trellis.base.reasons import Reason
-from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin, installed_plugins
+from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin, find_plugins
 from trellis.controllers.recommender.plugins.worker import RecommenderWorker, WorkerSettings
 from trellis.core.recommend.parameters import Parameter
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.core.recommend.validation import needs_runs
 
 _SECONDS: Final = 30.0
@@ -38,13 +38,13 @@ def list_recommenders(names: Collection[str] = ()) -> list[CatalogEntry]:
             needs_runs=needs_runs(recommender),
             parameters=recommender.parameters,
         )
-        for name, recommender in built_in_recommenders().items()
+        for name, recommender in create_built_in_recommenders().items()
         if not names or name in names
     ]
     built_in_names = {entry.name for entry in built_in}
     installed = [
         _load_entry(plugin, name in built_in_names, len(plugins) > 1)
-        for name, plugins in installed_plugins().items()
+        for name, plugins in find_plugins().items()
         if not names or name in names
         for plugin in plugins
     ]
@@ -53,7 +53,7 @@ def list_recommenders(names: Collection[str] = ()) -> list[CatalogEntry]:
 
 def list_names() -> list[str]:
     """The names of all recommenders; installed ones are not loaded."""
-    return list(dict.fromkeys([*built_in_recommenders(), *installed_plugins()]))
+    return list(dict.fromkeys([*create_built_in_recommenders(), *find_plugins()]))
 
 
 def _load_entry(plugin: RecommenderPlugin, is_built_in: bool, is_ambiguous: bool) -> CatalogEntry:

@@ -31,7 +31,7 @@ class RecommenderPlugin(msgspec.Struct, frozen=True, order=True):
         return f"{self.package} {self.version}"
 
 
-def installed_plugins() -> dict[str, tuple[RecommenderPlugin, ...]]:
+def find_plugins() -> dict[str, tuple[RecommenderPlugin, ...]]:
     """All entry points by name; several packages may have the same name."""
     plugins_by_name: dict[str, set[RecommenderPlugin]] = {}
     for entry in entry_points(group=ENTRY_POINTS):

@@ -12,17 +12,17 @@ from typing import Final
 
 from trellis.base.errors import InvalidInput
 from trellis.controllers.recommender.metrics import WORKER_FAILURES
-from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin, installed_plugins
+from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin, find_plugins
 from trellis.controllers.recommender.plugins.worker import RecommenderWorker, WorkerSettings
-from trellis.controllers.recommender.settings import RecommenderSettings, default_settings
+from trellis.controllers.recommender.settings import RecommenderSettings, build_default_settings
 from trellis.core.recommend.protocol import Recommender
-from trellis.core.recommend.registry import build_recommenders, built_in_recommenders, read_presets
+from trellis.core.recommend.registry import build_recommenders, create_built_in_recommenders, read_presets
 from trellis.core.recommend.validation import UnavailableRecommender
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
 
 
-def worker_settings(settings: RecommenderSettings) -> WorkerSettings:
+def build_worker_settings(settings: RecommenderSettings) -> WorkerSettings:
     """The limits of worker processes."""
     return WorkerSettings(
         deadline=settings.plugins.recommender_deadline.total_seconds(),
@@ -73,8 +73,8 @@ def host_recommenders(settings: RecommenderSettings, metrics: Metrics) -> Hosted
     names = settings.loop.recommender_name
     try:
         presets = read_presets(settings.plugins.parameters, names)
-        defaults = default_settings(settings)
-        built_in, installed = built_in_recommenders(defaults), installed_plugins()
+        defaults = build_default_settings(settings)
+        built_in, installed = create_built_in_recommenders(defaults), find_plugins()
         local_names = [name for name in names if name in built_in or name not in installed]
         recommenders = build_recommenders(local_names, defaults, presets)
         workers: list[RecommenderWorker] = []
@@ -94,7 +94,7 @@ def _create_worker(
 ) -> RecommenderWorker:
     return RecommenderWorker(
         plugin,
-        worker_settings(settings),
+        build_worker_settings(settings),
         presets=parameters,
         observe=lambda name, reason: metrics.add(WORKER_FAILURES, 1, name, reason.code),
     )

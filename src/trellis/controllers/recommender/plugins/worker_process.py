@@ -76,7 +76,7 @@ class WorkerProcess:
             [sys.executable, "-P", "-m", worker_main.__name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=worker_environment(os.environ),
+            env=build_worker_environment(os.environ),
             start_new_session=True,
         )
         self._request_pipe, self._reply_pipe = (
@@ -184,7 +184,7 @@ def _get_file_descriptor(pipe: IO[bytes] | None) -> int:
     return pipe.fileno()
 
 
-def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def build_worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that a worker gets."""
     passed = {name: text for name, text in environment.items() if name in _VARIABLES or name.startswith(_PREFIXES)}
     return _ONE_THREAD | passed

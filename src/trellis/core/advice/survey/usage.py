@@ -216,11 +216,11 @@ class NamespaceUsageCounter:
         memory = request if math.isnan(kill.memory) else kill.memory
         return msgspec.structs.replace(kill, pod=name, uid=name, memory=memory)
 
-    def totals(self) -> dict[str, WorkloadUsage]:
+    def build_totals(self) -> dict[str, WorkloadUsage]:
         """The usage of whole workloads, by key; empty if not requested."""
         return self._totals.read_usage() if self._totals is not None else {}
 
-    def rows(self, now: float) -> list[SurveyedUsage]:
+    def build_rows(self, now: float) -> list[SurveyedUsage]:
         """The usage of each container."""
         self._record_kills(math.inf, now)
         view = self._model.view()

@@ -282,7 +282,7 @@ def _build_workload(draft: _WorkloadDraft, others: _OtherAutoscalers) -> Surveye
         kind=target.kind,
         name=target.name,
         pods=len(running),
-        desired_replicas=_desired_replicas(draft.objects),
+        desired_replicas=_read_desired_replicas(draft.objects),
         containers=_read_containers(running, draft),
         hpas=tuple(others.hpas.get(place, ())),
         vpas=tuple(others.vpas.get(place, ())),
@@ -312,7 +312,7 @@ def _get_template(workload: WorkloadObject) -> PodTemplateSpec | None:
     return template if isinstance(template, PodTemplateSpec) else None
 
 
-def _desired_replicas(objects: Iterable[WorkloadObject]) -> int:
+def _read_desired_replicas(objects: Iterable[WorkloadObject]) -> int:
     for workload in objects:
         if isinstance(workload, DaemonSet):
             return workload.status.desired_number_scheduled

@@ -20,7 +20,7 @@ from trellis.core.cluster.store import BY_NAMESPACE, ObjectStore, index_by_names
 from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.recommend.engine import PassWrites, RecommenderEngine
 from trellis.core.recommend.explanations import LastPass, TargetTrace
-from trellis.core.recommend.registry import build_recommenders, built_in_recommenders
+from trellis.core.recommend.registry import build_recommenders, create_built_in_recommenders
 from trellis.core.recommend.state.governance import (
     NamespaceGovernance,
     build_governance,
@@ -66,7 +66,7 @@ def run_recommender(
 ) -> RecommendationEvidence:
     """One pass over the VPAs of a namespace."""
     named = {resolve_vpa(vpa).recommender for vpa in collected.vpas.by_index(BY_NAMESPACE, namespace)}
-    served = built_in_recommenders(components.estimates).keys() | set(components.names)
+    served = create_built_in_recommenders(components.estimates).keys() | set(components.names)
     names = sorted(served)
     recommenders = build_recommenders(names, components.estimates, components.presets)
     snapshot = _build_snapshot(collected, namespace)

@@ -26,7 +26,7 @@ from trellis.core.recommend.capping.limit_ranges import ResourceRange
 from trellis.core.recommend.capping.policy import read_bound
 
 
-def exact_proportional_limit(recommended: int, request: int, limit: int, default_limit: int) -> Fraction | None:
+def compute_exact_limit(recommended: int, request: int, limit: int, default_limit: int) -> Fraction | None:
     """The exact limit beside a recommended request; None if the container has none. Zero is "not set" everywhere."""
     limit = limit or default_limit
     if not limit or not recommended:
@@ -34,7 +34,7 @@ def exact_proportional_limit(recommended: int, request: int, limit: int, default
     return Fraction(recommended) if not request else Fraction(recommended * limit, request)
 
 
-def proportional_limit(recommended: int, request: int, limit: int, default_limit: int) -> int | None:
+def compute_proportional_limit(recommended: int, request: int, limit: int, default_limit: int) -> int | None:
     """The same as a count, cut off. In whole numbers throughout: every new pod waits for some of these."""
     limit = limit or default_limit
     if not limit or not recommended:
@@ -42,7 +42,7 @@ def proportional_limit(recommended: int, request: int, limit: int, default_limit
     return min(recommended * limit // request if request else recommended, LARGEST_COUNT)
 
 
-def request_at_limit(bound: int, request: int, limit: int, default_limit: int, *, at_least: bool) -> int:
+def compute_request_at_limit(bound: int, request: int, limit: int, default_limit: int, *, at_least: bool) -> int:
     """The request whose limit is just at a bound, on the side that meets it; 0 if there is no limit to bound."""
     limit = limit or default_limit
     if not limit or not bound:
@@ -158,7 +158,7 @@ def _compute_request_at(
     bound: int, resource: str, container: PodContainer, limits: ResourceRange, *, at_least: bool
 ) -> int:
     request, limit = container.requests.get(resource, 0), container.limits.get(resource, 0)
-    return request_at_limit(bound, request, limit, limits.default_limit.get(resource, 0), at_least=at_least)
+    return compute_request_at_limit(bound, request, limit, limits.default_limit.get(resource, 0), at_least=at_least)
 
 
 # A cluster has few different policies, and a new pod waits until all of its own are read.

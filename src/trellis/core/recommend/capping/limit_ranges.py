@@ -49,12 +49,12 @@ def read_limit_ranges(ranges: Iterable[LimitRange]) -> NamespaceLimits:
             least=_combine((parse_amounts(item.min) for item in type_items), max),
             most=_combine((parse_amounts(item.max) for item in type_items), min),
             default_limit=defaults[-1] if defaults else _NONE,
-            ratio=_lowest_ratios(type_items),
+            ratio=_find_lowest_ratios(type_items),
         )
     return NamespaceLimits(by_type["Container"], by_type["Pod"])
 
 
-def _lowest_ratios(items: Iterable[LimitRangeItem]) -> dict[str, Fraction]:
+def _find_lowest_ratios(items: Iterable[LimitRangeItem]) -> dict[str, Fraction]:
     chosen: dict[str, Fraction] = {}
     for item in items:
         for resource in RESOURCES:

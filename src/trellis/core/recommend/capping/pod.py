@@ -32,7 +32,7 @@ from trellis.core.recommend.capping.container import (
     CAPPED_TO_RANGE_MIN,
     AmountBound,
     PodContainer,
-    exact_proportional_limit,
+    compute_exact_limit,
     find_bounds,
     scale_count,
     select_violated_bounds,
@@ -84,7 +84,7 @@ def _build_share(
     is_scaled = container.name in recommended
     recommended_request = recommended.get(container.name, request)
     if is_scaled and limits_follow.get(container.name, True):
-        proportional = exact_proportional_limit(recommended_request, request, limit, default)
+        proportional = compute_exact_limit(recommended_request, request, limit, default)
         return _PodShare(
             container.name,
             recommended_request,

@@ -116,7 +116,7 @@ def _choose_day_by_day(sums: dict[str, FloatColumn], steps: int, settings: Choic
         end = steps - days_ago * _DAY
         if end < 1:
             continue
-        costs = _window_costs(sums, end, settings)
+        costs = _compute_window_costs(sums, end, settings)
         with np.errstate(invalid="ignore"):
             best = np.argmin(np.nan_to_num(costs, nan=np.inf), axis=0)
             switches = costs[best, rows] < costs[number, rows] * (1.0 - settings.gain)
@@ -124,7 +124,7 @@ def _choose_day_by_day(sums: dict[str, FloatColumn], steps: int, settings: Choic
     return CandidateChoice(number, costs)
 
 
-def _window_costs(sums: dict[str, FloatColumn], end: int, settings: ChoiceSettings) -> FloatColumn:
+def _compute_window_costs(sums: dict[str, FloatColumn], end: int, settings: ChoiceSettings) -> FloatColumn:
     """(candidates, rows) over the window that ends before a step."""
     begin = end - settings.window
     tally = ScoreSums(

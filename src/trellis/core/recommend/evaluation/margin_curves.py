@@ -86,25 +86,27 @@ def build_margin_curve(name: str, scores: SizingScores, other: SizingScores, wei
     shipped = SHIPPED_MARGIN
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = scores.footprint / other.footprint[shipped]
-        time_over = weighted_mean(scores.time_over, share) / weighted_mean(other.time_over[shipped], share)
-        overrun = weighted_mean(scores.overrun, share) / weighted_mean(other.overrun[shipped], share)
+        time_over = compute_weighted_mean(scores.time_over, share) / compute_weighted_mean(
+            other.time_over[shipped], share
+        )
+        overrun = compute_weighted_mean(scores.overrun, share) / compute_weighted_mean(other.overrun[shipped], share)
         worse = (ratio[shipped] > 1 + NEGLIGIBLE_DIFFERENCE) & (
             scores.time_over[shipped] > other.time_over[shipped] + NEGLIGIBLE_DIFFERENCE
         )
         return MarginCurve(
             name,
-            footprint=np.exp(weighted_mean(_clip_ratios(ratio), share)),
+            footprint=np.exp(compute_weighted_mean(_clip_ratios(ratio), share)),
             time_over=time_over,
             overrun=overrun,
-            shown_footprint=np.exp(weighted_mean(np.log(scores.footprint), share)),
-            shown_time_over=weighted_mean(scores.time_over, share),
-            shown_overrun=weighted_mean(scores.overrun, share),
-            changes=float(weighted_mean(scores.changes[shipped], share)),
-            worse=float(weighted_mean(worse.astype(np.float64), share)),
+            shown_footprint=np.exp(compute_weighted_mean(np.log(scores.footprint), share)),
+            shown_time_over=compute_weighted_mean(scores.time_over, share),
+            shown_overrun=compute_weighted_mean(scores.overrun, share),
+            changes=float(compute_weighted_mean(scores.changes[shipped], share)),
+            worse=float(compute_weighted_mean(worse.astype(np.float64), share)),
         )
 
 
-def mean_clipped_ratio(ratios: FloatColumn) -> float:
+def compute_mean_ratio(ratios: FloatColumn) -> float:
     """The geometric mean of ratios of footprints, each clipped so that none decides alone."""
     return float(np.exp(_clip_ratios(ratios).mean()))
 
@@ -113,7 +115,7 @@ def _clip_ratios(ratios: FloatColumn) -> FloatColumn:
     return np.log(np.clip(ratios, *_CLIP))
 
 
-def weighted_mean(values: FloatColumn, share: FloatColumn) -> FloatColumn:
+def compute_weighted_mean(values: FloatColumn, share: FloatColumn) -> FloatColumn:
     """The mean over the last axis; shares are 1 together, and what has none need not be known."""
     counted = share > 0
     mean: FloatColumn = values[..., counted] @ share[counted]

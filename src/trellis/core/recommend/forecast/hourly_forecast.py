@@ -20,7 +20,7 @@ from trellis.core.recommend.forecast.candidates import ForecastCandidate, Histor
 from trellis.core.recommend.forecast.memory_cycles import CyclePeriodCache, CycleRule, locate_cycle_phase
 from trellis.core.recommend.forecast.memory_peaks import PeakRule, size_memory_by_peaks
 from trellis.core.recommend.forecast.normalized_history import normalize_hours, trim_unknown_hours
-from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues, pod_minimum_parameters
+from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues, declare_pod_minimums
 from trellis.core.recommend.protocol import Rows
 from trellis.core.recommend.settings import DAY, DefaultSettings
 from trellis.core.usage.columns import FloatColumn, IntColumn
@@ -44,7 +44,7 @@ class HourlyForecastSettings(msgspec.Struct, frozen=True):
     pod_recommendation_min_memory_mb: float
 
 
-def hourly_forecast_parameters(settings: DefaultSettings, margin: float) -> tuple[Parameter, ...]:
+def declare_hourly_forecast_parameters(settings: DefaultSettings, margin: float) -> tuple[Parameter, ...]:
     """The parameters; what a pod is to have at least is the same for all recommenders."""
     return (
         Parameter(
@@ -101,7 +101,7 @@ def hourly_forecast_parameters(settings: DefaultSettings, margin: float) -> tupl
             "A container with less history than this is sized as by default.",
             *(2 * DAY, "seconds", DAY, 35 * DAY),
         ),
-        *pod_minimum_parameters(settings),
+        *declare_pod_minimums(settings),
     )
 
 
@@ -145,7 +145,7 @@ class HourlyForecast:
 
     def __init__(self, candidates: Sequence[ForecastCandidate]) -> None:
         self._candidates = tuple(candidates)
-        self._caches: SettingsCache[HourlyForecastSettings, HourlyCache] = SettingsCache(_new_hourly_cache)
+        self._caches: SettingsCache[HourlyForecastSettings, HourlyCache] = SettingsCache(_create_hourly_cache)
         self._periods: SettingsCache[CycleRule, CyclePeriodCache] = SettingsCache(CyclePeriodCache)
 
     def compute_bounds(
@@ -213,7 +213,7 @@ def _build_cycle_rule(settings: HourlyForecastSettings) -> CycleRule:
     )
 
 
-def _new_hourly_cache(settings: HourlyForecastSettings) -> HourlyCache:
+def _create_hourly_cache(settings: HourlyForecastSettings) -> HourlyCache:
     return HourlyCache(2 * _count_moments(settings) + _OTHER_COLUMNS)
 
 

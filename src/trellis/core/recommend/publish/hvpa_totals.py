@@ -52,13 +52,13 @@ class GovernedVpa(msgspec.Struct, frozen=True):
 
 def publishes_totals(vpa: VerticalPodAutoscaler | None) -> bool:
     """Whether the status of a VPA has totals, by any writer."""
-    return any(container.total_target for container in _container_recommendations(vpa))
+    return any(container.total_target for container in _list_recommendations(vpa))
 
 
 def read_targets(vpa: VerticalPodAutoscaler | None) -> dict[str, FloatColumn]:
     """The recommendation of a VPA for each container, before its policy caps it."""
     targets: dict[str, FloatColumn] = {}
-    for container in _container_recommendations(vpa):
+    for container in _list_recommendations(vpa):
         amounts = parse_amounts({**(container.target or {}), **(container.uncapped_target or {})})
         targets[container.container_name] = np.array([amounts.get(name, np.nan) for name in RESOURCES])
     return targets
@@ -108,6 +108,6 @@ def _scale_total(total: FloatColumn, target: FloatColumn, own_target: FloatColum
     return np.where(np.isnan(target), 0.0, scaled)
 
 
-def _container_recommendations(vpa: VerticalPodAutoscaler | None) -> Sequence[ContainerRecommendation]:
+def _list_recommendations(vpa: VerticalPodAutoscaler | None) -> Sequence[ContainerRecommendation]:
     recommendation = vpa.status.recommendation if vpa is not None and vpa.status is not None else None
     return (recommendation.container_recommendations or ()) if recommendation is not None else ()

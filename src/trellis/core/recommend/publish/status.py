@@ -236,7 +236,7 @@ def find_write_reasons(
     reasons = np.zeros(reach, dtype=np.int64)
     for bit, cause in enumerate(causes):
         reasons |= cause.astype(np.int64) << bit
-    reasons[~vpas.active()] = 0
+    reasons[~vpas.find_active()] = 0
     return reasons
 
 

@@ -19,7 +19,7 @@ from trellis.core.recommend.forecast.caches import SettingsCache, find_daily_slo
 from trellis.core.recommend.forecast.candidates import ForecastCandidate
 from trellis.core.recommend.forecast.hourly_forecast import (
     HourlyForecast,
-    hourly_forecast_parameters,
+    declare_hourly_forecast_parameters,
     read_hourly_forecast_settings,
 )
 from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues, share_pod_minimums
@@ -104,7 +104,7 @@ class AdaptiveRecommender:
     def __init__(
         self, fallback: Recommender, candidates: Sequence[ForecastCandidate], settings: DefaultSettings | None = None
     ) -> None:
-        sizing = hourly_forecast_parameters(settings or DefaultSettings(), _MARGIN)
+        sizing = declare_hourly_forecast_parameters(settings or DefaultSettings(), _MARGIN)
         self.parameters: tuple[Parameter, ...] = (*sizing, *CHOICE_PARAMETERS)
         self._fallback = fallback
         self._candidates = tuple(candidates)

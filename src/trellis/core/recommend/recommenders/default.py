@@ -39,14 +39,14 @@ def compute_confidence(first: FloatColumn, last: FloatColumn, count: IntColumn, 
     return confidence
 
 
-def lower_bound_factor(confidence: FloatColumn) -> FloatColumn:
+def compute_lower_bound_factor(confidence: FloatColumn) -> FloatColumn:
     """The factor of the lower bound."""
     with np.errstate(divide="ignore"):
         width = 1.0 + _LOWER_MULTIPLIER / confidence
     return 1.0 / (width * width)
 
 
-def upper_bound_factor(confidence: FloatColumn) -> FloatColumn:
+def compute_upper_bound_factor(confidence: FloatColumn) -> FloatColumn:
     """The factor of the upper bound; infinite without any confidence."""
     with np.errstate(divide="ignore"):
         return 1.0 + 1.0 / confidence
@@ -70,7 +70,7 @@ _FIELDS_BY_PARAMETER = {
 }
 
 
-def default_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
+def declare_default_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
     """The parameters, with the settings as defaults."""
     return tuple(_declare(name, getattr(settings, field)) for name, field in _FIELDS_BY_PARAMETER.items())
 
@@ -106,7 +106,7 @@ class DefaultRecommender:
 
     def __init__(self, settings: DefaultSettings | None = None, name: str = "default") -> None:
         self.name = name
-        self.parameters: tuple[Parameter, ...] = default_parameters(settings or DefaultSettings())
+        self.parameters: tuple[Parameter, ...] = declare_default_parameters(settings or DefaultSettings())
 
     def estimate(self, rows: Rows, values: ParameterValues, _now: float, /) -> Estimates:
         """Percentile, margin, confidence, minimum: in this order. Histories decay by the times of their samples."""
@@ -133,9 +133,9 @@ class DefaultRecommender:
         ):
             percentiles = bank.percentiles(fractions, usage.rows) * scale
             sized = add_margin(percentiles, settings.margin_fraction)
-            sized[LOWER] = truncate_amounts(sized[LOWER] * lower_bound_factor(confidence[resource]))
+            sized[LOWER] = truncate_amounts(sized[LOWER] * compute_lower_bound_factor(confidence[resource]))
             with np.errstate(invalid="ignore"):  # nothing used, times no confidence
-                sized[UPPER] = truncate_amounts(sized[UPPER] * upper_bound_factor(confidence[resource]))
+                sized[UPPER] = truncate_amounts(sized[UPPER] * compute_upper_bound_factor(confidence[resource]))
             np.maximum(sized, minimums[resource], out=sized)
             np.minimum(sized[LOWER], sized[MIDDLE], out=sized[LOWER])
             np.maximum(sized[UPPER], sized[MIDDLE], out=sized[UPPER])

@@ -35,7 +35,7 @@ from trellis.core.recommend.parameters import (
     Parameter,
     ParameterKind,
     ParameterValues,
-    pod_minimum_parameters,
+    declare_pod_minimums,
     share_pod_minimums,
 )
 from trellis.core.recommend.protocol import Estimates, Explanations, Recommender, Rows
@@ -63,7 +63,7 @@ class PhaseSettings(msgspec.Struct, frozen=True):
     pod_recommendation_min_memory_mb: float
 
 
-def phase_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
+def declare_phase_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
     """The parameters; what a pod is to have at least is the same for all recommenders."""
     return (
         Parameter(
@@ -115,7 +115,7 @@ def phase_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
             "A pod that lasts longer is no run: it is sized as by default, and nothing is learned from it.",
             *(DAY, "seconds", 10 * _MINUTE, 35 * DAY),
         ),
-        *pod_minimum_parameters(settings),
+        *declare_pod_minimums(settings),
     )
 
 
@@ -337,7 +337,7 @@ class PhaseForecastCache:
             self._runs = runs
             self._reset()
         with_runs = np.flatnonzero(numbers >= 0)
-        forecast = _no_forecast(len(rows))
+        forecast = _build_empty_forecast(len(rows))
         if not len(with_runs):
             return forecast
         numbers = numbers[with_runs]
@@ -370,7 +370,7 @@ class PhaseForecastCache:
         self._columns = grow_column(self._columns, size, 0.0)
 
 
-def _no_forecast(rows: int) -> PhaseForecast:
+def _build_empty_forecast(rows: int) -> PhaseForecast:
     """The forecast of rows without recorded runs: too few runs."""
     return PhaseForecast(
         bounds=np.full((3, 2, rows), np.nan),
@@ -417,9 +417,9 @@ class PhasesRecommender:
     needs_runs = True
 
     def __init__(self, fallback: Recommender, settings: DefaultSettings | None = None) -> None:
-        self.parameters: tuple[Parameter, ...] = phase_parameters(settings or DefaultSettings())
+        self.parameters: tuple[Parameter, ...] = declare_phase_parameters(settings or DefaultSettings())
         self._fallback = fallback
-        self._caches: SettingsCache[PhaseSettings, PhaseForecastCache] = SettingsCache(_new_cache)
+        self._caches: SettingsCache[PhaseSettings, PhaseForecastCache] = SettingsCache(_create_cache)
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
         """Estimate the need from now until the horizon."""
@@ -441,7 +441,7 @@ class PhasesRecommender:
         return overlay_bounds(fallback_estimates, sized, minimums, _explain(forecast))
 
 
-def _new_cache(_figures: PhaseSettings) -> PhaseForecastCache:
+def _create_cache(_figures: PhaseSettings) -> PhaseForecastCache:
     return PhaseForecastCache()
 
 

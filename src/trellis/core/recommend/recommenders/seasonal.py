@@ -13,7 +13,7 @@ import numpy as np
 from trellis.core.recommend.forecast.candidates import SEASONAL_CANDIDATE, ForecastCandidate
 from trellis.core.recommend.forecast.hourly_forecast import (
     HourlyForecast,
-    hourly_forecast_parameters,
+    declare_hourly_forecast_parameters,
     read_hourly_forecast_settings,
 )
 from trellis.core.recommend.parameters import Parameter, ParameterValues, share_pod_minimums
@@ -36,7 +36,9 @@ class SeasonalRecommender:
         settings: DefaultSettings | None = None,
         season: ForecastCandidate = SEASONAL_CANDIDATE,
     ) -> None:
-        self.parameters: tuple[Parameter, ...] = hourly_forecast_parameters(settings or DefaultSettings(), _MARGIN)
+        self.parameters: tuple[Parameter, ...] = declare_hourly_forecast_parameters(
+            settings or DefaultSettings(), _MARGIN
+        )
         self._fallback = fallback
         self._season = season
         self._forecast = HourlyForecast([season])

@@ -23,7 +23,7 @@ from trellis.core.recommend.parameters import (
     Parameter,
     ParameterKind,
     ParameterValues,
-    pod_minimum_parameters,
+    declare_pod_minimums,
     share_pod_minimums,
 )
 from trellis.core.recommend.protocol import Estimates, Recommender, Rows
@@ -56,7 +56,7 @@ class WindowSettings(msgspec.Struct, frozen=True):
     pod_recommendation_min_memory_mb: float
 
 
-def window_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
+def declare_window_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
     """The parameters; what a pod is to have at least is the same for all recommenders."""
     return (
         Parameter(
@@ -108,7 +108,7 @@ def window_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
             "A container with less history than this is sized as by default.",
             *(DAY, "seconds", HOUR, 35 * DAY),
         ),
-        *pod_minimum_parameters(settings),
+        *declare_pod_minimums(settings),
     )
 
 
@@ -132,9 +132,9 @@ class WindowRecommender:
     needs_history = True
 
     def __init__(self, fallback: Recommender, settings: DefaultSettings | None = None) -> None:
-        self.parameters: tuple[Parameter, ...] = window_parameters(settings or DefaultSettings())
+        self.parameters: tuple[Parameter, ...] = declare_window_parameters(settings or DefaultSettings())
         self._fallback = fallback
-        self._caches: SettingsCache[WindowSettings, HourlyCache] = SettingsCache(_new_cache)
+        self._caches: SettingsCache[WindowSettings, HourlyCache] = SettingsCache(_create_cache)
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
         """Estimate by the hours before this one."""
@@ -156,7 +156,7 @@ class WindowRecommender:
         return overlay_bounds(fallback_estimates, sized, minimums, explain_origins(sized, ["window"] * len(rows)))
 
 
-def _new_cache(_figures: WindowSettings) -> HourlyCache:
+def _create_cache(_figures: WindowSettings) -> HourlyCache:
     return HourlyCache(_WIDTH)
 
 
@@ -182,7 +182,9 @@ def _size_memory(summaries: Ring, settings: WindowSettings) -> FloatColumn:
     window = round(settings.memory_window / HOUR)
     peaks = summaries[:, MAXIMUM, -window:].astype(np.float64)
     highest = np.fmax.reduce(peaks, axis=1)
-    median, rarely, often = _weighted_quantiles(peaks, settings.memory_half_life / HOUR, (_MEDIAN, _RARELY, _OFTEN))
+    median, rarely, often = _compute_weighted_quantiles(
+        peaks, settings.memory_half_life / HOUR, (_MEDIAN, _RARELY, _OFTEN)
+    )
     target = {
         OomTolerance.MINIMAL: highest,
         OomTolerance.LOW: rarely,
@@ -198,7 +200,7 @@ def _size_memory(summaries: Ring, settings: WindowSettings) -> FloatColumn:
     )
 
 
-def _weighted_quantiles(values: FloatColumn, half_life: float, fractions: tuple[float, ...]) -> FloatColumn:
+def _compute_weighted_quantiles(values: FloatColumn, half_life: float, fractions: tuple[float, ...]) -> FloatColumn:
     """(fractions, rows) of hourly values (rows, hours), each counting less than the next; NaN where none is known."""
     ages = np.arange(values.shape[1], 0, -1.0)
     order = np.argsort(values, axis=1)  # what is not known comes last

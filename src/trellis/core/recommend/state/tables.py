@@ -203,7 +203,7 @@ class ServedVpaTable(KeyedTable[VpaKey]):
         for number in numbers.tolist():
             del self.entries[number]
 
-    def active(self) -> BoolColumn:
+    def find_active(self) -> BoolColumn:
         """Mask of the numbers of VPAs that this process serves and whose targets were read."""
         reach = self.numbers_end
         is_active: BoolColumn = self.used[:reach] & (self.group[:reach] != NOT_SERVED) & (self.pods[:reach] >= 0)
@@ -283,15 +283,15 @@ class ContainerTable(KeyedTable[RowKey]):
         if bounds.texts:
             self.bound_texts[number] = dict(bounds.texts)
 
-    def least(self) -> FloatColumn:
+    def stack_minimums(self) -> FloatColumn:
         """Lower ends of the policies, (resource, number), of all numbers ever in use."""
         return np.stack([self.least_cpu[: self.numbers_end], self.least_memory[: self.numbers_end]])
 
-    def most(self) -> FloatColumn:
+    def stack_maximums(self) -> FloatColumn:
         """Upper ends of the policies, (resource, number), of all numbers ever in use."""
         return np.stack([self.most_cpu[: self.numbers_end], self.most_memory[: self.numbers_end]])
 
-    def controlled(self) -> BoolColumn:
+    def find_controlled(self) -> BoolColumn:
         """Mask of the resources that are recommended, (resource, number)."""
         controlled = np.empty((len(RESOURCES), self.numbers_end), dtype=np.bool_)
         np.logical_and(self.cpu[: self.numbers_end], self.scaled[: self.numbers_end], out=controlled[CPU])

@@ -14,7 +14,7 @@ from support.controllers.recommender import World
 from support.entry_points import announce
 from trellis.base.errors import InvalidInput
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
-from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin, installed_plugins
+from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin, find_plugins
 from trellis.controllers.recommender.plugins.hosted_recommenders import HostedRecommenders, host_recommenders
 from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.core.recommend.protocol import Recommender
@@ -116,7 +116,7 @@ def test_a_built_in_recommender_cannot_be_replaced(site: Path, caplog: pytest.Lo
 
 def test_entry_points_are_read_with_their_packages(site: Path) -> None:
     announce(site, "unruly-package", UNRULY)
-    assert installed_plugins()["unruly"] == (RecommenderPlugin("unruly", UNRULY["unruly"], "unruly-package", "1.0"),)
+    assert find_plugins()["unruly"] == (RecommenderPlugin("unruly", UNRULY["unruly"], "unruly-package", "1.0"),)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from trellis.base.errors import RecommenderFailure
 from trellis.base.reasons import Reason
 from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin
 from trellis.controllers.recommender.plugins.worker import RecommenderWorker, WorkerSettings
-from trellis.controllers.recommender.plugins.worker_process import worker_environment
+from trellis.controllers.recommender.plugins.worker_process import build_worker_environment
 from trellis.core.recommend.amounts import CPU, MIDDLE
 from trellis.core.recommend.estimation import RemoteRecommender
 from trellis.core.recommend.parameters import ParameterKind
@@ -263,4 +263,4 @@ def test_a_worker_gets_neither_tokens_nor_the_address_of_the_cluster() -> None:
         "KUBERNETES_SERVICE_HOST": "10.0.0.1",
         "TRELLIS_PROMETHEUS_BEARER_TOKEN": "secret",
     }
-    assert worker_environment(ours).keys() & ours.keys() == {"PATH", "PYTHONPATH", "LC_ALL"}
+    assert build_worker_environment(ours).keys() & ours.keys() == {"PATH", "PYTHONPATH", "LC_ALL"}

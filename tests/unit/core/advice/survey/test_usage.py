@@ -20,7 +20,7 @@ from trellis.core.advice.survey.usage import NamespaceUsageCounter, SurveyedUsag
 from trellis.core.cluster.oom_kills import OomKill
 from trellis.core.recommend.parameters import ParameterValues
 from trellis.core.recommend.protocol import Estimates, Recommender, Rows
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.core.recording.survey import SavedNamespace, encode_namespace, encode_survey_start, read_saved_survey
 from trellis.core.usage.columns import RowKey
 from trellis.core.usage.model import UsageModel
@@ -35,7 +35,7 @@ KEY = "Deployment/web"
 WEB = SurveyedWorkload(
     "shop", "apps/v1", "Deployment", "web", 1, 1, (SurveyedContainer("app", ResourceAmount(500, 512 * MIB)),)
 )
-DEFAULT = built_in_recommenders()["default"]
+DEFAULT = create_built_in_recommenders()["default"]
 FIGURES = {"resolution": "5m"}
 
 
@@ -63,7 +63,7 @@ def test_pods_are_identified_by_their_owner_or_by_their_names() -> None:
     assert counted(counting, measured(0.1, cpu=2.0), pod="web-7d4b9c6f5d-x2k9b") > 0
     assert counted(counting, measured(0.1, cpu=9.0), pod="db-0") == 0
     assert counted(counting, measured(0.1, cpu=9.0), container="init") == 0
-    row = only(counting.rows(NOW))
+    row = only(counting.build_rows(NOW))
     assert (row.highest.cpu, counting.series) == (2000, 4)
     assert row.row.count == 2 * 30
 
@@ -73,7 +73,7 @@ def test_a_workload_with_unknown_containers_has_those_of_its_history() -> None:
     counting = NamespaceUsageCounter("shop", {KEY: unknown}, {"odd": KEY}, SurveySettings(DEFAULT))
     counted(counting, measured(1.0), container="late")
     [workload] = estimate_workloads(
-        {("shop", KEY): unknown}, counting.rows(NOW), SurveySettings(DEFAULT), NOW
+        {("shop", KEY): unknown}, counting.build_rows(NOW), SurveySettings(DEFAULT), NOW
     ).workloads
     [container] = workload.containers
     assert container.name == "late"
@@ -92,7 +92,7 @@ def test_batches_give_the_same_rows_as_a_single_one(cuts: list[int], seed: int) 
         piece = slice(first, last)
         if last > first:
             counted(parts, Measurements(times[piece], every.cpu[piece], every.memory[piece]))
-    one, other = only(complete.rows(NOW)), only(parts.rows(NOW))
+    one, other = only(complete.build_rows(NOW)), only(parts.build_rows(NOW))
     assert one.row.memory == other.row.memory
     assert one.row.cpu.weights == other.row.cpu.weights
     assert one.highest == other.highest
@@ -105,7 +105,7 @@ def test_a_kill_counts_at_any_time(ago: float, days: float) -> None:
     kill = OomKill("shop", "odd", "", "app", NOW - ago * DAY)
     counting = usage_of([kill])
     counted(counting, measured(days))
-    row = only(counting.rows(NOW))
+    row = only(counting.build_rows(NOW))
     assert (row.kills, row.last_kill) == (1, kill.time)
     # 512 MiB were requested and not enough: at least 100 MiB and a fifth more.
     [workload] = estimate_workloads({("shop", KEY): WEB}, [row], SurveySettings(DEFAULT), NOW).workloads
@@ -115,7 +115,7 @@ def test_a_kill_counts_at_any_time(ago: float, days: float) -> None:
 
 def test_a_kill_of_a_pod_without_usage_counts_too() -> None:
     counting = usage_of([OomKill("shop", "web-7d4b9c6f5d-x2k9b", "", "app", NOW - 60, 800 * MIB)])
-    row = only(counting.rows(NOW))
+    row = only(counting.build_rows(NOW))
     assert (row.kills, row.row.count) == (1, 0)
     [workload] = estimate_workloads({("shop", KEY): WEB}, [row], SurveySettings(DEFAULT), NOW).workloads
     estimate = workload.containers[0].estimate
@@ -127,7 +127,9 @@ def test_the_estimate_equals_that_for_a_vpa_with_the_same_usage() -> None:
     counting = usage_of()
     advised = measured(2.0)
     counted(counting, advised)
-    [workload] = estimate_workloads({("shop", KEY): WEB}, counting.rows(NOW), SurveySettings(DEFAULT), NOW).workloads
+    [workload] = estimate_workloads(
+        {("shop", KEY): WEB}, counting.build_rows(NOW), SurveySettings(DEFAULT), NOW
+    ).workloads
     model = UsageModel()
     model.track_pods("shop", [TrackedPod("shop", "p", "p", "vpa", True, (TrackedContainer("app"),))], NOW)
     names = ["shop"] * len(advised), ["p"] * len(advised), ["app"] * len(advised)
@@ -143,10 +145,10 @@ def test_the_estimate_equals_that_for_a_vpa_with_the_same_usage() -> None:
 
 @pytest.mark.parametrize("recommender", ["default", "adaptive", "phases"])
 def test_the_estimate_of_a_workload_does_not_depend_on_others(recommender: str) -> None:
-    asked = SurveySettings(built_in_recommenders()[recommender])
+    asked = SurveySettings(create_built_in_recommenders()[recommender])
     counting = NamespaceUsageCounter("shop", {KEY: WEB}, {"odd": KEY}, asked)
     counted(counting, measured(3.0))
-    [used] = counting.rows(NOW)
+    [used] = counting.build_rows(NOW)
     keys = [("shop", f"Deployment/web-{number}") for number in range(70)]
     rows = [
         msgspec.structs.replace(used, row=msgspec.structs.replace(used.row, key=RowKey(*key, "app"))) for key in keys
@@ -170,17 +172,17 @@ def test_a_failed_recommender_is_reported_without_estimates() -> None:
 
     counting = usage_of()
     counted(counting, measured(0.5))
-    advised = estimate_workloads({("shop", KEY): WEB}, counting.rows(NOW), SurveySettings(Broken()), NOW)
+    advised = estimate_workloads({("shop", KEY): WEB}, counting.build_rows(NOW), SurveySettings(Broken()), NOW)
     assert math.isnan(advised.workloads[0].containers[0].estimate.target.cpu)
     assert [(item.what, item.where) for item in advised.missing] == [("recommendations", "shop")]
     assert "no idea" in advised.missing[0].why
 
 
-@pytest.mark.parametrize("recommender", sorted(built_in_recommenders()))
+@pytest.mark.parametrize("recommender", sorted(create_built_in_recommenders()))
 def test_saved_usage_is_restored_exactly(recommender: str) -> None:
-    counting = usage_of([OomKill("shop", "odd", "", "app", NOW - DAY)], built_in_recommenders()[recommender])
+    counting = usage_of([OomKill("shop", "odd", "", "app", NOW - DAY)], create_built_in_recommenders()[recommender])
     counted(counting, measured(2.0))
-    advised = SavedNamespace("shop", tuple(counting.rows(NOW)), 1154, counting.series)
+    advised = SavedNamespace("shop", tuple(counting.build_rows(NOW)), 1154, counting.series)
     empty = SavedNamespace("void", ())
     lines = encode_survey_start(NOW, FIGURES, "1") + encode_namespace(advised) + encode_namespace(empty)
     retained = read_saved_survey(lines, FIGURES)

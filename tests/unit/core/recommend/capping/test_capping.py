@@ -28,7 +28,7 @@ from trellis.core.recommend.capping import (
     read_limit_ranges,
     read_recommended_resources,
 )
-from trellis.core.recommend.capping.container import proportional_limit
+from trellis.core.recommend.capping.container import compute_proportional_limit
 from trellis.core.recommend.capping.limit_ranges import ResourceRange
 from trellis.core.recommend.capping.policy import lower_to_cluster_maximum, lower_to_max_allowed, raise_to_min_allowed
 from trellis.core.recommend.state.tables import read_published_amounts
@@ -208,7 +208,7 @@ def test_a_limit_below_the_request_in_proportion_still_reaches_the_minimum() -> 
     own = PodContainer("app", {"cpu": 700}, {"cpu": 300})
     (result,) = cap_for_pod([advice(cpu=1)], [own], effective(), NamespaceLimits(container=ResourceRange({"cpu": 100})))
     assert result.target["cpu"] == 234
-    assert proportional_limit(234, 700, 300, 0) == 100
+    assert compute_proportional_limit(234, 700, 300, 0) == 100
 
 
 def test_a_container_without_limit_has_no_maximum_and_a_default_limit_counts() -> None:
@@ -364,7 +364,7 @@ def test_a_satisfiable_pod_limit_range_is_satisfied(
     limit_sum = fixed = Fraction(0)
     for at, (request, limit, _, sized) in enumerate(pod):
         if sized:
-            limit_sum += proportional_limit(result[f"c{at}"], request, limit, 0) or 0
+            limit_sum += compute_proportional_limit(result[f"c{at}"], request, limit, 0) or 0
         else:
             fixed += limit
     grown = any(result[f"c{at}"] > recommended for at, (_, _, recommended, sized) in enumerate(pod) if sized)

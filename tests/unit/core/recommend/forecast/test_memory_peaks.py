@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from support.worlds.vpas import NAMESPACE, START, World
 from trellis.core.recommend.forecast.memory_peaks import PeakRule, forecast_growth, size_memory_by_peaks
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.core.usage.columns import FloatColumn
 from trellis.core.usage.samples import Samples
 
@@ -109,7 +109,7 @@ def test_current_usage_always_fits_and_bounds_are_in_order(values: FloatColumn) 
 
 def leaking(**spec: Any) -> World:
     """A VPA whose container needs half a GiB more every day, for three weeks."""
-    shop = World(*built_in_recommenders().values())
+    shop = World(*create_built_in_recommenders().values())
     shop.apply(recommenders=[{"name": "seasonal", "parameters": {"growth-horizon": "96h"}}], **spec)
     shop.model.keep_history([(NAMESPACE, "web")])
     shop.run_pods()

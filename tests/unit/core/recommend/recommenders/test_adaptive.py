@@ -21,7 +21,7 @@ from trellis.core.recommend.parameters import ParameterValue
 from trellis.core.recommend.protocol import Estimates, Rows
 from trellis.core.recommend.recommenders.adaptive import AdaptiveRecommender
 from trellis.core.recommend.recommenders.default import DefaultRecommender
-from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.core.usage.columns import FloatColumn
 from trellis.testing.estimates import request_estimates, require_equal, select_estimates, select_rows
 from trellis.testing.rows import GIB, HOUR, NOW, UsageExample, build_rows
@@ -29,7 +29,7 @@ from trellis.testing.usage import any_rows
 
 DAYS = 28
 HOURS = DAYS * 24
-NAMES = sorted(built_in_recommenders())
+NAMES = sorted(create_built_in_recommenders())
 
 
 def adaptive() -> AdaptiveRecommender:
@@ -160,7 +160,7 @@ def test_a_choice_does_not_depend_on_the_pass_that_makes_it() -> None:
 
 
 def test_bounds_contain_the_target_for_every_recommender() -> None:
-    for recommender in built_in_recommenders().values():
+    for recommender in create_built_in_recommenders().values():
         rows = build_rows([UsageExample(daily(), GIB * daily()), UsageExample([0.0] * 400, [0.0] * 400)])
         result = request_estimates(recommender, rows)
         assert (result.lower <= result.target).all()
@@ -174,15 +174,15 @@ def test_estimates_do_not_depend_on_other_rows_or_their_order(name: str, rows: R
     order = list(range(len(rows)))
     draw.shuffle(order)  # type: ignore[attr-defined]
     some = order[: len(order) // 2 + 1]
-    together = request_estimates(built_in_recommenders()[name], rows)
-    turned = request_estimates(built_in_recommenders()[name], select_rows(rows, order))
+    together = request_estimates(create_built_in_recommenders()[name], rows)
+    turned = request_estimates(create_built_in_recommenders()[name], select_rows(rows, order))
     require_equal(
         select_estimates(together, np.array(order, dtype=np.int64)),
         turned,
         select_rows(rows, order),
         "in another order",
     )
-    fewer = request_estimates(built_in_recommenders()[name], select_rows(rows, some))
+    fewer = request_estimates(create_built_in_recommenders()[name], select_rows(rows, some))
     require_equal(
         select_estimates(together, np.array(some, dtype=np.int64)), fewer, select_rows(rows, some), "without others"
     )
