@@ -76,7 +76,7 @@ def test_a_pod_that_is_not_ready_stays_boosted_whatever_is_recommended(mode: str
 
 
 @pytest.mark.req("SB-29")
-def test_a_pod_that_is_not_ready_is_given_up_when_its_policy_says_so() -> None:
+def test_a_boosted_pod_that_is_not_ready_is_given_up_as_configured() -> None:
     found = workload("web", 1, demand=(container_demand(steps=120),), start=StartProfile(1e6))
     boosting = boost("10s", giveUpAfterSeconds=60)
     played = SimulatedRun(found, vpa("InPlaceOrRecreate", startupBoost=boosting), steps=120)
@@ -182,7 +182,7 @@ def test_one_container_is_boosted_and_the_others_are_sized() -> None:
 
 
 @pytest.mark.req("SB-55")
-def test_a_boost_may_pass_what_is_allowed_and_a_size_may_not() -> None:
+def test_a_boost_may_exceed_max_allowed_and_a_size_may_not() -> None:
     document = example("container-boost-and-scaling")
     found = of_example(
         document,

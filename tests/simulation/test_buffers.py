@@ -115,7 +115,7 @@ def test_given_pods_bring_their_selectors_and_tolerations() -> None:
 
 
 @pytest.mark.req("BF-34")
-def test_headroom_is_kept_empty_on_top_of_what_runs() -> None:
+def test_headroom_is_kept_empty_beside_running_pods() -> None:
     tasks = job("task", [900.0], 1500.0)
     lived = SimulatedNodesRun(on_nodes(tasks, pools=(pool(cpu="3"),)), a_buffer(pod_capacity(3))).run_until(890)
     assert lived.groups() == {"pool": 1}
@@ -233,7 +233,7 @@ def test_outside_its_windows_a_buffer_has_no_chunks() -> None:
 
 
 @pytest.mark.req("BF-52")
-def test_a_dedicated_minimum_keeps_what_matching_pods_leave_of_it() -> None:
+def test_a_dedicated_minimum_keeps_the_chunks_that_matching_pods_do_not_fill() -> None:
     fleet = on_nodes(idle_workload(replicas=4), pools=(pool(cpu="1"),), steps=60)
     lived = SimulatedNodesRun(fleet, a_buffer(pod_capacity(10), **MINIMUM, **WEB)).run_until(900)
     assert (lived.chunks, lived.groups()) == (6, {"pool": 10})

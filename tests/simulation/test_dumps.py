@@ -90,7 +90,7 @@ def dumped(server: ModelServer, path: Path) -> Path:
     return path
 
 
-def test_everything_in_a_dump_is_played_and_what_is_not_is_at_the_top(tmp_path: Path) -> None:
+def test_a_dump_is_simulated_and_the_rest_is_listed_at_the_top(tmp_path: Path) -> None:
     dump = dumped(everything(), tmp_path / "dump.jsonl")
     page, output = tmp_path / "report.html", tmp_path / "report.json"
     arguments = ["--processes", "1", "--quiet", "--dump", str(dump), "--html", str(page), "--json", str(output)]

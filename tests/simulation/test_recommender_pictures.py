@@ -24,7 +24,7 @@ def texts(svg: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_picture_is_there_and_shown(name: str) -> None:
+def test_every_picture_exists_and_is_shown(name: str) -> None:
     svg = (ROOT / "docs" / "images" / f"{name}.svg").read_text(encoding="utf-8")
     assert texts(svg)
     assert "prefers-color-scheme:dark" in svg

@@ -157,7 +157,7 @@ def test_the_simulator_decides_as_the_controller_does(found: tuple[Fleet, Any]) 
     assert compared.passes
 
 
-def test_orders_taints_evictions_and_releases_are_among_what_is_compared() -> None:
+def test_the_comparison_covers_orders_taints_evictions_and_releases() -> None:
     tasks = job("task", [0.0, 900.0], 300.0, pods=9, cpu="700m")
     found = on_nodes(
         tasks, idle_workload(replicas=6, cpu="300m"), pools=(pool("a"), pool("b", "2", price=0.4)), steps=60

@@ -199,7 +199,7 @@ def test_a_gap_in_the_metrics_of_one_workload_leaves_others_alone() -> None:
     assert not np.isnan(cpu_line(result, 1).target[-1])
 
 
-def test_a_limit_range_bounds_what_pods_get() -> None:
+def test_a_limit_range_bounds_the_size_of_pods() -> None:
     limits = {
         "apiVersion": "v1",
         "kind": "LimitRange",
@@ -211,14 +211,14 @@ def test_a_limit_range_bounds_what_pods_get() -> None:
     assert cpu_line(result).requested[-1] == 0.5
 
 
-def test_what_waits_for_headroom_is_counted() -> None:
+def test_pods_waiting_for_headroom_are_counted() -> None:
     made = fleet([workload("web", np.full(12, 0.1))], steps=12, step=STEP, shapes=[nodes(1, cpu="2")])
     result = run_variant(made, FIXED)
     assert result.chart.pending[-1] == 1.0
     assert result.fleet.pending_seconds == 12 * STEP
 
 
-def test_what_comes_before_the_end_of_the_warm_up_is_not_scored() -> None:
+def test_the_warm_up_is_not_scored() -> None:
     variant = sized()
     made = fleet(
         [workload("web", steps_of(0.2, 0.2, 0.2))],

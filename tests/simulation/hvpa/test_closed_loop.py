@@ -91,7 +91,7 @@ def test_an_hpa_wakes_up_a_workload_that_had_nothing_to_do() -> None:
     assert 10_000 / 1.1 <= count * cpu <= 10_000 / 0.9, "but for the HPA's tolerance"
 
 
-def test_an_hpa_that_asked_for_more_than_there_is_headroom_for_is_not_limited_for_ever() -> None:
+def test_an_hpa_that_proposed_more_than_fits_is_not_limited_for_ever() -> None:
     world = World(meaning(), 2, amounts("6", "1G"), cpu=150_000, hpa=on_cpu(), startup=5)
     world.run(HOUR)
     assert world.last is not None

@@ -48,7 +48,7 @@ DEMAND = st.tuples(st.integers(20, 40_000), st.integers(20, 40_000))
 @pytest.mark.req("HV-33", "HV-38")
 @LOOPS
 @given(worlds(), st.lists(DEMAND, min_size=1, max_size=2), st.booleans())
-def test_constant_demand_comes_to_rest_in_few_steps_and_no_state_is_left_and_come_back_to(
+def test_constant_demand_settles_in_few_steps_and_no_state_recurs(
     world: World, demand: list[tuple[int, int]], forgets: bool
 ) -> None:
     for cpu, memory in demand:

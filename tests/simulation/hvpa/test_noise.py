@@ -91,7 +91,7 @@ def test_story_1_with_its_vpa_stays_at_three_replicas_though_pods_differ(seed: i
 
 
 @pytest.mark.req("HV-33")
-def test_a_fourth_replica_that_noise_asked_for_goes_again() -> None:
+def test_a_fourth_replica_caused_by_noise_is_removed_again() -> None:
     """Where the noise used to leave it: at 4 x 6.45 the HPA is content."""
     found = lived(noisy(19.2, 4 * MINUTES, 0.05, 3), replicas=4, cores=6.45)
     assert counts(found, after=60) == {3.0}

@@ -82,7 +82,7 @@ def test_a_vpa_of_another_recommender_drives_an_hvpa_and_does_not_run_away() -> 
 
 
 @pytest.mark.req("HV-39", "HV-18")
-def test_what_an_hpa_asks_for_decays_when_it_cannot_say_less() -> None:
+def test_the_total_of_an_hpa_decays_while_it_cannot_propose_less() -> None:
     demand = levels((40, 0.7), (80, 0.05))
     scaled = hvpa(*STORY_2, hpa=by_utilization(80), vpa={"deploy": False})
     found = played(scaled, demand, steps=120, replicas=1, size=("1", "1G"))

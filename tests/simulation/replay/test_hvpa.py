@@ -85,7 +85,7 @@ def test_plans_are_the_same_byte_for_byte_and_are_of_all_kinds(recording: bytes)
         assert word.encode() in result, word
 
 
-def test_a_replay_decides_anew_and_shows_where_it_differs(recording: bytes) -> None:
+def test_a_replay_decides_again_and_reports_differences(recording: bytes) -> None:
     settings = msgspec.json.decode(encode_payload(SETTINGS))
     assert replay(with_changed(recording, START_LINE, settings=settings)).different == 0
     report = replay(with_changed(recording, START_LINE, settings={**settings, "ready_patience": 0.0}))
@@ -105,7 +105,7 @@ def test_one_plan_that_differs_does_not_make_others_differ(recording: bytes) -> 
     assert (report.different, report.first.number if report.first else 0) == (1, 3)
 
 
-def test_what_follows_from_buckets_is_worked_out_anew(recording: bytes) -> None:
+def test_values_derived_from_buckets_are_computed_again(recording: bytes) -> None:
     lines = [(kind, msgspec.json.decode(data)) for kind, data in read_lines(recording)]
     for kind, data in lines:
         if kind == INPUT_LINE:
@@ -124,7 +124,7 @@ def test_the_command_reports_the_difference_and_ends_accordingly(recording: byte
     assert result.output.endswith(f"  and {replay(recording).decisions - 20} more\n")
 
 
-def test_a_recording_that_was_cut_off_is_replayed_as_far_as_it_goes(recording: bytes) -> None:
+def test_a_truncated_recording_is_replayed_up_to_its_end(recording: bytes) -> None:
     report = replay(recording[: len(recording) // 2])
     assert report.first is None
     assert report.decisions > 0
@@ -165,7 +165,7 @@ LOOKS = (INPUT_LINE, HvpaPlanInput(("shop", "web"), NOW, view(2, {"cpu": 1000}))
         ([(START_LINE, {"settings": {"low_ratio": "1/0"}})], "is not what it should be"),
     ],
 )
-def test_what_is_no_recording_is_refused_with_the_reason(lines: list[tuple[str, object]], why: str) -> None:
+def test_an_invalid_recording_is_refused_with_the_reason(lines: list[tuple[str, object]], why: str) -> None:
     written = encode_line(HEADER, RecordingHeader(FORMAT_VERSION, HVPA)) + b"".join(
         encode_line(*line) for line in lines
     )

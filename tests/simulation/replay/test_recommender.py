@@ -186,7 +186,7 @@ def test_the_report_counts_decisions_and_shows_the_first_that_differs(eventful: 
     assert "decision 2 differs at $[0].status" in str(other)
 
 
-def test_a_recording_that_was_cut_off_is_replayed_as_far_as_it_goes(eventful: bytes) -> None:
+def test_a_truncated_recording_is_replayed_up_to_its_end(eventful: bytes) -> None:
     whole = list(replay_recommender(read_lines(eventful)))
     half = list(replay_recommender(read_lines(eventful[: len(eventful) // 2])))
     assert 0 < len(half) < len(whole)
@@ -218,7 +218,7 @@ def test_a_recording_that_was_cut_off_is_replayed_as_far_as_it_goes(eventful: by
         ),
     ],
 )
-def test_what_is_no_recording_is_refused(lines: list[bytes], message: str) -> None:
+def test_an_invalid_recording_is_refused(lines: list[bytes], message: str) -> None:
     with pytest.raises(InvalidRecording, match=re.escape(message)):
         replay(lines)
 

@@ -100,7 +100,7 @@ def test_every_kind_of_line_can_come_in_a_recording() -> None:
     assert set(LINE_TYPES) - seen == {"scales"}
 
 
-def test_a_replay_decides_anew_and_shows_where_it_differs() -> None:
+def test_a_replay_decides_again_and_reports_differences() -> None:
     world = busy_world()
     settings = {"settings": {"eviction_tolerance": 1.0, "min_replicas": 1}}
     report = replay(changed(world.recording.getvalue(), "began", **settings))
@@ -109,7 +109,7 @@ def test_a_replay_decides_anew_and_shows_where_it_differs() -> None:
     assert report.first.path.startswith("$.plans")
 
 
-def test_a_recording_that_was_cut_off_is_replayed_as_far_as_it_goes() -> None:
+def test_a_truncated_recording_is_replayed_up_to_its_end() -> None:
     whole = busy_world().recording.getvalue()
     report = replay(whole[: len(whole) // 2])
     assert report.first is None
@@ -128,7 +128,7 @@ def line(kind: str, payload: object) -> bytes:
         ("began", {"settings": {"min_replicas": "two"}, "rooms": True}, "is not what it should be.*min_replicas"),
     ],
 )
-def test_what_is_no_recording_is_refused_with_the_reason(kind: str, payload: object, why: str) -> None:
+def test_an_invalid_recording_is_refused_with_the_reason(kind: str, payload: object, why: str) -> None:
     with pytest.raises(InvalidRecording, match=why):
         list(replay_updater(read_lines(line(kind, payload))))
 
@@ -168,7 +168,7 @@ def test_a_file_that_cannot_be_written_is_refused_by_its_flag(tmp_path: Path) ->
         open_recorder(str(tmp_path / "nowhere" / "file"), UPDATER, UpdaterSettings())
 
 
-def test_what_is_in_the_file_is_what_was_written_and_compressed_if_its_name_says_so(tmp_path: Path) -> None:
+def test_a_recording_file_has_all_lines_and_is_compressed_by_its_suffix(tmp_path: Path) -> None:
     written = busy_world().recording.getvalue()
     path = tmp_path / "updater.gz"
     file = open_recorder(str(path), UPDATER, UpdaterSettings())

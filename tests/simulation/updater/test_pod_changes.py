@@ -40,7 +40,7 @@ def lowered(requested: Any) -> bool:
 
 
 @pytest.mark.req("AR-22")
-def test_what_succeeds_in_place_costs_no_pod_in_either_direction() -> None:
+def test_a_successful_resize_evicts_no_pod_in_either_direction() -> None:
     found = played("InPlaceOrRecreate")
     assert lowered(found.requested())
     assert np.nanmax(found.requested()) > 1.5
@@ -50,7 +50,7 @@ def test_what_succeeds_in_place_costs_no_pod_in_either_direction() -> None:
 
 @pytest.mark.req("AR-14")
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
-def test_up_but_never_down(mode: str) -> None:
+def test_requirements_allow_scale_up_only(mode: str) -> None:
     free, bound = played(mode), played(mode, requirements=UP_ONLY)
     for resource in ("cpu", "memory"):
         assert lowered(free.requested(resource=resource))

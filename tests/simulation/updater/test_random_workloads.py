@@ -192,7 +192,7 @@ def lowers_a_memory_limit_that_must_stay(world: World, rules: UpdateSettings) ->
 @pytest.mark.req("AR-22")
 @QUIET
 @given(worlds(calm=True), SETTINGS)
-def test_what_succeeds_in_place_costs_no_pod(world: World, rules: UpdateSettings) -> None:
+def test_a_successful_resize_evicts_no_pod(world: World, rules: UpdateSettings) -> None:
     mode = UpdateMode.IN_PLACE_OR_RECREATE
     world.governor = msgspec.structs.replace(world.governor, vpa=msgspec.structs.replace(world.governor.vpa, mode=mode))
     run(world, rules, [60.0] * 10)

@@ -8,7 +8,7 @@ import signal
 from trellis.sim.child_processes import start_ignoring_interrupts
 
 
-def test_a_child_is_left_alone_by_ctrl_c_from_its_first_moment_on() -> None:
+def test_a_child_process_ignores_ctrl_c_from_its_start() -> None:
     context = multiprocessing.get_context("spawn")
     child = context.Process(target=signal.raise_signal, args=(signal.SIGINT,))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())

@@ -35,7 +35,7 @@ def test_a_fault_holds_for_its_duration_and_its_objects(now: float, names: tuple
     assert not faults.is_active("node-down", now, *names)
 
 
-def test_faults_are_found_by_their_kind() -> None:
+def test_faults_are_listed_by_kind() -> None:
     first, second = Fault("a", 0.0, 1.0), Fault("b", 0.0, 1.0, "x?")
     faults = Faults([first, second])
     assert (faults.list_faults("a"), faults.list_faults("b"), faults.list_faults("c")) == ((first,), (second,), ())

@@ -12,7 +12,7 @@ from trellis.base.errors import InternalError
 from trellis.sim.kernel import Kernel, Priority
 
 
-def test_events_of_one_time_go_by_priority_and_then_by_the_order_in_which_they_were_asked_for() -> None:
+def test_events_of_one_time_run_by_priority_and_then_in_the_order_scheduled() -> None:
     kernel, done = Kernel(0.0), []
     for name, time, priority in (
         ("updater", 5.0, Priority.UPDATER),
@@ -25,7 +25,7 @@ def test_events_of_one_time_go_by_priority_and_then_by_the_order_in_which_they_w
     assert done == ["first", "second", "third", "updater"]
 
 
-def test_what_an_event_asks_for_at_the_same_time_is_done_in_the_same_run() -> None:
+def test_an_event_scheduled_by_an_event_for_the_same_time_runs_in_the_same_run() -> None:
     kernel = Kernel(0.0)
     done: list[float] = []
 
@@ -38,7 +38,7 @@ def test_what_an_event_asks_for_at_the_same_time_is_done_in_the_same_run() -> No
     assert kernel.now == 1.0
 
 
-def test_what_is_cancelled_does_not_happen_and_what_has_happened_does_not_wait() -> None:
+def test_a_cancelled_event_does_not_run_and_an_executed_event_is_not_pending() -> None:
     kernel, done = Kernel(0.0), []
     cancelled, other = kernel.at(1.0, lambda: done.append("cancelled")), kernel.at(1.0, lambda: done.append("other"))
     cancelled.cancel()
@@ -56,7 +56,7 @@ def test_an_event_in_the_past_is_refused(time: float) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3), st.integers(0, 5)), max_size=40))
-def test_time_never_goes_back_and_nothing_is_lost(events: list[tuple[int, int, int]]) -> None:
+def test_time_never_goes_back_and_no_event_is_lost(events: list[tuple[int, int, int]]) -> None:
     kernel, times = Kernel(0.0), []
 
     def happen(again: int) -> None:

@@ -28,7 +28,7 @@ def the_pod(cluster: Cluster) -> PodPart:
     return found
 
 
-def test_a_boosted_pod_without_an_object_is_told_when_its_boost_ends() -> None:
+def test_a_boosted_pod_without_a_governor_is_explained_with_the_end_of_its_boost() -> None:
     cluster = boosted()
     found = the_pod(cluster)
     assert (found.by, found.way, found.reason.code) == ("", "Leave", "BoostWithoutPolicy")

@@ -171,7 +171,7 @@ def test_a_target_that_cannot_be_used_is_reported(reference: Document, code: str
     assert (part.ready.reason.code, part.is_ready, part.chunks, part.chunk) == (code, False, 0, None)
 
 
-def test_a_problem_of_a_kind_that_others_may_know_says_so() -> None:
+def test_a_problem_of_an_unknown_kind_names_the_missing_evidence() -> None:
     cluster = world(**exactly(2, ROLLOUT))
     problem = TargetProblem(TARGET_NOT_SCALABLE, "no scale")
     target = TargetRef(NAMESPACE, ROLLOUT["apiVersion"], "Rollout", "web")
@@ -224,7 +224,7 @@ def test_a_schedule_reports_whether_it_is_open_and_when_that_changes(start: str,
     assert (part.cost is not None) is is_open
 
 
-def test_what_is_not_ours_is_left_alone_and_nothing_else_is_reported() -> None:
+def test_a_buffer_of_another_controller_is_reported_as_skipped_and_nothing_else() -> None:
     part = explained(world(**exactly(2, type="example.com/warm")))
     assert part.skip_reason is not None
     assert (part.skip_reason.reason.code, part.chunk, part.headroom) == ("OtherBufferType", None, None)
@@ -288,7 +288,7 @@ def test_headroom_is_counted_beside_what_runs_or_as_if_nothing_did(on_top: bool)
     assert room.kept_on_top == (None if on_top else 0)
 
 
-def test_a_chunk_that_no_node_takes_says_why() -> None:
+def test_a_chunk_that_fits_no_node_has_obstacles() -> None:
     room = room_of(explained(world(**given_pods(2, container(cpu="500")))))
     assert (room.fitting_nodes, room.chunks) == (0, 0)
     assert [(obstacle.reason.code, obstacle.resource, obstacle.nodes) for obstacle in room.obstacles] == [
@@ -330,7 +330,7 @@ def test_a_status_that_says_the_same_is_distinguished_from_one_that_does_not() -
     assert (explained(cluster).is_stored, explained(cluster).stored_chunks) == (False, 2)
 
 
-def test_what_has_no_say_makes_no_answer_partial() -> None:
+def test_irrelevant_missing_objects_make_no_explanation_partial() -> None:
     cluster = world()
     cluster.missing = [
         MissingData("PodMetrics", "", "is not served by this cluster"),
@@ -349,7 +349,7 @@ def test_a_cluster_without_hvpas_and_buffers_lacks_nothing_for_a_vpa() -> None:
     assert not explain_vpa(cluster.evidence(), "web").partial
 
 
-def test_flags_that_could_not_be_seen_are_named() -> None:
+def test_unread_flags_are_named() -> None:
     assert "FlagsUnseen" in unseen_codes(explain_buffer(world().evidence(NOBODY_SEES), "web"))
     seen = CollectedSettings(with_flags=("buffers",))
     assert "FlagsUnseen" not in unseen_codes(explain_buffer(world().evidence(seen), "web"))
@@ -418,7 +418,7 @@ def test_the_counts_and_reasons_are_those_of_the_translation(cluster: Cluster) -
 
 @given(worlds())
 @settings(max_examples=25, deadline=None)
-def test_every_code_and_figure_is_one_that_the_core_gave(cluster: Cluster) -> None:
+def test_every_code_and_figure_comes_from_the_core(cluster: Cluster) -> None:
     evidence = cluster.evidence()
     part = told(explain_buffer(evidence, "web"))
     known = _known(evidence)

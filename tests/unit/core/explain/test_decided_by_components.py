@@ -150,7 +150,7 @@ def _components(draw: st.DrawFn) -> CollectedSettings:
 
 
 @given(worlds())
-def test_every_code_and_figure_of_an_explanation_is_one_that_the_core_gave(
+def test_every_code_and_figure_of_an_explanation_comes_from_the_core(
     world: tuple[Cluster, CollectedSettings],
 ) -> None:
     cluster, components = world
@@ -189,7 +189,7 @@ def test_the_verdict_on_a_pod_is_the_one_of_its_plan(world: tuple[Cluster, Colle
 
 @given(worlds())
 @settings(max_examples=25, deadline=None)
-def test_the_steps_of_a_target_lead_from_what_was_found_to_what_is_recommended(
+def test_the_steps_of_a_target_lead_from_the_estimate_to_the_recommendation(
     world: tuple[Cluster, CollectedSettings],
 ) -> None:
     cluster, components = world

@@ -58,7 +58,7 @@ def code(part: HvpaPart) -> str:
 # Demand
 
 
-def test_a_vpa_of_another_hvpa_is_told_to_be_its_own() -> None:
+def test_a_vpa_of_another_hvpa_is_reported_with_its_owner() -> None:
     cluster = world(total={"cpu": "24", "memory": "10G"})
     cluster.add_hvpa("younger", target="web", vpa={"deploy": False})
     cluster.add_vpa("mine", {"app": {"cpu": "1", "memory": "1G"}}, mode="Off", target="other")
@@ -73,7 +73,7 @@ def test_a_vpa_of_another_hvpa_is_told_to_be_its_own() -> None:
     assert next(source_lines(other, time(NOW))).startswith("VPA web, that of Hvpa web, recommends")
 
 
-def test_both_sources_are_reported_with_what_each_says() -> None:
+def test_both_sources_are_reported_with_their_totals() -> None:
     part = told(search(), "search")
     assert part.vpa is not None
     assert part.hpa is not None
@@ -97,7 +97,7 @@ def test_sources_of_the_user_are_distinguished_from_its_own() -> None:
     assert part.vpa.totals == {"cpu": "8", "memory": "6G"}
 
 
-def test_a_total_that_is_held_is_the_decision_and_says_its_remedy() -> None:
+def test_a_held_total_is_the_decision_and_names_its_remedy() -> None:
     cluster = world(vpa={"deploy": False})
     cluster.add_vpa("theirs", {"app": {"cpu": "40", "memory": "5G"}}, mode="Off", target="web")
     published = {"containerRecommendations": [sized("app", "6", "5G")]}
@@ -135,7 +135,7 @@ def test_a_count_on_the_scale_without_an_hpa_is_reported_with_its_writer() -> No
     assert "  kubectl wishes 4 replicas" in lines
 
 
-def test_a_count_that_the_controller_has_not_seen_yet_is_reported() -> None:
+def test_a_count_that_the_controller_has_not_observed_yet_is_reported() -> None:
     cluster = world(total={"cpu": "12", "memory": "6G"})
     cluster.objects["Hvpa", (NAMESPACE, "web")]["spec"]["replicas"] = 4
     lines = list(source_lines(told(cluster), time(NOW)))
@@ -161,7 +161,7 @@ def test_the_count_is_reported_with_the_edges_that_decide_it() -> None:
 
 
 @pytest.mark.req("HV-44")
-def test_what_would_make_another_count_is_reported_in_both_directions() -> None:
+def test_the_totals_of_the_next_counts_are_reported_in_both_directions() -> None:
     part = told(search(), "search")
     assert part.count_changes == (
         CountChangePart(4, upwards=True, totals={"cpu": "27", "memory": "29062500k"}),
@@ -240,14 +240,14 @@ def test_a_step_that_is_held_back_is_reported_with_its_reason_and_its_end(
     assert (direction, reason, until) in [(each.direction, each.reason.code, each.until) for each in part.blocked]
 
 
-def test_the_way_down_waits_for_a_window_that_begins_now() -> None:
+def test_scale_down_waits_for_a_window_that_begins_now() -> None:
     part = told(world(3, "8", total={"cpu": "5", "memory": "10G"}))
     (held,) = part.blocked
     assert (held.direction, held.reason.code, held.until) == ("Down", "StabilizationWindow", time(NOW + 300))
     assert (of(part, "cpu").requested, of(part, "cpu").total) == ("5", "24")
 
 
-def test_what_the_controller_holds_back_is_reported_as_its_status_has_it() -> None:
+def test_steps_that_the_controller_holds_back_are_reported_as_in_its_status() -> None:
     blocked = [{"direction": "Down", "reason": "MinChange", "message": "not worth it"}]
     part = told(world(status={"blocked": blocked}))
     assert [each["reason"] for each in part.stored_blocked] == ["MinChange"]
@@ -354,13 +354,13 @@ def test_events_about_the_hvpa_belong_to_the_answer() -> None:
     assert [(event.about, event.reason) for event in explained.events] == [("Hvpa search", "ScalesUp")]
 
 
-def test_what_the_controller_alone_remembers_is_named() -> None:
+def test_state_that_only_the_controller_has_is_named() -> None:
     explained = explain_hvpa(search().evidence(), "search")
     assert "ScalingUnseen" in {each.reason.code for each in explained.missing}
     assert not explained.partial
 
 
-def test_an_unknown_hvpa_is_answered_with_the_nearest() -> None:
+def test_an_unknown_hvpa_gets_a_suggestion() -> None:
     with pytest.raises(InvalidInput, match=r'no Hvpa of that name in namespace shop \(did you mean "search"'):
         explain_hvpa(search().evidence(), "serch")
 
@@ -405,7 +405,7 @@ def test_the_verdict_the_count_and_the_size_are_those_of_the_plan(cluster: Clust
 
 @given(worlds())
 @settings(max_examples=25, deadline=None)
-def test_every_code_and_figure_is_one_that_the_core_gave(cluster: Cluster) -> None:
+def test_every_code_and_figure_comes_from_the_core(cluster: Cluster) -> None:
     evidence = cluster.evidence()
     known = _known(evidence, evidence.hvpas["web"])
     own = {var.code for var in vars(own_unseen).values() if hasattr(var, "code")}
@@ -417,7 +417,7 @@ def test_every_code_and_figure_is_one_that_the_core_gave(cluster: Cluster) -> No
 
 @given(worlds())
 @settings(max_examples=25, deadline=None)
-def test_a_turn_is_where_the_count_is_another(cluster: Cluster) -> None:
+def test_a_count_change_is_at_the_total_where_the_count_changes(cluster: Cluster) -> None:
     evidence = cluster.evidence()
     part, view = _told(explain_hvpa(evidence, "web")), evidence.hvpas["web"].view
     assert view is not None

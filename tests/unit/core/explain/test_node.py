@@ -57,7 +57,7 @@ def pool(count: int = 2, **group: Any) -> Pools:
     return cluster
 
 
-def test_a_node_in_use_is_kept_and_reports_how_much_is_asked_for() -> None:
+def test_a_node_in_use_is_kept_and_reports_its_requests() -> None:
     found = node(pools(), "small-1")
     assert (found.outcome, found.used, found.threshold) == ("Kept", 0.75, 0.5)
     assert {share.resource: (share.requested, share.offered) for share in found.shares}["cpu"] == ("3", "4")
@@ -83,7 +83,7 @@ def test_an_empty_node_will_be_marked() -> None:
     assert (found.outcome, found.later_decision.reason.code) == ("Unneeded", "NodeMarked")
 
 
-def test_pods_are_distinguished_by_what_becomes_of_them() -> None:
+def test_pods_of_a_node_are_reported_with_their_fate() -> None:
     cluster = pool()
     cluster.run("web-1-1", "small-1", deletionTimestamp="2027-01-15T08:00:00Z")
     cluster.run("web-1-2", "small-1")
@@ -137,7 +137,7 @@ def test_a_node_with_the_mark_is_taken_for_one_that_is_being_removed() -> None:
     assert found.since == "2027-01-15T07:59:00Z"
 
 
-def test_a_mark_that_says_nothing_is_old() -> None:
+def test_a_leaving_taint_without_a_time_counts_as_old() -> None:
     cluster = pool()
     cluster.add_member("small-3", taints=[{**LEAVING, "value": "soon"}])
     assert verdict(cluster, "small-3") == ("Leaving", "NodeReleased")
@@ -170,7 +170,7 @@ def test_figures_of_the_autoscaler_count() -> None:
     assert verdict(pools(), "small-2", off) == ("Kept", "ScaleDownOff")
 
 
-def test_a_node_that_is_not_ready_says_so() -> None:
+def test_an_unready_node_is_reported_as_unready() -> None:
     cluster = pool()
     cluster.add_member("small-3", conditions=[])
     assert (node(cluster, "small-3").ready, verdict(cluster, "small-3")) == (False, ("Unneeded", "NodeUnneeded"))
@@ -179,7 +179,7 @@ def test_a_node_that_is_not_ready_says_so() -> None:
 # What could not be seen
 
 
-def test_a_whole_answer_names_what_the_process_alone_knows() -> None:
+def test_a_complete_explanation_names_the_state_that_only_the_process_has() -> None:
     found = pools().node("small-1")
     assert (found.partial, codes(found)) == (False, {"RemovalsUnseen"})
 
@@ -200,7 +200,7 @@ def test_a_group_that_cannot_be_read_makes_the_answer_partial() -> None:
 
 
 @pytest.mark.parametrize("what", ["PersistentVolume", "PodDisruptionBudget", NODE_GROUPS, "Buffer", "DaemonSet"])
-def test_what_could_not_be_read_makes_the_answer_partial_and_is_named(what: str) -> None:
+def test_unreadable_objects_make_the_explanation_partial_and_are_named(what: str) -> None:
     cluster = pools()
     cluster.missing = [MissingData(what, "", "may not be read")]
     found = cluster.node("small-1")
@@ -208,7 +208,7 @@ def test_what_could_not_be_read_makes_the_answer_partial_and_is_named(what: str)
     assert f"{what}: may not be read" in [each.details for each in found.missing]
 
 
-def test_what_has_no_say_about_nodes_is_not_missed() -> None:
+def test_kinds_irrelevant_to_nodes_are_not_reported_as_missing() -> None:
     cluster = pools()
     cluster.missing = [MissingData("VerticalPodAutoscaler", "", "is not served by this cluster")]
     cluster.missing += [
@@ -218,7 +218,7 @@ def test_what_has_no_say_about_nodes_is_not_missed() -> None:
     assert not cluster.node("small-1").partial
 
 
-def test_where_not_all_pods_are_known_no_verdict_is_given() -> None:
+def test_without_all_pods_there_is_no_decision_about_a_node() -> None:
     cluster = pools()
     cluster.patterns = ("shop",)
     found = cluster.node("small-1")
@@ -226,7 +226,7 @@ def test_where_not_all_pods_are_known_no_verdict_is_given() -> None:
     assert node(cluster, "small-1") == NodePart("small-1", ready=True)
 
 
-def test_what_decides_about_nodes_alone_is_missed_by_no_other_answer() -> None:
+def test_kinds_relevant_to_nodes_alone_are_not_missing_in_other_explanations() -> None:
     cluster = pools()
     cluster.missing = [MissingData(each, "", "may not be read") for each in ("PersistentVolume", NODE_GROUPS)]
     cluster.run("web-1-9", "small-1")

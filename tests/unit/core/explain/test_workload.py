@@ -53,7 +53,7 @@ def chain(steps: tuple[AmountChangePart, ...]) -> list[tuple[str, str, str, str]
 # Recommendations
 
 
-def test_every_stage_that_changed_a_target_is_reported_with_what_it_made_of_it() -> None:
+def test_every_stage_that_changed_a_target_is_reported_with_its_result() -> None:
     found = Cluster()
     found.add_workload()
     policy = {"containerName": "app", "minAllowed": {"cpu": "310m"}, "maxAllowed": {"memory": "256Mi"}}
@@ -93,7 +93,7 @@ def test_a_bound_is_written_as_its_policy_spells_it() -> None:
     assert app.steps[-1].after == app.decided["recommended"]["target"]["memory"] == "100M"
 
 
-def test_one_container_can_be_asked_for_and_a_slip_is_answered_with_a_guess() -> None:
+def test_one_container_can_be_selected_and_an_unknown_name_gets_a_suggestion() -> None:
     found = Cluster()
     found.add_workload("web", 1, container("app"), container("proxy"))
     found.add_vpa()
@@ -105,7 +105,7 @@ def test_one_container_can_be_asked_for_and_a_slip_is_answered_with_a_guess() ->
         explain_recommendation(evidence, "web", "porxy")
 
 
-def test_a_recommender_that_cannot_be_asked_leaves_the_status() -> None:
+def test_for_a_recommender_that_does_not_run_here_only_the_status_is_reported() -> None:
     found = cluster(BIG, recommenders=[{"name": "oracle"}])
     explained = explain_vpa(found.evidence(), "web")
     assert explained.vpa is not None
@@ -182,7 +182,7 @@ def test_hours_are_drawn_where_the_recommender_keeps_them() -> None:
         ),
     ],
 )
-def test_a_verdict_comes_with_what_would_have_to_change(change: object, reason: str, otherwise: Document) -> None:
+def test_a_decision_is_reported_with_its_counterfactuals(change: object, reason: str, otherwise: Document) -> None:
     found = cluster(BIG)
     change(found)  # type: ignore[operator]
     told = pod(found)
@@ -235,7 +235,7 @@ ENDED = {
 }
 
 
-def test_a_container_that_is_down_is_named_with_what_is_waited_for() -> None:
+def test_a_container_that_is_down_is_named_with_its_deadline() -> None:
     told = pod(crashed(cluster(BIG, mode="InPlaceOrRecreate"), ENDED))
     assert told == {
         "way": "Wait",
@@ -299,7 +299,7 @@ def test_an_hpa_that_holds_a_resource_is_named_and_reported() -> None:
     assert (say.name, say.values["byUtilizationOf"]) == ("web", ["cpu"])
 
 
-def test_what_lies_between_the_recommendation_and_the_size_of_a_pod_is_reported() -> None:
+def test_the_steps_from_a_recommendation_to_the_size_of_a_pod_are_reported() -> None:
     found = cluster(BIG)
     found.put("LimitRange", "bounds", {"spec": {"limits": [{"type": "Container", "max": {"memory": "1536Mi"}}]}})
     found.add_workload("web", 2, container(limits={"memory": "1Gi"}))
@@ -309,7 +309,7 @@ def test_what_lies_between_the_recommendation_and_the_size_of_a_pod_is_reported(
     assert ("memory", "CappedToLimitRangeMax", "2Gi", "1536Mi") in chain(app.steps)
 
 
-def test_a_boost_reports_its_phase_its_end_and_what_was_before() -> None:
+def test_a_boost_reports_its_phase_its_end_and_the_resources_before_it() -> None:
     found = Cluster()
     annotations = {BOOST: '{"requests":{"cpu":"100m","memory":"1Gi"}}'}
     found.add_workload(annotations=annotations, ready_for=10.0)
@@ -376,7 +376,7 @@ def test_events_about_the_object_and_its_pods_are_reported_oldest_first() -> Non
 # What could not be seen
 
 
-def test_what_is_hidden_is_named_and_makes_the_answer_partial() -> None:
+def test_missing_objects_are_named_and_make_the_explanation_partial() -> None:
     found = cluster(BIG)
     found.use("web-1-0")
     assert not explain_vpa(found.evidence(), "web").partial
@@ -420,7 +420,7 @@ def test_unknown_flags_and_unreadable_checkpoints_are_named() -> None:
 # Names
 
 
-def test_a_name_that_does_not_exist_is_answered_with_the_nearest_or_where_it_is() -> None:
+def test_an_unknown_name_gets_a_suggestion_or_its_namespace() -> None:
     found = cluster(BIG)
     evidence = found.evidence()
     with pytest.raises(InvalidInput, match="no VerticalPodAutoscaler of that name in namespace shop"):
@@ -432,14 +432,14 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest_or_where_it_is(
         explain_pod(found.evidence(), "lonely")
 
 
-def test_a_name_among_what_may_not_be_read_is_answered_with_why() -> None:
+def test_a_name_of_a_kind_that_may_not_be_read_gets_the_reason() -> None:
     found = cluster(BIG)
     found.missing = [MissingData("VerticalPodAutoscaler", NAMESPACE, "is forbidden")]
     with pytest.raises(InvalidInput, match="can be seen in namespace shop: is forbidden"):
         explain_vpa(found.evidence(), "other")
 
 
-def test_a_pod_under_an_hvpa_is_told_to_be_governed_by_it() -> None:
+def test_a_pod_of_an_hvpa_is_explained_as_governed_by_it() -> None:
     found = Cluster()
     found.add_workload()
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}

@@ -52,7 +52,7 @@ def test_the_same_objects_in_the_same_order_whatever_happened(history: list[list
         before = after
 
 
-def test_what_has_not_changed_is_not_in_a_step() -> None:
+def test_unchanged_objects_are_not_in_the_changes() -> None:
     store: ObjectStore[ObservedObject] = ObjectStore()
     for name in "abcd":
         store.put(("shop", name), made(name, 0))

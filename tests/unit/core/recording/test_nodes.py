@@ -77,7 +77,7 @@ def plans_that_leave(memory: AutoscalerMemory) -> PassPlans:
 
 
 @given(st.lists(st.tuples(STATES, st.permutations(BUDGETS), st.integers(0, 4), MEMORIES, MEMORIES), max_size=3))
-def test_questions_are_read_as_they_were_asked(passes: list[tuple[Any, ...]]) -> None:
+def test_pass_inputs_are_read_as_they_were_written(passes: list[tuple[Any, ...]]) -> None:
     writing, reading = PassInputWriter(), PassInputReader()
     for number, (states, budgets, count, memory, left) in enumerate(passes):
         asked = PassInput(states, budgets[:count], memory, START + number)
@@ -89,7 +89,7 @@ def test_questions_are_read_as_they_were_asked(passes: list[tuple[Any, ...]]) ->
             one.record_plans(plans_that_leave(left))
 
 
-def test_of_a_group_only_instances_that_are_others_are_written_and_of_memory_only_what_became_of_plans() -> None:
+def test_only_changed_instances_and_changed_memory_are_written() -> None:
     writing = PassInputWriter()
     there = [Instance(f"i{number}", InstanceState.RUNNING, START) for number in range(100)]
     memory = AutoscalerMemory(
@@ -132,7 +132,7 @@ CHANGES = st.lists(
 
 
 @given(st.lists(CHANGES, max_size=4))
-def test_news_are_read_as_they_came_and_in_their_order(passes: list[list[tuple[Any, int]]]) -> None:
+def test_changes_are_read_as_they_were_written_and_in_order(passes: list[list[tuple[Any, int]]]) -> None:
     writing, reading, version = ChangesWriter(), ChangesReader(), 0
     for changes in passes:
         news = ClusterSnapshotChanges()
@@ -150,7 +150,7 @@ def test_news_are_read_as_they_came_and_in_their_order(passes: list[list[tuple[A
             assert [each for one in read for each in getattr(one, kind).items()] == [*getattr(news, kind).items()]
 
 
-def test_storage_is_read_as_it_was_and_only_what_changed_of_it_is_written() -> None:
+def test_storage_is_read_as_it_was_and_only_its_changes_are_written() -> None:
     writing, reading = ChangesWriter(), ChangesReader()
     claims = {("shop", name): PersistentVolumeClaim(ObjectMeta(name=name, namespace="shop")) for name in "abc"}
     volumes = {name: PersistentVolume(ObjectMeta(name=name)) for name in ("v1", "v2")}
@@ -165,7 +165,7 @@ def test_storage_is_read_as_it_was_and_only_what_changed_of_it_is_written() -> N
             assert [*getattr(again, name).items()] == [*getattr(storage, name).items()]
 
 
-def test_an_answer_about_a_boost_is_written_once_and_forgotten_with_its_pod() -> None:
+def test_a_boost_is_written_once_and_dropped_with_its_pod() -> None:
     pod, boosts, read = a_pod("web"), RecordedBoosts(), RecordedBoosts()
     ask = boosts.record_boosts(lambda _: {"app": 2_000})
     assert ask(pod) == ask(pod) == {"app": 2_000}

@@ -76,7 +76,7 @@ def test_a_series_that_is_over_before_anything_is_decided_is_reported() -> None:
     assert result.notes == ["a: nothing is scored, because it ends with its first step of 9 d"]
 
 
-def test_the_first_variant_is_what_the_others_are_held_against() -> None:
+def test_all_variants_are_compared_with_the_first() -> None:
     result = backtest(default(sweeps=["default.margin=0,1"]), [], [series("a"), series("b", level=2.0)])
     base, least, most = (variant.cpu for variant in result.variants)
     assert base is not None
@@ -99,7 +99,7 @@ def test_a_series_without_memory_has_no_score_of_it() -> None:
     assert result.variants[0].memory.series == 1
 
 
-def test_a_series_too_short_to_be_scored_is_there_without_scores() -> None:
+def test_a_series_too_short_to_be_scored_is_listed_without_scores() -> None:
     result = backtest(default(), [], [series("short", days=0.01, interval=300.0), series("b")])
     assert [one_series.cpu is None for one_series in result.series] == [True, False]
 
@@ -131,12 +131,12 @@ def test_the_same_series_give_the_same_bytes_again_and_the_same_scores_by_two_pr
     ]
 
 
-def test_two_series_of_one_name_say_where_they_come_from() -> None:
+def test_two_series_of_one_name_are_named_with_their_files() -> None:
     first, second = series("a"), msgspec.structs.replace(series("a"), source="other.csv")
     assert [fact.name for fact in backtest(default(), [], [first, second]).facts] == ["a (a.csv)", "a (other.csv)"]
 
 
-def test_a_bad_file_is_left_out_and_reported_and_the_others_are_scored(tmp_path: Path) -> None:
+def test_an_invalid_file_is_skipped_and_reported_and_the_others_are_scored(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("timestamp,cpu\n0,-1\n60,1\n")
     result = backtest(default(), find_parts([str(tmp_path)]).parts, [series("a")])
     assert [fact.name for fact in result.facts] == ["a"]
@@ -227,7 +227,7 @@ def test_a_recommender_of_others_that_fails_is_reported() -> None:
 @pytest.mark.parametrize(
     "value", ["no_such_module:Thing", "trellis.core:Thing", "trellis.core.recommend.evaluation.replay:DAY"]
 )
-def test_one_that_cannot_be_loaded_is_refused(value: str) -> None:
+def test_a_recommender_that_cannot_be_loaded_is_refused(value: str) -> None:
     with pytest.raises(InvalidInput, match="--recommenders: cannot be loaded: "):
         build_request(["mine"], installed={"mine": value})
 
@@ -251,7 +251,7 @@ def test_one_that_cannot_be_loaded_is_refused(value: str) -> None:
         (["default"], [], ["default.percentile=0.9:1.2:0.1"], "must be at most 1"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_the_flag_and_the_range(
+def test_an_invalid_setting_is_refused_with_its_flag_and_range(
     names: list[str], sets: list[str], sweeps: list[str], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message):

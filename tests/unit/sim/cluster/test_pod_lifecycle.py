@@ -30,7 +30,7 @@ from trellis.sim.fleet import StartProfile
 MINUTE = 60.0
 
 
-def test_a_pod_says_all_that_the_core_reads() -> None:
+def test_a_pod_has_all_fields_that_the_core_reads() -> None:
     world = World(fleet(workload("web", 1, container(limits={"memory": "2Gi"})))).run(20)
     pod = world.get_pod()
     view = PodView.from_pod(pod)
@@ -157,7 +157,7 @@ def test_an_evicted_pod_is_made_again_at_once_under_another_name() -> None:
     assert world.cluster.counters.evictions.tolist() == [1]
 
 
-def test_a_disruption_budget_refuses_what_it_must() -> None:
+def test_a_disruption_budget_refuses_evictions() -> None:
     world = World(fleet(workload("web", 3, max_unavailable=1))).run(30)
     first, second, _ = world.list_pods()
     assert world.cluster.evict(ref(first)) is WriteResult.APPLIED

@@ -27,7 +27,7 @@ def names(world: World, name: str = "web") -> set[str]:
     return {each.metadata.name for each in world.list_pods(name)}
 
 
-def test_a_scale_says_what_is_asked_for_and_which_pods_there_are() -> None:
+def test_a_scale_has_the_requested_replicas_and_the_selector_of_the_pods() -> None:
     world = World(fleet(workload("web", 2))).run(20)
     scale = world.cluster.scale("shop", "Deployment", "web")
     assert scale is not None
@@ -41,7 +41,7 @@ def test_a_scale_says_what_is_asked_for_and_which_pods_there_are() -> None:
 
 
 @pytest.mark.parametrize(("kind", "made"), [("Deployment", Deployment), ("StatefulSet", StatefulSet)])
-def test_a_workload_has_as_many_pods_as_were_asked_for_last(kind: str, made: type[Deployment | StatefulSet]) -> None:
+def test_a_workload_gets_the_last_requested_replicas(kind: str, made: type[Deployment | StatefulSet]) -> None:
     world = World(fleet(workload("web", 1, kind=kind), nodes=(shape(count=3),))).run(20)
     scaled(world, 4, kind=kind).run(60)
     assert len(world.list_pods()) == 4
@@ -55,7 +55,7 @@ def test_a_workload_has_as_many_pods_as_were_asked_for_last(kind: str, made: typ
     assert world.cluster.rows.size == 2
 
 
-def test_a_count_that_is_there_already_changes_nothing() -> None:
+def test_requesting_the_present_replicas_changes_nothing() -> None:
     world = World(fleet(workload("web", 2))).run(20)
     before = world.workloads["Deployment", "web"]
     scaled(world, 2).run(20)
@@ -71,7 +71,7 @@ def test_a_write_for_an_older_version_is_a_conflict() -> None:
     assert len(world.run(20).list_pods()) == 3
 
 
-def test_what_is_not_there_has_no_scale_and_nor_has_a_job() -> None:
+def test_a_missing_workload_and_a_job_have_no_scale() -> None:
     world = World(fleet(workload("batch", 1, kind="Job"))).run(20)
     for kind, name in (("Job", "batch"), ("Deployment", "batch"), ("Deployment", "nobody")):
         assert world.cluster.scale("shop", kind, name) is None
@@ -131,7 +131,7 @@ def test_with_none_wanted_all_go_and_with_one_it_comes_back() -> None:
     assert len(scaled(world, 1).run(30).list_pods()) == 1
 
 
-def test_a_rollout_goes_on_with_the_count_that_is_asked_for_meanwhile() -> None:
+def test_a_rollout_continues_with_replicas_requested_meanwhile() -> None:
     world = World(fleet(workload("web", 4, rollouts=(1_800_000_060.0,)), nodes=(shape("64"),))).run(62)
     scaled(world, 6).run(300)
     assert len(world.list_pods()) == 6
@@ -140,7 +140,7 @@ def test_a_rollout_goes_on_with_the_count_that_is_asked_for_meanwhile() -> None:
     assert left.spec.replicas == 6
 
 
-def test_a_disruption_budget_counts_from_what_is_wanted_now() -> None:
+def test_a_disruption_budget_counts_from_the_requested_replicas() -> None:
     world = World(fleet(workload("web", 4, max_unavailable=1))).run(30)
     scaled(world, 2).run(30)
     first, second = world.list_pods()
@@ -172,9 +172,7 @@ def test_a_shared_load_without_ready_pods_is_not_served() -> None:
     st.sampled_from(["Deployment", "StatefulSet"]),
     st.lists(st.tuples(st.integers(0, 6), st.sampled_from([0.0, 1.0, 4.0, 30.0])), min_size=1, max_size=8),
 )
-def test_whatever_was_asked_for_before_the_last_count_is_what_there_is_in_the_end(
-    kind: str, asked: list[tuple[int, float]]
-) -> None:
+def test_only_the_last_requested_replicas_count_in_the_end(kind: str, asked: list[tuple[int, float]]) -> None:
     world = World(fleet(workload("web", 2, kind=kind), nodes=(shape("64"),), steps=1)).run(5)
     for replicas, seconds in asked:
         scaled(world, replicas, kind=kind).run(seconds)

@@ -101,7 +101,7 @@ def with_hpa(found: HorizontalPodAutoscaler, *workloads: SimulatedWorkload, **mo
     return scaled
 
 
-def test_a_load_is_followed_up_and_down_to_where_each_pod_has_its_target() -> None:
+def test_an_hpa_follows_a_load_until_each_pod_is_at_the_target() -> None:
     # Six cores at half of 0.5 each are 24 pods; one and a half are 6.
     cores = np.concatenate([np.full(40, 6.0), np.full(160, 1.5)])
     scaled = with_hpa(hpa(metric(), max_replicas=40), web(cores))
@@ -140,7 +140,7 @@ def test_an_average_value_of_memory_is_compared_without_requests() -> None:
     assert scaled.count() == 6
 
 
-def test_the_metric_that_asks_for_most_wins() -> None:
+def test_the_highest_proposal_of_all_metrics_counts() -> None:
     both = (metric("cpu", 90), metric("memory", None, "128Mi"))
     assert with_hpa(hpa(*both), web(0.1)).run(1).count() == 4
     assert with_hpa(hpa(*reversed(both)), web(0.1)).run(1).count() == 4
@@ -161,14 +161,14 @@ def test_a_metric_of_one_container_leaves_the_others_alone() -> None:
     assert absent.conditions()["ScalingActive"] == ("False", "FailedGetContainerResourceMetric")
 
 
-def test_nothing_happens_without_metrics() -> None:
+def test_an_hpa_does_not_scale_without_metrics() -> None:
     scaled = with_hpa(hpa(metric()), web(4.0), gap=True).run(10)
     assert scaled.count() == 2
     assert scaled.conditions()["ScalingActive"] == ("False", "FailedGetResourceMetric")
     assert scaled.find().status.current_metrics == ()
 
 
-def test_a_metric_that_fails_keeps_the_others_from_scaling_down_and_not_up() -> None:
+def test_a_failing_metric_prevents_scale_down_but_not_scale_up() -> None:
     failing = metric(percent=50, in_container="nobody")
     assert with_hpa(hpa(metric(), failing), web(0.1, 4)).run(30).count() == 4
     assert with_hpa(hpa(metric(), failing), web(2.0, 4)).run(30).count() == 8
@@ -196,7 +196,7 @@ def test_zero_replicas_switch_it_off() -> None:
     assert scaled.run(1).count() == 2
 
 
-def test_a_target_that_is_not_there_is_reported() -> None:
+def test_a_missing_target_is_reported() -> None:
     scaled = with_hpa(hpa(metric(), of="nobody"), web(0.5)).run(2)
     assert scaled.conditions() == {"AbleToScale": ("False", "FailedGetScale")}
 
@@ -249,7 +249,7 @@ def test_a_changed_request_changes_the_answer() -> None:
     assert scaled.run(1).count() == 4
 
 
-def test_it_writes_only_differences_and_reports_only_what_is_new() -> None:
+def test_an_hpa_writes_only_changed_counts_and_reports_only_changed_status() -> None:
     scaled = with_hpa(hpa(metric()), web(0.5)).run(4)
     result = len(scaled.told)
     scaled.run(10)
@@ -291,7 +291,7 @@ def test_a_scale_without_a_selector_leads_nowhere() -> None:
     assert scaled.run(2).conditions()["ScalingActive"] == ("False", "InvalidSelector")
 
 
-def test_without_metrics_of_its_own_it_takes_cpu_at_eighty_percent() -> None:
+def test_an_hpa_without_metrics_scales_by_cpu_at_eighty_percent() -> None:
     assert with_hpa(hpa(), web(0.8)).run(4).count() == 2
     assert with_hpa(hpa(), web(1.0)).run(4).count() == 3
 

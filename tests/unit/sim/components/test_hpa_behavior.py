@@ -40,7 +40,7 @@ def test_without_a_behavior_a_step_doubles_at_most_or_goes_to_four() -> None:
     assert (may.replicas, may.limited) == (4, "ScaleUpLimit")
 
 
-def test_bounds_are_reported_as_what_limits_it() -> None:
+def test_bounds_are_reported_as_the_limit() -> None:
     assert HpaScaleLimits(1, 6).limit(50, 4, NOW).limited == "TooManyReplicas"
     assert HpaScaleLimits(2, 6).limit(1, 4, NOW).limited == "TooFewReplicas"
     assert HpaScaleLimits(2, 6).limit(3, 3, NOW).limited == "DesiredWithinRange"
@@ -64,11 +64,11 @@ def test_a_proposal_above_a_step_is_gone_after_even_if_the_next_is_lower() -> No
     assert answers(HpaScaleLimits(1, 100), (0, 12), (15, 5), current=4) == [8, 12]
 
 
-def test_a_window_of_nothing_goes_down_at_once() -> None:
+def test_a_window_of_zero_seconds_scales_down_at_once() -> None:
     assert answers(governed(down=rules(window=0)), (0, 8), (15, 1), current=8) == [8, 1]
 
 
-def test_with_a_behavior_that_says_nothing_of_it_going_down_still_waits_five_minutes() -> None:
+def test_a_behavior_without_a_scale_down_window_has_the_default_of_five_minutes() -> None:
     assert answers(governed(up=rules()), (0, 8), (15, 2), (299, 2), (301, 2), current=8) == [8, 8, 8, 2]
 
 
@@ -82,7 +82,7 @@ def test_usual_policies_permit_four_pods_or_twice_as_many_in_fifteen_seconds() -
     assert answers(governed(up=rules()), (0, 100), (5, 100), (16, 100), current=1) == [5, 5, 10]
 
 
-def test_a_policy_counts_what_was_done_within_its_period() -> None:
+def test_a_policy_counts_scalings_within_its_period() -> None:
     two_a_minute = rules(ScalingPolicy("Pods", 2, 60), window=0)
     up = governed(up=two_a_minute)
     assert answers(up, (0, 9), (15, 9), (59, 9), (61, 9), current=3) == [5, 5, 5, 7]
@@ -99,7 +99,7 @@ def test_a_bound_that_was_gone_to_at_once_is_no_reason_to_turn_back() -> None:
     assert answers(down, (15, 1), (61, 1), current=10) == [10, 8]
 
 
-def test_a_share_is_rounded_up_on_the_way_up_and_cut_off_on_the_way_down() -> None:
+def test_a_percent_policy_rounds_up_on_scale_up_and_down_on_scale_down() -> None:
     half = rules(ScalingPolicy("Percent", 50, 15), window=0)
     assert answers(governed(up=half), (0, 100), current=3) == [5]
     assert answers(governed(down=half), (0, 1), current=5) == [2]
@@ -123,7 +123,7 @@ def test_a_direction_can_be_switched_off() -> None:
     st.integers(1, 20),
     st.sampled_from([None, ScalingBehavior(), ScalingBehavior(rules(window=45), rules(window=30))]),
 )
-def test_answers_lie_within_bounds_and_never_on_the_other_side_of_all_that_was_asked(
+def test_limited_replicas_lie_within_bounds_and_within_the_range_of_all_proposals(
     wishes: list[int], current: int, behavior: ScalingBehavior | None
 ) -> None:
     limits = HpaScaleLimits(2, 40, behavior)

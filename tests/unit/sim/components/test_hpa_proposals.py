@@ -59,7 +59,7 @@ def test_the_count_is_of_pods_that_count_and_not_of_those_wished_for() -> None:
     assert asks(2, pods(2, used=1000)) == 4
 
 
-def test_on_the_way_up_pods_that_are_not_up_count_as_using_nothing() -> None:
+def test_on_scale_up_unready_pods_count_as_using_nothing() -> None:
     # 100 % of two pods; over four pods 50 %, which is the target.
     assert asks(4, pods(2, used=1000), unready=pods(2)) == 4
     # 200 % of two pods are 100 % of four: eight.
@@ -70,11 +70,11 @@ def test_on_scale_down_unready_pods_are_ignored() -> None:
     assert asks(6, pods(4, used=250), unready=pods(2)) == 2
 
 
-def test_on_the_way_up_pods_without_metrics_count_as_using_nothing() -> None:
+def test_on_scale_up_pods_without_metrics_count_as_using_nothing() -> None:
     assert asks(4, pods(3, used=1000), missing=pods(1)) == 6  # 75 % of four pods: 4 x 1.5
 
 
-def test_on_the_way_down_pods_without_metrics_count_as_using_all_they_request() -> None:
+def test_on_scale_down_pods_without_metrics_count_as_using_their_whole_request() -> None:
     assert asks(5, pods(4, used=100), missing=pods(1)) == 3  # 28 %: 5 x 0.56
     assert asks(4, pods(4, used=150), MetricGoal(average=200), missing=pods(1)) == 4  # 160 on average: 5 x 0.8
 
@@ -109,9 +109,7 @@ def test_higher_usage_never_proposes_fewer_replicas(
 
 
 @given(st.integers(1, 20), st.integers(0, 5000), st.integers(0, 10), st.integers(0, 10))
-def test_pods_of_which_nothing_is_known_never_turn_the_direction(
-    count: int, used: int, unready: int, missing: int
-) -> None:
+def test_pods_without_metrics_never_reverse_the_direction(count: int, used: int, unready: int, missing: int) -> None:
     current = count + unready + missing
     found = asks(current, pods(count, used=used), unready=pods(unready), missing=pods(missing))
     assert found >= current if used > 500 else found <= current

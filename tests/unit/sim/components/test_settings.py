@@ -27,7 +27,7 @@ def flags_of_components() -> dict[str, SettingDeclaration]:
 
 
 @pytest.mark.parametrize("flag", FLAGS)
-def test_a_figure_is_what_the_flag_of_its_name_is_by_default(flag: str) -> None:
+def test_a_setting_has_the_default_of_the_flag_of_its_name(flag: str) -> None:
     known = flags_of_components()[flag]
     group, field, read = FLAGS[flag]
     ours = getattr(getattr(SimulationSettings(), group), field)

@@ -102,7 +102,7 @@ def test_an_hpa_on_an_external_metric_alone_is_listed_and_its_target_keeps_its_c
     assert not workload(found, "web").demand[0].shared
 
 
-def test_an_hpa_scales_by_the_metrics_that_are_known() -> None:
+def test_an_hpa_scales_by_its_simulated_metrics() -> None:
     server = shop()
     server.put(f"{HPAS}/web-hpa", external("web", cpu_metric()))
     found = played(server)
@@ -113,7 +113,7 @@ def test_an_hpa_scales_by_the_metrics_that_are_known() -> None:
     ]
 
 
-def test_an_hpa_whose_target_is_not_there_is_listed() -> None:
+def test_an_hpa_with_a_missing_target_is_listed() -> None:
     server = shop()
     server.put(f"{HPAS}/ghost", external("ghost", cpu_metric()))
     assert "1 what it is about is not played" in reasons(played(server), "HorizontalPodAutoscaler")
@@ -227,7 +227,7 @@ def test_a_buffer_is_kept_in_all_variants_on_nodes_of_the_groups() -> None:
     assert nodes.buffers[0].full > 0.9
 
 
-def test_a_buffer_about_what_is_not_played_is_listed() -> None:
+def test_a_buffer_of_a_target_that_is_not_simulated_is_listed() -> None:
     server = shop()
     server.put(f"{BUFFER_PATH}/spare", buffer(targetRef={**WEB, "name": "ghost"}))
     assert reasons(played(server, groups=one_group()), "Buffer") == ["1 what it is about is not played"]
@@ -283,7 +283,7 @@ def test_usage_of_a_cron_job_goes_by_the_age_of_its_pods() -> None:
     assert report.demand[0].cpu[:4].tolist() == pytest.approx(ramp.tolist())
 
 
-def test_what_keeps_a_cron_job_from_running_is_listed() -> None:
+def test_a_cron_job_that_cannot_run_is_listed_with_the_reason() -> None:
     server = shop()
     put_cron_job(server, "asleep", suspend=True)
     put_cron_job(server, "yearly", schedule="@yearly")
@@ -321,7 +321,7 @@ def test_static_pods_are_taken_off_their_nodes() -> None:
     assert any("static pod" in reason for reason in reasons(found, "Pod"))
 
 
-def test_what_the_dump_lacks_is_listed() -> None:
+def test_missing_data_of_a_dump_is_listed() -> None:
     server = shop()
     collected = dump_state(server, "shop")
     lacking = msgspec.structs.replace(

@@ -139,7 +139,7 @@ def test_usage_over_time_is_the_mean_of_the_pods_also_of_those_that_are_gone() -
     assert any("usage over time (1 container)" in note for note in fleet.notes)
 
 
-def test_a_gap_in_usage_is_filled_with_what_came_before() -> None:
+def test_a_gap_in_usage_is_filled_with_the_value_before_it() -> None:
     collected = with_history(dump_state(shop()), f"web-{HASH}-x2x9z")
     (one,) = collected.history
     cpu = one.cpu.copy()
@@ -177,7 +177,7 @@ def test_hours_of_a_checkpoint_come_back_hour_by_hour() -> None:
     assert any("usage by the hour" in note for note in found.notes)
 
 
-def test_a_histogram_is_drawn_from_as_often_as_it_counts() -> None:
+def test_values_are_drawn_from_a_histogram_by_its_weights() -> None:
     found = played(unscaled())
     (demand,) = web(found).demand
     # Bucket 10 is from 126 to 142 mCPU, bucket 14 from 196 to 216.

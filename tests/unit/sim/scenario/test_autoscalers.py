@@ -68,7 +68,7 @@ def test_a_workload_gets_the_first_template_of_each_kind() -> None:
     assert result == {"web": 3, "api": 8}
 
 
-def test_whole_manifests_are_taken_with_their_namespace() -> None:
+def test_written_manifests_keep_their_namespace() -> None:
     objects = compiled(policy({"objects": [hpa(), hvpa(**HVPA_SPEC)]})).variants[1].objects
     assert [document["kind"] for document in objects] == ["HorizontalPodAutoscaler", "Hvpa"]
     assert {document["metadata"]["namespace"] for document in objects} == {"default"}
@@ -206,7 +206,7 @@ def test_a_fault_in_an_entry_is_reported_with_field_value_and_rule(entry: dict[s
 
 
 @pytest.mark.parametrize("name", ["hpa", "hvpa"])
-def test_an_interval_of_nothing_is_refused(name: str) -> None:
+def test_an_interval_of_zero_is_refused(name: str) -> None:
     (found,) = told(scenario(intervals={name: "0s"}))
     assert found.startswith(f"spec.intervals.{name}: Invalid value")
 

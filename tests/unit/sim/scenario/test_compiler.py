@@ -54,7 +54,7 @@ def test_intervals_are_the_live_ones_by_default() -> None:
     assert compiled(scenario(intervals={"updater": "10m"})).intervals.updater == 600.0
 
 
-def test_a_container_has_what_it_wants_in_each_step() -> None:
+def test_a_container_has_its_configured_demand_in_each_step() -> None:
     quiet = {"noise": 0}
     (demand,) = compiled(usage(cpu={"steady": "200m", **quiet}, memory={"steady": "1Gi", **quiet})).workloads[0].demand
     assert demand.container == "app"
@@ -68,7 +68,7 @@ def test_shapes_add_up() -> None:
     assert (cpu[0], cpu[-1]) == (1.0, 3.0)
 
 
-def test_a_load_that_is_shared_keeps_what_each_pod_has_for_itself() -> None:
+def test_a_shared_load_is_added_to_the_base_usage_of_each_pod() -> None:
     shared = usage(cpu={"steady": "3"}, shared=True, base={"cpu": "50m", "memory": "1Gi"}, spread=0)
     (demand,) = compiled(shared).workloads[0].demand
     assert (demand.shared, demand.base_cpu, demand.base_memory, demand.spread) == (True, 0.05, GIB, 0)
@@ -102,7 +102,7 @@ def test_runs_differ_as_far_as_configured_and_never_overlap() -> None:
     assert 3_000 < max(lengths) <= 3_600
 
 
-def test_rollouts_come_when_said_and_change_usage_from_then_on() -> None:
+def test_rollouts_happen_at_their_times_and_change_usage_from_then_on() -> None:
     web = {**WEB, "rollouts": {"at": ["6h"], "every": "9h", "factors": [2, 3]}}
     web["containers"] = [{"name": "app", "usage": {"cpu": {"steady": "1", "noise": 0}}}]
     (found,) = compiled(scenario(workloads=[web])).workloads
@@ -111,7 +111,7 @@ def test_rollouts_come_when_said_and_change_usage_from_then_on() -> None:
     assert [cpu[number * 12] for number in (5, 6, 8, 9, 20)] == [1.0, 2.0, 2.0, 3.0, 3.0]
 
 
-def test_a_template_is_a_manifest_of_what_was_said() -> None:
+def test_a_template_is_a_manifest_of_the_configured_workload() -> None:
     container = {
         "name": "app",
         "requests": {"cpu": 1, "memory": "1Gi"},
@@ -133,7 +133,7 @@ def test_without_a_probe_there_is_none_in_the_template() -> None:
     assert (found.start.probe, found.start.work, found.start.cores, found.start.seconds) == (False, 30.0, 2.0, 3.0)
 
 
-def test_a_whole_template_is_kept_and_sized_by_what_the_scenario_says() -> None:
+def test_a_written_template_is_kept_and_sized_by_the_scenario() -> None:
     template: dict[str, Any] = {
         "metadata": {"labels": {"app": "x"}},
         "spec": {
@@ -227,7 +227,7 @@ def test_faults_begin_and_end_at_their_times() -> None:
     assert (fault.kind, fault.begin - BEGIN, fault.end - BEGIN, fault.about) == ("metrics-gap", 7_200, 9_000, "*")
 
 
-def test_another_workload_changes_nothing_of_those_that_were_there() -> None:
+def test_a_further_workload_does_not_change_the_usage_of_others() -> None:
     one = compiled(scenario()).workloads[0]
     two = compiled(scenario(workloads=[{**WEB, "name": "other"}, WEB])).workloads[1]
     assert one.demand[0].cpu.tolist() == two.demand[0].cpu.tolist()
@@ -277,7 +277,7 @@ def test_another_workload_changes_nothing_of_those_that_were_there() -> None:
         ),
     ],
 )
-def test_what_does_not_go_together_is_reported_with_its_field(document: dict[str, Any], expected: str) -> None:
+def test_contradicting_fields_are_reported_with_their_path(document: dict[str, Any], expected: str) -> None:
     (found,) = refused(document)
     assert found.startswith(expected)
 
@@ -310,7 +310,7 @@ def test_a_file_with_a_broken_manifest_is_reported_with_document_and_line() -> N
     assert "v.yaml, document 2: spec.targetRef: Required value: targetRef must be given" in found[1]
 
 
-def test_a_template_that_asks_about_other_pods_in_no_way_there_is_is_refused() -> None:
+def test_a_template_with_invalid_pod_affinity_is_refused() -> None:
     term = {"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     template = {"spec": {"containers": [{"name": "app"}], "affinity": affinity}}

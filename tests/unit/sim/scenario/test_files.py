@@ -60,7 +60,7 @@ def test_every_example_can_be_played(path: Path) -> None:
     assert len(loaded.fleet.variants) > 1
 
 
-def test_the_demo_is_the_fleet_that_it_says() -> None:
+def test_the_demo_has_the_fleet_that_its_documentation_describes() -> None:
     fleet = load_scenario(EXAMPLES / "demo.yaml").fleet
     assert fleet is not None
     assert len(fleet.workloads) == 60
@@ -70,7 +70,7 @@ def test_the_demo_is_the_fleet_that_it_says() -> None:
     assert boosted == {workload.name for workload in fleet.workloads if workload.label == "slow-start"}
 
 
-def test_what_lies_beside_a_scenario_is_read(small: Path) -> None:
+def test_files_beside_a_scenario_are_read(small: Path) -> None:
     fleet = load_scenario(small).fleet
     assert fleet is not None
     assert fleet.workloads[0].demand[0].cpu[:3].tolist() == [0.5, 0.7, 0.5]

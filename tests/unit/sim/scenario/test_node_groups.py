@@ -63,7 +63,7 @@ def with_target(kind: str, name: str) -> dict[str, Any]:
         (scenario(intervals={"nodes": "0s"}), 'spec.intervals.nodes: Invalid value: "0s": must be longer than 0s'),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_field_value_and_rule(document: dict[str, Any], expected: str) -> None:
+def test_an_invalid_value_is_refused_with_field_value_and_rule(document: dict[str, Any], expected: str) -> None:
     assert expected in told(document)
 
 
@@ -78,7 +78,7 @@ def test_what_cannot_be_meant_is_refused_with_field_value_and_rule(document: dic
         ),
     ],
 )
-def test_what_only_shows_beside_the_rest_is_refused_as_well(document: dict[str, Any], expected: str) -> None:
+def test_values_that_contradict_other_fields_are_refused(document: dict[str, Any], expected: str) -> None:
     with pytest.raises(InvalidScenario) as caught:
         compiled(document)
     assert expected in "\n".join(map(str, caught.value.problems))

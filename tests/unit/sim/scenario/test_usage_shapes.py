@@ -97,7 +97,7 @@ def test_noise_neither_adds_nor_takes_on_average(spread: float, seed: int) -> No
     assert noise(20_000, spread, draws(seed)).mean() == pytest.approx(1.0, abs=0.06)
 
 
-def test_without_noise_nothing_strays() -> None:
+def test_without_noise_usage_has_no_variance() -> None:
     assert (noise(10, 0.0, draws()) == 1.0).all()
 
 

@@ -49,7 +49,7 @@ def test_a_vpa_for_each_workload_sizes_a_daemon_set_too() -> None:
     assert found.workloads[0].totals.resizes >= 3
 
 
-def test_enough_nodes_are_there_beside_what_daemon_sets_take() -> None:
+def test_the_assumed_nodes_have_capacity_beside_daemon_sets() -> None:
     web = {"name": "web", "replicas": 24, "containers": [{"name": "app", "requests": {"cpu": "1", "memory": "1Gi"}}]}
     agent = {
         "name": "agent",
@@ -70,7 +70,7 @@ def test_a_cron_job_runs_by_its_schedule() -> None:
     assert found.demand[0].by_age
 
 
-def test_a_cron_job_says_how_its_jobs_run() -> None:
+def test_a_cron_job_sets_the_runs_of_its_jobs() -> None:
     runs = {**NIGHTLY, "concurrencyPolicy": "Replace", "startingDeadline": "5m", "completions": 6}
     (found,) = compiled(workload(kind="CronJob", runs=runs)).workloads
     assert found.cron is not None
@@ -97,5 +97,5 @@ def test_a_suspended_cron_job_has_no_runs() -> None:
         ({"runs": NIGHTLY}, "goes with kind: Job or CronJob alone"),
     ],
 )
-def test_what_does_not_go_together_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_contradicting_fields_are_refused(fields: dict[str, Any], message: str) -> None:
     assert any(message in each for each in wrong(workload(**fields)))

@@ -67,7 +67,7 @@ def test_requests_lie_above_usage_as_far_as_configured() -> None:
     assert median(4.0) == pytest.approx(2 * median(2.0), rel=0.35)
 
 
-def test_limits_are_there_for_the_share_that_was_said() -> None:
+def test_limits_are_set_for_the_configured_share() -> None:
     for share in (0.0, 1.0):
         mix = FleetMix(count=20, limited=share, shares=MixShares(daily=1, batch=1))
         containers = [(each.containers or [])[0] for each in drawn(mix)]

@@ -71,7 +71,7 @@ def test_a_container_that_waits_for_its_restart_is_paid_for_and_uses_nothing() -
     assert charting.build_workload_chart(0, ("app",), [], 0).lines[0].requested == [1.0]
 
 
-def test_nothing_used_has_no_footprint_and_nothing_scored_is_nothing() -> None:
+def test_without_usage_there_is_no_footprint_and_without_scored_steps_totals_are_zero() -> None:
     accounting = one_of(1)
     assert accounting.total_fleet(SimulationTotals()).requested.cpu == 0.0
     accounting.add(sum_step(measured(1.0, 0.0, 0.0), 1))
@@ -144,7 +144,7 @@ def test_marks_say_why() -> None:
     assert left_out == 0
 
 
-def test_of_too_many_marks_the_rare_ones_are_kept_and_others_spread_over_time() -> None:
+def test_thinned_marks_keep_rare_kinds_and_spread_frequent_ones_over_time() -> None:
     marking = ChartMarks(1)
     for number in range(10 * MOST_MARKS):
         marking.mark(0, float(number), "killed" if number % 500 == 0 else "resized")

@@ -21,7 +21,7 @@ def counted(world: World, minutes: int, pods: float) -> ReplicaAccounting:
     return counting
 
 
-def test_what_limits_hold_back_is_overload_in_core_hours() -> None:
+def test_demand_above_limits_is_overload_in_core_hours() -> None:
     limited = container(cpu="500m", limits={"cpu": "1", "memory": "1Gi"})
     world = World(fleet(workload("web", 2, limited, demand=(container_demand(1.5),)))).run(60.0)
     result = counted(world, 30, 2.0).total_fleet(3)
@@ -37,6 +37,6 @@ def test_load_without_ready_pods_is_overload_and_a_start_is_not() -> None:
     assert counted(world, 30, 1.0).total_workload(0, 0).overload == pytest.approx(2.0 * 0.5)
 
 
-def test_nothing_counted_is_nothing() -> None:
+def test_empty_accounting_gives_zeros() -> None:
     result = ReplicaAccounting([0, 2]).total_fleet(0)
     assert (result.replicas, result.scalings, result.overload) == (0.0, 0, 0.0)

@@ -31,7 +31,7 @@ def one(*containers: dict[str, object], **more: object) -> World:
     return World(fleet(workload("web", 1, *containers), **more)).run(30)  # type: ignore[arg-type]
 
 
-def test_a_resize_is_asked_for_then_under_way_then_in_force() -> None:
+def test_a_resize_is_requested_then_in_progress_then_in_force() -> None:
     world = one()
     assert world.resize(world.get_pod(), cpu="1") == (WriteResult.APPLIED, "")
     states = [PodView.from_pod(world.get_pod()).resize.state]
@@ -64,7 +64,7 @@ def test_a_node_without_headroom_defers_a_resize_until_there_is_some() -> None:
     assert world.count(PodEvent.RESIZE_DEFERRED) == 1
 
 
-def test_what_a_deferred_resize_asks_for_is_kept_from_new_pods() -> None:
+def test_the_scheduler_reserves_the_request_of_a_deferred_resize() -> None:
     late: SimulatedWorkload = workload("late", 1, container(cpu="1"), kind="Job", runs=((1_800_000_060.0, 300.0),))
     world = World(fleet(workload("web", 1), workload("other", 1, container(cpu="2500m")), late)).run(30)
     world.resize(world.get_pod(), cpu="2")
@@ -86,7 +86,7 @@ def test_a_resize_beyond_the_node_is_infeasible_and_a_smaller_one_is_not() -> No
     assert not resize_conditions(world.get_pod())
 
 
-def test_asking_for_what_is_in_force_ends_a_pending_resize() -> None:
+def test_requesting_the_size_in_force_ends_a_pending_resize() -> None:
     world = one()
     world.resize(world.get_pod(), cpu="5")
     world.run(5)
@@ -146,7 +146,7 @@ def test_faults_have_kubelets_refuse_or_put_off(kind: str, cpu: str, found: dict
     assert in_force(world.get_pod())["cpu"] == cpu
 
 
-def test_what_a_fault_has_put_off_is_done_when_it_is_over() -> None:
+def test_resizes_deferred_by_a_fault_are_executed_when_it_ends() -> None:
     world = one(faults=(fault("defer-resizes", 0, 300),))
     world.resize(world.get_pod(), cpu="1")
     world.run(200)
@@ -203,7 +203,7 @@ def test_a_pod_that_is_resized_before_it_runs_gets_there_in_the_end() -> None:
         ([PatchOp("add", "/spec/containers", 5)], "makes no pod"),
     ],
 )
-def test_the_api_server_refuses_what_it_must_and_says_why(patch: list[PatchOp], why: str) -> None:
+def test_the_api_server_refuses_invalid_resizes_with_a_reason(patch: list[PatchOp], why: str) -> None:
     world = one(container(limits={"cpu": "1", "memory": "2Gi"}))
     before = world.get_pod()
     told, said = world.cluster.resize(ref(before), tuple(patch))

@@ -55,7 +55,7 @@ def test_ready_pods_share_the_load_of_their_workload() -> None:
     assert sorted(world.cluster.step(2).used_cpu.tolist()) == pytest.approx([0.1, 1.6, 1.6])
 
 
-def test_pods_of_a_workload_differ_and_what_they_share_stays_the_same() -> None:
+def test_pods_of_a_workload_differ_and_their_shared_load_stays_the_same() -> None:
     alone = container_demand(1.0, 1e8, spread=0.5)
     shared = container_demand(4.0, 1e8, shared=True, spread=0.5)
     found = fleet(workload("alone", 4, demand=(alone,)), workload("web", 4, demand=(shared,)), nodes=(shape(cpu="32"),))
