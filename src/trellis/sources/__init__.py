@@ -8,6 +8,5 @@ what could not be read: one malformed entry never costs another one.
 workloads and what they used, for `trellis recommend`.
 
 A source decides nothing: it does not know which pods matter, keeps no samples, drops none for their value, and
-writes nothing anywhere. It does not wait on the event loop for arithmetic either: long answers are read in a
-thread, piece by piece.
+writes nothing. It does not block the event loop either: long responses are decoded in a thread, part by part.
 """

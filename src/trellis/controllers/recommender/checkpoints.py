@@ -35,7 +35,7 @@ from trellis.runtime.telemetry.logs import Logger
 
 KEPT_VERSION: Final = "trellis.x-k8s.io/kept-version"
 _KEPT_SUFFIX: Final = "-unreadable"
-# So many are written in every pass, however long that takes.
+# Checkpoints that are written in every pass, however long that takes.
 _FIRST_FEW: Final = 20
 
 Serves = Callable[[str, str], bool]

@@ -1,8 +1,8 @@
 """History of usage across restarts: from checkpoints, or once at the start from Prometheus while passes go on.
 
 Checkpoints are read before a VPA is served, and written and removed by passes. VPAs whose history is being read from
-Prometheus keep their recommendation and say so in a condition. If Prometheus does not answer, they use checkpoints, and
-another condition says that.
+Prometheus keep their recommendation and have a condition. If Prometheus does not respond, they use checkpoints, and
+have another condition.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from trellis.runtime.telemetry.metrics import Metrics
 COMPONENT: Final = "vpa-recommender"
 FIELD_MANAGER: Final = "trellis-recommender"
 
-# An API server that does not answer discovery is taken for one that resizes pods and has no Hvpas.
+# An API server without discovery is assumed to resize pods and to have no Hvpas.
 ASSUMED: Final = Served((ServedKind("", "v1", "pods", "Pod", namespaced=True, subresources=("resize",)),))
 
 _log: Final = Logger("trellis.recommender")

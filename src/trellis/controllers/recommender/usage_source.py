@@ -1,6 +1,6 @@
 """Sources of live usage: metrics.k8s.io, external metrics or Prometheus, as the settings say.
 
-If a source does not answer, that is counted and logged, and the pass goes on without new samples.
+A source that does not respond is counted and logged, and the pass goes on without new samples.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class UsageSource(Protocol):
     """A source of the newest samples."""
 
     async def fetch(self, scope: UsageScope, now: float) -> Samples:
-        """The newest samples; none if the source does not answer."""
+        """The newest samples; none if the source does not respond."""
 
 
 @asynccontextmanager
@@ -85,7 +85,7 @@ def create_prometheus_observer(metrics: Metrics) -> Callable[[str, str, float], 
 
 
 class _ResponseMetrics:
-    """Counts answers of a source, and entries that could not be read."""
+    """Counts responses of a source, and unreadable entries."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -93,7 +93,7 @@ class _ResponseMetrics:
             metrics.add(RESPONSES, 0, is_error, CLIENT_NAME)
 
     def count_response(self, problem: object = None) -> None:
-        """Count an answer, or the problem if there was none."""
+        """Count a response, or the problem if there was none."""
         self._metrics.add(RESPONSES, 1, "false" if problem is None else "true", CLIENT_NAME)
         if problem is not None:
             _log.error("no new usage samples in this pass", why=problem)
@@ -127,7 +127,7 @@ class _ExternalMetricsSource:
         self._source = source
         self._counted = counted
 
-    async def fetch(self, scope: UsageScope, now: float) -> Samples:  # noqa: ARG002 - the answers carry their times
+    async def fetch(self, scope: UsageScope, now: float) -> Samples:  # noqa: ARG002 - responses have their times
         queries = [ExternalQuery(*key, selector, pods) for key, selector, pods in scope.list_selectors()]
         batch = await self._source.fetch(queries)
         for problem in batch.problems:

@@ -99,7 +99,7 @@ class RemoteRecommender(Protocol):
 
 
 class EstimateOrigin(msgspec.Struct, frozen=True):
-    """The recommender that answered a query, its parameters and its explanation."""
+    """The recommender behind a query's estimates, its parameters and its explanation."""
 
     recommender: str
     values: ParameterValues
@@ -135,7 +135,7 @@ class PassEstimates(msgspec.Struct, frozen=True):
     """The estimates of all recommenders, by container number; NaN where there is none.
 
     `positions` has the row of each container in the view, -1 without: the containers that exist now and are sized.
-    `failures` are messages by VPA number. `origins` has one entry per query that was answered; `origin_numbers` is the
+    `failures` are messages by VPA number. `origins` has one entry per query with estimates; `origin_numbers` is the
     entry of a container, -1 without any, and `origin_rows` its row in that query. `shadows` has the estimates of shadow
     recommenders, by name.
     """

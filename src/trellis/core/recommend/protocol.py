@@ -211,7 +211,7 @@ class Rows(msgspec.Struct, frozen=True):
 
 
 class Estimates(msgspec.Struct, frozen=True):
-    """The answer: `bounds` has the axes (LOWER, MIDDLE, UPPER; CPU, MEMORY; row), in millicores and bytes.
+    """Estimates: `bounds` has the axes (LOWER, MIDDLE, UPPER; CPU, MEMORY; row), in millicores and bytes.
 
     MIDDLE is the target, what a container should request. A pod whose request is between LOWER and UPPER is left alone.
     Per row and resource all three are amounts, in this order and none of them negative, or all three are NaN for "I

@@ -182,7 +182,7 @@ def find_impossible_rows(estimates: Estimates) -> BoolColumn:
 
 
 def describe_bounds(bounds: FloatColumn) -> str:
-    """An impossible answer for one row, (bound, resource), in words."""
+    """The impossible bounds of one row, (bound, resource), in words."""
     parts = []
     for resource, amounts in zip(RESOURCES, bounds.T, strict=True):
         listed = ", ".join(f"{name} {amount:g}" for name, amount in zip(_BOUND_NAMES, amounts.tolist(), strict=True))

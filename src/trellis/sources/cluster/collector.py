@@ -1,6 +1,6 @@
-"""Collects a cluster's objects as lines of a dump, in one order whichever list answers first.
+"""Collects a cluster's objects as lines of a dump, in an order that does not depend on the order of responses.
 
-What is forbidden is named, and the rest goes on. Only a server that does not answer at all is an error.
+Forbidden kinds are reported and the others collected. Only an unreachable server is an error.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _ignore_progress(_done: int, _total: int) -> None:
 async def collect_state(
     client: Client, scope: CollectionScope, now: float, report: ReportLists = _ignore_progress
 ) -> ClusterState:
-    """The state of a cluster; raises `KubeError` if the API server does not answer."""
+    """The state of a cluster; raises `KubeError` if the API server does not respond."""
     writer = DumpWriter()
     return ClusterState.from_dump(
         [*[line async for line in collect_lines(client, scope, writer, now, report)], writer.encode_end()]
@@ -112,7 +112,7 @@ async def collect_state(
 async def collect_lines(
     client: Client, scope: CollectionScope, writer: DumpWriter, now: float, report: ReportLists = _ignore_progress
 ) -> AsyncGenerator[bytes, None]:
-    """The lines of a dump from its header on, but for the last; raises `KubeError` if the server does not answer."""
+    """The lines of a dump from its header on, but for the last; raises `KubeError` if the server does not respond."""
     version = await client.version()
     namespaces = await resolve_namespaces(client, scope)
     missing = list(namespaces.missing)

@@ -87,7 +87,7 @@ CONNECT_SECONDS: Final = 10.0
 GRACE_SECONDS: Final = 10.0
 # Answers shorter than this are read on the event loop itself, in a millisecond or two.
 _SHORT_BYTES: Final = 1 << 17
-# What client-go's metrics call the code of a request without an answer.
+# What client-go's metrics call the code of a request without a response.
 NO_ANSWER: Final = "<error>"
 # Waits of 1, 2, 4, 8... seconds, each up to twice as long by chance.
 _BACKOFF: Final = RetryBackoff(initial=1.0, maximum=30.0)
@@ -169,7 +169,7 @@ class PrometheusClient:
             raise PrometheusRefused(f"{self._address}: {error}", error.status) from error
 
     async def _send_with_retries(self, path: str, parameters: Mapping[str, str]) -> bytes:
-        """The body of the answer, after retries if necessary."""
+        """The body of the response, after retries if necessary."""
         failures = 0
         while True:
             failures += 1
@@ -178,7 +178,7 @@ class PrometheusClient:
             try:
                 status, headers, body = await self._send_authorized(path, parameters)
             except NETWORK_FAILURES as error:
-                # A query that got no answer in minutes will get none in the next ones.
+                # A query without a response within minutes will get none in the next ones.
                 if failures > self._retries or _has_timed_out(error) or (self._fail_fast and _is_unconnected(error)):
                     failure = describe_failure(error, self._seconds)
                     raise PrometheusUnreachable(f"Prometheus at {self._address} {failure}") from error
@@ -219,7 +219,7 @@ class PrometheusClient:
                 ssl=self._tls,
                 proxy=self._proxy or None,
                 timeout=aiohttp.ClientTimeout(total=self._seconds, sock_connect=CONNECT_SECONDS),
-                # Credentials must not follow to wherever an answer points.
+                # Credentials must not follow a redirect.
                 allow_redirects=False,
             ) as response:
                 code = str(response.status)

@@ -89,7 +89,7 @@ class QueryWindows:
         return True
 
 
-# Prometheus answers no query with more than 11,000 points to a series.
+# Prometheus refuses queries with more than 11,000 points per series.
 _MOST_STEPS: Final = 10_000
 
 

@@ -97,7 +97,7 @@ T = TypeVar("T")
 async def query_in_groups(
     namespaces: Collection[str], most: int, query_group: Callable[[tuple[str, ...]], Awaitable[T]]
 ) -> list[T]:
-    """An answer for each group; raises `PrometheusError`, `PrometheusTooMuch` only if one namespace is too much."""
+    """The result for each group; raises `PrometheusError`, `PrometheusTooMuch` only if one namespace is too much."""
     waiting, results = deque(group_namespaces(namespaces, most)), []
     while waiting:
         group = waiting.popleft()

@@ -177,7 +177,7 @@ _REDIRECTS: Final = range(300, 400)
 
 
 def build_refusal(address: str, status: int, headers: Mapping[str, str], body: bytes) -> PrometheusRefused:
-    """The error that an answer other than 200 stands for."""
+    """The error of a response other than 200."""
     response = read_error(body)
     reason = response.error if response else _format_excerpt(body)
     kind = response.error_type if response else ""
@@ -209,5 +209,5 @@ def _asks_too_much(status: int, kind: str, reason: str) -> bool:
 
 
 def _format_excerpt(body: bytes) -> str:
-    """The beginning of a body in one line: a proxy answers with a page."""
+    """The beginning of a body in one line: a proxy responds with a page."""
     return format_value(" ".join(body[:400].decode("utf-8", "replace").split())) if body else ""

@@ -187,7 +187,7 @@ async def find_prometheus(
             "services", f"could not be looked through for a Prometheus ({error.message}); {_HOW}"
         ) from error
     failures: list[str] = []
-    # A server that does not answer at once is no candidate: no retries.
+    # A server that does not respond at once is no candidate: no retries.
     without_retries = msgspec.structs.replace(settings, prometheus_retries=0)
     for server in find_servers(services.items):
         try:

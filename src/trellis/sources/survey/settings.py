@@ -1,7 +1,7 @@
 """Default settings of Prometheus for a survey.
 
 They differ from the recommender's: cAdvisor's labels as they are in most clusters, two weeks, and a sample for every
-five minutes. An hour would hide what is shorter, and a minute is five times the work for hardly another answer.
+five minutes. An hour would hide shorter peaks, and a minute is five times the work for hardly other estimates.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from trellis.sources.prometheus.settings import PrometheusSettings, duration_sec
 from trellis.sources.survey.kube_state import KubeState
 from trellis.sources.survey.resume_file import ResumeFile
 
-# Samples of one resource in an answer, if there are as many containers as were thought: 15 MB of text.
+# Samples of one resource in a response with the expected number of containers: 15 MB of text.
 _SAMPLES_AT_ONCE: Final = 500_000
 
 
@@ -79,7 +79,7 @@ async def read_usage(
 
 USAGE: Final = "usage"
 _STOPPED: Final = "the survey was stopped before"
-# A Prometheus that is gone is not waited for once per namespace.
+# An unreachable Prometheus is not awaited once per namespace.
 _MOST_UNREACHABLE: Final = 2
 
 
@@ -176,7 +176,7 @@ class PrometheusSurvey:
         self._report(PrometheusSurveyProgress("", total, total, self._samples))
 
     async def _estimate(self, saved: SavedNamespace, inventory: WorkloadInventory) -> None:
-        """Only what a recommender makes of the rows is kept of them: they may be many."""
+        """Estimate a namespace and drop its rows: they may be many."""
         workloads = {
             (saved.namespace, key): workload for key, workload in inventory.list_workloads(saved.namespace).items()
         }

@@ -53,7 +53,7 @@ ObserveFailure: TypeAlias = Callable[[str, Reason], None]
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """The limits of a worker: seconds for an answer, bytes of memory (0 sets no limit), and seconds to start."""
+    """The limits of a worker: seconds for a reply, bytes of memory (0 sets no limit), and seconds to start."""
 
     deadline: float = 10.0
     memory: int = 0
@@ -143,7 +143,7 @@ class RecommenderWorker:
         ).result
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
-        """Send a request, and wait for the answer."""
+        """Send a request, and wait for the reply."""
         return self.start_estimate(rows, values, now)()
 
     def close(self) -> None:
@@ -207,7 +207,7 @@ class RecommenderWorker:
             self.start()
             raise RecommenderFailure(message) from failure
         except BaseException:
-            self._end_process()  # how much of the question it has read is unknown
+            self._end_process()  # how much of the request it has read is unknown
             raise
         self._failures.pop(request_key, None)
         return estimates

@@ -1,4 +1,4 @@
-"""The main program of a worker process: loads one recommender and answers requests until its parent exits.
+"""The main program of a worker process: loads one recommender and serves requests until its parent exits.
 
 It is started with `python -m`, and imports nothing of Trellis but the core. Requests come in on one pipe and replies go
 out on another; what the recommender prints goes to the log.
@@ -41,7 +41,7 @@ _LONGEST_MESSAGE: Final = 400
 
 
 def main() -> None:
-    """Answer requests until the parent exits."""
+    """Serve requests until the parent exits."""
     requests, replies = _detach_pipes()
     _exit_with_parent(requests)
     begin: LoadRequest = _receive(requests)

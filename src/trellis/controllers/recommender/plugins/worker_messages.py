@@ -20,14 +20,14 @@ from trellis.core.usage.columns import FloatColumn
 
 HEADER: Final = struct.Struct("!4sQ")
 MARK: Final = b"TRL1"
-LONGEST: Final = 1 << 31  # no answer is as long as this
+LONGEST: Final = 1 << 31  # longer than any reply
 
 
 class LoadRequest(msgspec.Struct, frozen=True):
     """The first message to a worker: what to load from where, and its limits. 0 sets no limit of memory.
 
     `value` is that of an entry point, such as `package.module:Class`. `kill_after` is after how many seconds of one
-    answer the kernel ends the process, if the parent has not done so.
+    request the kernel ends the process, if the parent has not done so.
     """
 
     path: list[str]
@@ -112,7 +112,7 @@ def decode(payload: bytes) -> WorkerReply:
 
 
 def to_reply(estimates: Estimates) -> EstimateReply:
-    """An answer of the right shape, as it is sent."""
+    """The reply message of estimates of the right shape."""
     columns = {name: column for name, column in estimates.explanation.items() if isinstance(column, np.ndarray)}
     return EstimateReply(
         bounds=ColumnMessage.from_column(estimates.bounds),
@@ -124,7 +124,7 @@ def to_reply(estimates: Estimates) -> EstimateReply:
 
 
 def from_reply(reply: EstimateReply) -> Estimates:
-    """The answer that was sent; `ValueError` if a column is not what it says."""
+    """The estimates of a reply message; `ValueError` if a column has another size."""
     numbers = {name: column.read() for name, column in reply.numbers.items()}
     return Estimates(
         bounds=reply.bounds.read(),

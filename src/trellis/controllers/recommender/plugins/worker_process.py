@@ -45,12 +45,12 @@ OUT_OF_MEMORY = Reason("RecommenderOutOfMemory", "A recommender needed more memo
 RAISED = Reason("RecommenderRaised", "A recommender raised an error, or answered in another shape.", Severity.ERROR)
 NOT_LOADED = Reason("RecommenderNotLoaded", "A recommender cannot be imported, or is none.", Severity.ERROR)
 
-# What of our environment a worker gets. Tokens, and the way to the API server, are not its business.
+# The environment variables that a worker gets: neither tokens nor the address of the API server.
 _VARIABLES: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV"})
 _PREFIXES: Final = ("PYTHON", "LC_")
 # A library of linear algebra takes memory for as many threads as there are processors.
 _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-# How much later than we the kernel loses patience.
+# How much later than the parent the kernel ends a worker.
 _GRACE: Final = 5.0
 _PIECE: Final = 1 << 16
 
@@ -101,7 +101,7 @@ class WorkerProcess:
         raise WorkerError(GARBLED, "sent an answer before it was asked")
 
     def estimate(self, request: EstimateRequest, until: float) -> Estimates:
-        """The answer, if it comes in time."""
+        """The estimates, if the reply comes in time."""
         reply = self._exchange(request, until)
         if isinstance(reply, EstimateFailure):
             if reply.out_of_memory:

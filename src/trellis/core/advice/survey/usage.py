@@ -35,7 +35,7 @@ from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
 
 
 class SurveySettings(msgspec.Struct, frozen=True):
-    """A recommender with its parameters as they are by default, how usage is counted, and what follows an answer.
+    """Settings of a survey: the recommender, and the settings of its usage model and of post-processing.
 
     `totals` is whether to sum what workloads used as a whole, time by time.
     """

@@ -183,8 +183,8 @@ def find_conditions(amounts: FloatColumn, estimates: PassEstimates, store: VpaSt
 
 def find_low_confidence(estimates: PassEstimates) -> BoolColumn:
     """Containers whose estimates have less than full confidence."""
-    answered = ~np.isnan(estimates.bounds).all(axis=(0, 1))
-    is_low: BoolColumn = answered & (estimates.confidence < 1)
+    is_estimated = ~np.isnan(estimates.bounds).all(axis=(0, 1))
+    is_low: BoolColumn = is_estimated & (estimates.confidence < 1)
     return is_low
 
 

@@ -1,4 +1,4 @@
-"""Overlays bounds from history on the estimates of the recommender that one falls back to."""
+"""Overlays bounds from history on the estimates of the fallback recommender."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def estimate_fallback(fallback: Recommender, rows: Rows, values: ParameterValues
 def overlay_bounds(
     fallback_estimates: Estimates, sized: HistoryBounds, minimums: FloatColumn, explanation: Explanations
 ) -> Estimates:
-    """An answer with the bounds that are known better; nothing is less than `minimums`, (CPU, MEMORY; row).
+    """The estimates with better known bounds; no bound is less than `minimums`, (CPU, MEMORY; row).
 
     What another recommender says about whole workloads stays, and so does how sure it is of rows that are its own.
     """
