@@ -1,4 +1,4 @@
-"""Sources of usage samples and of cluster state. Each asks one kind of server or file and returns the same columns.
+"""Sources of usage samples and of cluster state. Each reads one kind of server or file into the same columns.
 
 `metrics_api` asks metrics.k8s.io, `external_metrics` asks external.metrics.k8s.io, `prometheus` asks Prometheus,
 for history as well as for live usage; `series` reads files. Samples are `Samples` of `core.usage`, with a count of

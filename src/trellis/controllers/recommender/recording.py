@@ -1,4 +1,4 @@
-"""Records what the recommender's engine is given and what it decides.
+"""Records the input of the recommender's engine and its decisions.
 
 Input is written before the engine gets it, so that a pass that fails can be examined.
 """

@@ -1,4 +1,4 @@
-"""Advises on all surveyed workloads: each container judged, in the order in which it matters, and summed up."""
+"""Advises on all surveyed workloads: advice on each container, sorted by severity and cost, and totals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds where a new request moves the point at which an HPA adds pods, and the target that keeps it.
+"""Finds HPA scale points that a new request moves, and the target that keeps them.
 
 A target in per cent is a share of requests: with half the request, an HPA sees twice the utilization of the same usage
 and adds as many pods again, so that the savings of a smaller request are lost. A target that is an amount is not

@@ -1,4 +1,4 @@
-"""The policy by which an estimate becomes a request and a limit: what a user may choose, with its defaults.
+"""The policy by which an estimate becomes a request and a limit, with its defaults.
 
 Without CPU limits no container is throttled while a core is idle, and a pod under pressure still gets its share by its
 request. Memory cannot be taken back: with a limit at the request, a container that needs more is killed alone and at

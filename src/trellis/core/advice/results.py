@@ -1,4 +1,4 @@
-"""The advice on a survey: old and new sizes of every container, what they save and risk, and what they move."""
+"""The advice on a survey: old and new sizes of every container, savings, shortages and HPA scale points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges whether a container's request is too high, too low or fine, and what it should be, within LimitRanges.
+"""Advises whether a container's request is too high, too low or fine, and on its size, within LimitRanges.
 
 A recommender may estimate less memory than the highest usage, which is harmless as a request. As a limit it would cause
 an OOM kill the next time, so no memory limit is below the highest usage, nor a request that is the limit too.

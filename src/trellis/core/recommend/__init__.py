@@ -1,4 +1,4 @@
-"""What each container should request: recommenders, and the pass that surrounds every one of them.
+"""Recommended requests of containers: recommenders, and the pass that surrounds every one of them.
 
 `protocol` is what a recommender implements, `registry` lists those that come with Trellis, `engine` is the whole
 recommender without its I/O. `recommendation_pass` is one pass over all containers: recommenders estimate in columns

@@ -1,4 +1,4 @@
-"""The recommender protocol: a recommender is given rows of usage and returns estimates in columns, row by row.
+"""The recommender protocol: a recommender reads rows of usage and returns estimates in columns, row by row.
 
 This is a complete one. It recommends the highest usage of the last day, and a little more:
 

@@ -1,4 +1,4 @@
-"""The usage model: what every container has used. It is the one mutable value of the core.
+"""The usage model: the usage of every container. It is the one mutable value of the core.
 
 A model belongs to one thread. Pods are tracked, samples and OOM kills come in, rows are saved and restored, and a view
 of all rows goes out to recommenders. History survives whatever happens to pods: only garbage collection removes rows.

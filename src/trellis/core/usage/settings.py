@@ -1,4 +1,4 @@
-"""Settings of the usage model: those of all rows, and those that a VPA may override for its own."""
+"""Settings of the usage model: for all rows, and those that a VPA may override for its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anonymizes the objects of a dump: every name gets a pseudonym, wherever it stands.
+"""Anonymizes the objects of a dump: every name gets a pseudonym.
 
 Whatever is text is replaced, unless it is known to say nothing about whose cluster it is: a quantity, a time, a
 mode, a well-known key. A field that a later release adds is replaced until it is listed in `public_fields`.

@@ -1,4 +1,4 @@
-"""Lists kinds in pages across the requested namespaces, many lists at once and yet in one order.
+"""Lists kinds in pages across the requested namespaces: many lists at once, in a fixed order.
 
 Requests to a busy server are retried. A list whose continue token has expired is read again in one piece, so that an
 object may come twice; it is the same object.

@@ -1,4 +1,4 @@
-"""Fields, labels and names that say nothing about whose cluster it is, whatever object they are in."""
+"""Fields, labels and names that do not identify a cluster, in any object."""
 
 from __future__ import annotations
 

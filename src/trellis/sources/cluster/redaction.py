@@ -1,4 +1,4 @@
-"""Removes from an object what must not leave the cluster.
+"""Removes sensitive data from an object before it leaves the cluster.
 
 Slices have no environments, commands, images and mounts. What they still have of free text are annotations, in which
 anything may be stored (the last applied manifest for one, with all its environment), and messages, in which a kubelet

@@ -1,4 +1,4 @@
-"""Reads label values over the history, and the labels of pods that may be gone.
+"""Reads label values over the history, and the labels of pods that may be deleted.
 
 Label values are those with a series at any time of the history, not only now: what runs at night has no samples by
 day, and what was just scaled down has a past that is worth reading.

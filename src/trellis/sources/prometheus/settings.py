@@ -1,4 +1,4 @@
-"""Settings of Prometheus: upstream's flags with their defaults, and a few that bound what is asked at once."""
+"""Settings of Prometheus: upstream's flags with their defaults, and limits of single queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that a series can be used: times ascend, values are amounts, and they are in the unit that they claim.
+"""Checks of a series: ascending times, valid amounts, and amounts in the unit of the column.
 
 Gaps and values that were not measured are no error; they become notes.
 """

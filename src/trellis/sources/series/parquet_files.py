@@ -1,4 +1,4 @@
-"""Reads the series of a Parquet file, row group by row group, as far as no series lies in two of them."""
+"""Reads the series of a Parquet file, in groups of row groups that share no series."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists the workloads of a cluster from the API server. What may not be read is named and left out.
+"""Lists the workloads of a cluster from the API server. Forbidden kinds are reported and skipped.
 
 Not all of the rights are needed: without ReplicaSets the names of pods tell their owners; without HPAs it is unknown
 what a new request does to them, and without LimitRanges whether it is allowed.

@@ -1,4 +1,4 @@
-"""Surveys files of usage: each series is a container, and its name says of what.
+"""Surveys files of usage: each series is a container, identified by its name.
 
 `shop/web/app` is container `app` of workload `web` in namespace `shop`; a name of two parts has no namespace, and one
 of a single part is a workload with one container. Requests are known where columns or a manifest declare them.

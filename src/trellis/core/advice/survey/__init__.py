@@ -1,1 +1,1 @@
-"""Surveys: which workloads there are, what they request, what they used, and what a recommender estimates for them."""
+"""Surveys of workloads: their requests, their usage, and a recommender's estimates."""

@@ -1,4 +1,4 @@
-"""Estimates what workloads need: by a recommender, or from the statuses of existing VPAs.
+"""Estimates the needs of workloads: by a recommender, or from the statuses of existing VPAs.
 
 The pipeline is the recommender's own, with a VPA in mode Off for every workload, and without policies. The limits that
 a user has set on advice apply later.

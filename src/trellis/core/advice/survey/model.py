@@ -1,4 +1,4 @@
-"""The result of a survey: what workloads request, what they used, and what a recommender estimates.
+"""The result of a survey: requests of workloads, their usage, and a recommender's estimates.
 
 The same whatever the source: a cluster with Prometheus, Prometheus alone, or files. CPU is in millicores and memory in
 bytes, times are seconds since the epoch, and NaN is "none" or "unknown".

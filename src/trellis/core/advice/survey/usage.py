@@ -1,4 +1,4 @@
-"""Counts what the containers of a namespace used, batch by batch and oldest first.
+"""Counts the usage of a namespace's containers, batch by batch and oldest first.
 
 Each namespace has a usage model of its own, which is dropped when its rows are known: pods of the past come by the
 thousand, and memory must not grow with them.

@@ -1,4 +1,4 @@
-"""Finds the workloads of a survey: their pods, what their containers request now, and their HPAs and VPAs.
+"""Finds the workloads of a survey: their pods, the current requests of their containers, their HPAs and VPAs.
 
 A container's size is the one that most pods of the workload have, resized ones included.
 """

@@ -1,4 +1,4 @@
-"""Bounds recommendations by policy, the cluster's maximum, LimitRanges and limits: here and nowhere else.
+"""Bounds recommendations by policy, the cluster's maximum, LimitRanges and limits.
 
 For the status of all VerticalPodAutoscalers, `policy` works in columns. For one pod, `cap_for_pod` applies everything
 that would keep the pod from being admitted or breaks its policy, in upstream's order, and records what it changed.

@@ -1,1 +1,1 @@
-"""Replays of sizing rules over recorded usage, the scores of what came of them, and the choice among candidates."""
+"""Replays of sizing rules over recorded usage, their scores, and the choice among candidates."""

@@ -1,4 +1,4 @@
-"""Compares a rule with another at any margin: in what it requests, and in the risk it takes.
+"""Compares a rule with another at any margin: by requests and by risk.
 
 The footprint of a series is held against the other's of that series, clipped so that none decides alone, and averaged
 geometrically. Time above target and overrun volume are averaged first and compared then, because most series have next

@@ -1,4 +1,4 @@
-"""Replays a sizing rule over recorded usage: its decisions, each from the past alone, held against what was used.
+"""Replays a sizing rule over recorded usage and applies its decisions, each from the past alone.
 
 Time goes by in steps, an hour each by default. At the beginning of a step the rule decides, for all series at once;
 then it observes what was used in it. So no rule can know more than it would have known. A decision is applied if it

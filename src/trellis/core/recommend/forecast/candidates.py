@@ -1,4 +1,4 @@
-"""Candidates that CPU can be sized by: which past hours count for the coming hour, and how much.
+"""Candidates that size CPU: the past hours that count for the coming hour, and their weights.
 
 Two kinds of hours count: the same hour of earlier days, with its neighbours, and the last few hours, whatever time it
 is. Each hour counts as a small set of samples; together they make a histogram per row, from which percentiles are read.

@@ -1,4 +1,4 @@
-"""Forecasts what rows need in the coming hours, from the hours of the last weeks.
+"""Forecasts the needs of rows in the coming hours, from the hours of the last weeks.
 
 CPU is sized for the hours that the horizon touches, by a candidate for each row; memory by its cycle where it has one,
 and else by its highest peak. All of it changes with the hour, and so is computed once an hour. The parameters are those

@@ -1,4 +1,4 @@
-"""Recognises cycles of memory of a week to a quarter, and finds what a row needs at this phase of its cycle.
+"""Recognises cycles of memory of a week to a quarter, and finds the need of a row at its phase of the cycle.
 
 A period is tested the way it would be used: a rise above the peak of the last day must have been forecast by what was
 used one period before it, a tolerance to either side. A period is recognised if every rise of the last four cycles was

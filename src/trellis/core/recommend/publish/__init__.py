@@ -1,1 +1,1 @@
-"""What is written to VPAs and Hvpas: conditions, which statuses changed enough, and their content."""
+"""Statuses of VPAs and totals of Hvpas: their content, and when they are written."""

@@ -1,4 +1,4 @@
-"""The condition types of a VerticalPodAutoscaler as bits, with their reasons and messages, and stored conditions read.
+"""The condition types of a VerticalPodAutoscaler as bits, with reasons and messages; reads stored conditions.
 
 Upstream's types, of which those that do not hold are left out but for `RecommendationProvided`, and four of ours:
 

@@ -1,4 +1,4 @@
-"""Which pods each VPA of a namespace governs, which targets cannot be used, and which Hvpa is over a VPA.
+"""Governance in a namespace: the pods of each VPA, unusable targets, and the Hvpa of a VPA.
 
 An acting VPA takes precedence over those in mode `Off`, as in the admission controller and the updater: a VPA that was
 created to read its recommendation, however old, must not take the recommendation of the acting one.

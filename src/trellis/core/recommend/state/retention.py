@@ -1,4 +1,4 @@
-"""Which usage is retained for which VPA: weeks of history, runs, and memory windows as its policy sets them."""
+"""Retention of usage by VPA: weeks of history, runs, and memory windows by its policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of served VPAs and of their containers: one number each, with columns for what every pass reads.
+"""The tables of served VPAs and of their containers: a number each, with columns that every pass reads.
 
 An entry of the VPA table has the rest. `VpaStatusWrite` is a status that should be written; once it is, the tables hold
 what it published. Stored statuses are read for many VPAs at once, because a start reads all of them.

@@ -1,1 +1,1 @@
-"""Checkpoints: what of a usage row outlives the process, in upstream's format, with history beside it."""
+"""Checkpoints: the part of a usage row that survives the process, in upstream's format, with history beside it."""

@@ -1,1 +1,1 @@
-"""Usage over time, for recommenders that look for rhythms and phases: hourly summaries, long peaks, runs."""
+"""Usage over time, for recommenders of rhythms and phases: hourly summaries, long peaks, runs."""
