@@ -47,7 +47,7 @@ from trellis.core.explain.buffer_translation import (
     read_creation_time,
     translate_buffers,
 )
-from trellis.core.explain.component_decisions.evidence import Evidence, unknown_object_error
+from trellis.core.explain.component_decisions.evidence import Evidence, build_unknown_object_error
 from trellis.core.explain.component_decisions.node_plans import NodeEvidence
 from trellis.core.explain.context import find_events, find_influences
 from trellis.core.explain.explanation.buffer import (
@@ -255,7 +255,7 @@ def explain_buffer(
     `node_evidence` are the plans for nodes, where groups of nodes are known.
     """
     if evidence.collected.buffers.get(evidence.namespace, name) is None:
-        raise unknown_object_error(BUFFER.name, name, evidence, evidence.collected.buffers)
+        raise build_unknown_object_error(BUFFER.name, name, evidence, evidence.collected.buffers)
     headroom = BufferHeadroom(evidence.collected)
     translated = translate_buffers(evidence, headroom)
     buffered = translated[name]

@@ -14,7 +14,7 @@ from trellis.base.errors import InvalidInput
 from trellis.base.names import suggest_name
 from trellis.core.cluster.owners import TargetRef
 from trellis.core.cluster.store import BY_NAMESPACE
-from trellis.core.explain.component_decisions.evidence import Evidence, unknown_object_error
+from trellis.core.explain.component_decisions.evidence import Evidence, build_unknown_object_error
 from trellis.core.explain.component_decisions.hvpa_plans import HvpaEvidence
 from trellis.core.explain.component_decisions.node_plans import NodeEvidence
 from trellis.core.explain.context import find_events, find_influences
@@ -62,7 +62,7 @@ def explain_hvpa(evidence: Evidence, name: str) -> ObjectExplanation:
     """All there is to say about an Hvpa; raises `InvalidInput` if there is none of that name."""
     scaled = evidence.hvpas.get(name)
     if scaled is None:
-        raise unknown_object_error(HVPA.name, name, evidence, evidence.collected.hvpas)
+        raise build_unknown_object_error(HVPA.name, name, evidence, evidence.collected.hvpas)
     every, own = evidence.collected.pods.by_index(BY_NAMESPACE, evidence.namespace), frozenset(scaled.pods)
     pods = [pod for pod in every if pod.metadata.name in own]
     return _explain_subject(evidence, _ExplanationSubject(HVPA_KIND, name, None, (), pods, scaled.target, scaled))
@@ -75,7 +75,7 @@ def explain_pod(evidence: Evidence, name: str, node_evidence: NodeEvidence | Non
     """
     pod = evidence.collected.pods.get(evidence.namespace, name)
     if pod is None:
-        raise unknown_object_error("Pod", name, evidence, evidence.collected.pods)
+        raise build_unknown_object_error("Pod", name, evidence, evidence.collected.pods)
     governor = evidence.recommended.namespace_governance.governance.governor.get(name)
     vpa = evidence.collected.vpas.get(evidence.namespace, governor) if governor is not None else None
     part, containers = build_vpa_part(evidence, vpa) if vpa is not None else (None, ())
@@ -159,7 +159,7 @@ def _explain_subject(evidence: Evidence, subject: _ExplanationSubject) -> Object
 def _vpa(evidence: Evidence, name: str) -> VerticalPodAutoscaler:
     vpa = evidence.collected.vpas.get(evidence.namespace, name)
     if vpa is None:
-        raise unknown_object_error(VPA.name, name, evidence, evidence.collected.vpas)
+        raise build_unknown_object_error(VPA.name, name, evidence, evidence.collected.vpas)
     return vpa
 
 

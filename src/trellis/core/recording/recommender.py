@@ -80,7 +80,7 @@ class VpasLine(msgspec.Struct, frozen=True):
     recommenders: tuple[str, ...]
     namespace: str
     ignored: tuple[str, ...]
-    all_of_them: bool
+    is_new_scope: bool = msgspec.field(name="all_of_them")
     can_boost: bool
     totals: bool = False
 

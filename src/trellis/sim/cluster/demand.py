@@ -213,16 +213,16 @@ def share_cpu(
     """
     granted = demanded.copy()
     open_ = np.flatnonzero(full[node])
-    left = capacity.copy()
+    remaining = capacity.copy()
     weight = np.maximum(requested, LEAST_WEIGHT)
     while len(open_):
         where = node[open_]
         weights = np.bincount(where, weight[open_], minlength=len(capacity))
-        part = weight[open_] * (left / np.where(weights > 0, weights, 1.0))[where]
+        part = weight[open_] * (remaining / np.where(weights > 0, weights, 1.0))[where]
         content = demanded[open_] <= part
         # Where each container of a node demands more than its part, each gets its part.
-        settled = np.bincount(where, content, minlength=len(capacity))[where] == 0
-        granted[open_[settled]] = part[settled]
-        left -= np.bincount(where, np.where(content, demanded[open_], 0.0), minlength=len(capacity))
-        open_ = open_[~content & ~settled]
+        is_granted = np.bincount(where, content, minlength=len(capacity))[where] == 0
+        granted[open_[is_granted]] = part[is_granted]
+        remaining -= np.bincount(where, np.where(content, demanded[open_], 0.0), minlength=len(capacity))
+        open_ = open_[~content & ~is_granted]
     return granted

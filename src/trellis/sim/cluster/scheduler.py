@@ -104,8 +104,8 @@ class Preemption:
         terminating = [pod for pod in pods if pod.terminating]
         lower = [pod for pod in pods if not pod.terminating and pod.priority < model_pod.priority]
         nominated_demands = [
-            (node, theirs)
-            for other, node, theirs in self._live_nominations()
+            (node, nominated_demand)
+            for other, node, nominated_demand in self._live_nominations()
             if node == number and other.priority >= model_pod.priority
         ]
         with self._with_changes(added=nominated_demands, removed=terminating):
@@ -192,7 +192,7 @@ class Scheduler:
 
     def _pass(self) -> None:
         """Place the pods that fit. A demand that fitted nowhere does not fit anywhere later in the same pass."""
-        left = []
+        unplaced = []
         unschedulable_demands: set[Demand] = set()
         while self._waiting:
             entry = heapq.heappop(self._waiting)
@@ -204,7 +204,7 @@ class Scheduler:
             if node >= 0:
                 self._bind(model_pod, node)
                 continue
-            left.append(entry)
+            unplaced.append(entry)
             # A pod with affinity to another may fit as soon as that one has its node.
             if not demand.pod_affinity:
                 unschedulable_demands.add(demand)
@@ -212,7 +212,7 @@ class Scheduler:
                 self._preemption.preempt(model_pod, demand)
             if self._marks_unschedulable:
                 self._state.put(model_pod, with_unschedulable(model_pod.pod, self._state.now))
-        self._waiting = left
+        self._waiting = unplaced
         heapq.heapify(self._waiting)
 
     def _demand(self, model_pod: ModelPod) -> Demand:

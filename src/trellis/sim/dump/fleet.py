@@ -68,9 +68,9 @@ def build_fleet_from_dump(
     dumped = find_workloads(collected, clock, ledger)
     pools = build_pools(groups, ledger)
     autoscalers = find_autoscalers(collected, dumped, ledger, orders_nodes=bool(pools))
-    usage = DumpUsage(collected, dumped.found, clock, chosen)
+    usage = DumpUsage(collected, dumped.workloads, clock, chosen)
     making = _FleetBuilder(collected, clock, usage, chosen, autoscalers.scaled)
-    workloads = tuple(map(making.workload, dumped.found))
+    workloads = tuple(map(making.workload, dumped.workloads))
     if not workloads:
         raise InvalidInput(name, "has no running pods that could be played")
     nodes = build_nodes(collected, groups, dumped.static, ledger)

@@ -39,7 +39,7 @@ _Played: TypeAlias = Mapping[tuple[str, str, str], DumpedWorkload]
 
 
 class DumpedAutoscalers(msgspec.Struct, frozen=True):
-    """The manifests that can be simulated. `of_hvpas` are the HPAs that write to the scales of Hvpas.
+    """The manifests that can be simulated. `hpas_of_hvpas` are the HPAs that write to the scales of Hvpas.
 
     `scaled` are the workloads whose count is scaled, by namespace and the name under which they are simulated.
     """
@@ -47,7 +47,7 @@ class DumpedAutoscalers(msgspec.Struct, frozen=True):
     vpas: tuple[Document, ...]
     hpas: tuple[Document, ...]
     hvpas: tuple[Document, ...]
-    of_hvpas: tuple[Document, ...]
+    hpas_of_hvpas: tuple[Document, ...]
     buffers: tuple[Document, ...]
     scaled: frozenset[tuple[str, str]]
 
@@ -58,13 +58,13 @@ def find_autoscalers(
     """All autoscalers of a dump; the ledger gets those that cannot be simulated. `orders_nodes`: it has node groups."""
     played = workloads.by_target()
     hvpas = dict(_hvpas(collected, played, ledger))
-    hpas, of_hvpas = _hpas(collected, played, hvpas, ledger)
-    scaled = [_target(hpa, "scaleTargetRef") for hpa in hpas] + [_target(hvpa, "targetRef") for hvpa in hvpas.values()]
+    hpas, hpas_of_hvpas = _hpas(collected, played, hvpas, ledger)
+    scaled = [_read_reference(hpa, "scaleTargetRef") for hpa in hpas] + [_read_reference(hvpa, "targetRef") for hvpa in hvpas.values()]
     return DumpedAutoscalers(
         tuple(_vpas(collected, played, ledger)),
         tuple(hpas),
         tuple(hvpas.values()),
-        tuple(of_hvpas),
+        tuple(hpas_of_hvpas),
         tuple(_buffers(collected, played, ledger, orders_nodes=orders_nodes)),
         frozenset(scaled),
     )
@@ -79,17 +79,17 @@ def build_variants(
     sizes = (*autoscalers.vpas, *autoscalers.hvpas)
     variants = [Variant(FIXED, "requests as written", around, settings)]
     if sizes:
-        title = f"Sizing by its own {' and '.join(_named(autoscalers))}"
-        variants.append(Variant(CURRENT, title, (*around, *sizes, *autoscalers.of_hvpas), settings))
+        title = f"Sizing by its own {' and '.join(_list_kinds(autoscalers))}"
+        variants.append(Variant(CURRENT, title, (*around, *sizes, *autoscalers.hpas_of_hvpas), settings))
     chosen = tuple(recommenders) or (() if sizes else (DEFAULT_RECOMMENDER,))
     mode = "InPlaceOrRecreate" if collected.about.resizes_pods else "Recreate"
     for name in chosen:
-        objects = (*around, *(_vpa(workload, name, mode) for workload in workloads.found))
+        objects = (*around, *(_vpa(workload, name, mode) for workload in workloads.workloads))
         variants.append(Variant(name, f"VPA for all ({name})", objects, settings))
     return tuple(variants)
 
 
-def _named(autoscalers: DumpedAutoscalers) -> Iterator[str]:
+def _list_kinds(autoscalers: DumpedAutoscalers) -> Iterator[str]:
     if autoscalers.vpas:
         yield "VPAs"
     if autoscalers.hvpas:
@@ -105,8 +105,8 @@ def _hpas(
     collected: ClusterState, played: _Played, hvpas: Mapping[tuple[str, str], Document], ledger: NotPlayedObjects
 ) -> tuple[list[Document], list[Document]]:
     """HPAs of workloads, and users' own HPAs of Hvpas; an Hvpa creates its others anew."""
-    of_workloads: list[Document] = []
-    of_hvpas: list[Document] = []
+    hpas_of_workloads: list[Document] = []
+    hpas_of_hvpas: list[Document] = []
     for candidate in collected.hpas:
         ref, namespace = candidate.spec.scale_target_ref, candidate.metadata.namespace
         if _is_owned_by_hvpa(candidate):
@@ -122,8 +122,8 @@ def _hpas(
         document = {"apiVersion": "autoscaling/v2", "kind": HPA} | _document(hpa, "status")
         if result is not None:
             document["spec"]["scaleTargetRef"] = _reference(result)
-        (of_hvpas if result is None else of_workloads).append(document)
-    return of_workloads, of_hvpas
+        (hpas_of_hvpas if result is None else hpas_of_workloads).append(document)
+    return hpas_of_workloads, hpas_of_hvpas
 
 
 def _with_supported_metrics(hpa: HorizontalPodAutoscaler, ledger: NotPlayedObjects) -> HorizontalPodAutoscaler | None:
@@ -169,11 +169,11 @@ def _hvpas(
             document = _document(hvpa, "status")
             document["spec"]["targetRef"] = _reference(result)
             document["spec"].pop("replicas", None)
-            _answer_hvpa(document, ledger)
+            _remove_unsupported_metrics(document, ledger)
             yield (metadata.namespace, metadata.name), document
 
 
-def _answer_hvpa(document: dict[str, Any], ledger: NotPlayedObjects) -> None:
+def _remove_unsupported_metrics(document: dict[str, Any], ledger: NotPlayedObjects) -> None:
     """Keep the metrics in the HPA of an Hvpa that can be simulated; without any it scales by its VPA alone."""
     hpa = document["spec"].get("hpa") or {}
     spec = (hpa.get("template") or {}).get("spec") or {}
@@ -197,17 +197,17 @@ def _buffers(
     collected: ClusterState, played: _Played, ledger: NotPlayedObjects, *, orders_nodes: bool
 ) -> Iterator[Document]:
     for buffer in collected.buffers:
-        reason = _find_reason_not_kept(buffer, played, orders_nodes=orders_nodes)
+        reason = _find_buffer_problem(buffer, played, orders_nodes=orders_nodes)
         if reason:
             ledger.add(BUFFER.name, reason)
             continue
-        document, workload = _document(buffer, "status"), played.get(_reference_of(buffer))
+        document, workload = _document(buffer, "status"), played.get(_read_target(buffer))
         if workload is not None:
             document["spec"]["targetRef"] = _reference(workload)
         yield document
 
 
-def _find_reason_not_kept(buffer: Buffer, played: _Played, *, orders_nodes: bool) -> str:
+def _find_buffer_problem(buffer: Buffer, played: _Played, *, orders_nodes: bool) -> str:
     """Why the capacity of a Buffer is not kept; "" if it is kept."""
     if not orders_nodes:
         return "the dump has no node groups of which nodes could be ordered for it"
@@ -217,18 +217,18 @@ def _find_reason_not_kept(buffer: Buffer, played: _Played, *, orders_nodes: bool
         return str(skip_reason)
     if meaning.capacity is None:
         return "it states no capacity that can be used"
-    goes_by_pods = isinstance(meaning.capacity, FixedReplicas | PercentOfReplicas) and meaning.target is not None
-    if goes_by_pods and _reference_of(buffer) not in played:
+    needs_target = isinstance(meaning.capacity, FixedReplicas | PercentOfReplicas) and meaning.target is not None
+    if needs_target and _read_target(buffer) not in played:
         return _NO_TARGET
     return ""
 
 
-def _reference_of(buffer: Buffer) -> tuple[str, str, str]:
+def _read_target(buffer: Buffer) -> tuple[str, str, str]:
     ref = buffer.spec.target_ref
     return (buffer.metadata.namespace, ref.kind or "", ref.name or "") if ref is not None else ("", "", "")
 
 
-def _target(document: Document, reference: str) -> tuple[str, str]:
+def _read_reference(document: Document, reference: str) -> tuple[str, str]:
     return document["metadata"]["namespace"], document["spec"][reference]["name"]
 
 

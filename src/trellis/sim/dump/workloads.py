@@ -66,13 +66,13 @@ class DumpedWorkload(msgspec.Struct, frozen=True):
 class DumpedWorkloads(msgspec.Struct, frozen=True):
     """The workloads that can be simulated, in the order of their names; `static` are static pods, by node."""
 
-    found: tuple[DumpedWorkload, ...]
+    workloads: tuple[DumpedWorkload, ...]
     static: Mapping[str, tuple[Pod, ...]]
 
     def by_target(self) -> dict[tuple[str, str, str], DumpedWorkload]:
         """The workloads by namespace, kind and name as the dump has them."""
         return {
-            (workload.target.namespace, workload.target.kind, workload.target.name): workload for workload in self.found
+            (workload.target.namespace, workload.target.kind, workload.target.name): workload for workload in self.workloads
         }
 
 
@@ -94,12 +94,12 @@ def find_workloads(collected: ClusterState, clock: SimulationClock, ledger: NotP
         ]
         guarded.update(map(key_of, budgets))
         result.append(
-            _build_workload(target, names.free(target), collected.owners.find(target), groups[target], budgets)
+            _build_workload(target, names.assign(target), collected.owners.find(target), groups[target], budgets)
         )
         if target.kind not in _PLAYED:
             ledger.add(target.kind, _as_deployment(target.kind))
     batch.sort(key=lambda workload: (workload.target.namespace, workload.name, workload.kind))
-    result += [msgspec.structs.replace(workload, name=names.free(workload.target)) for workload in batch]
+    result += [msgspec.structs.replace(workload, name=names.assign(workload.target)) for workload in batch]
     unused = len(collected.pdbs) - len(guarded)
     if unused:
         ledger.add("PodDisruptionBudget", "selects no pods that are played all the time", unused)
@@ -203,14 +203,14 @@ class _WorkloadNames:
     """Gives each workload a name that no other in its namespace has."""
 
     def __init__(self) -> None:
-        self._taken: set[tuple[str, str]] = set()
+        self._used: set[tuple[str, str]] = set()
 
-    def free(self, target: TargetRef) -> str:
+    def assign(self, target: TargetRef) -> str:
         """Its own name, or one with its kind behind it."""
         name = target.name
-        while (target.namespace, name) in self._taken:
+        while (target.namespace, name) in self._used:
             name += f"-{target.kind.lower()}"
-        self._taken.add((target.namespace, name))
+        self._used.add((target.namespace, name))
         return name
 
 
@@ -254,7 +254,7 @@ def _build_workload(
         replicas=replicas,
         template=template,
         pods=tuple(pod.metadata.name for pod in pods),
-        max_unavailable=min(_allowed(max(replicas, len(pods)), budgets), default=None),
+        max_unavailable=min(_allowed_disruptions(max(replicas, len(pods)), budgets), default=None),
     )
 
 
@@ -272,7 +272,7 @@ def _from_pod(pod: Pod, kind: str) -> PodTemplateSpec:
     return PodTemplateSpec(ObjectMeta(labels=labels, annotations=pod.metadata.annotations), spec)
 
 
-def _allowed(replicas: int, budgets: Iterable[PodDisruptionBudget]) -> Iterator[int]:
+def _allowed_disruptions(replicas: int, budgets: Iterable[PodDisruptionBudget]) -> Iterator[int]:
     """How many pods each budget lets go at a time; shares are rounded up, as Kubernetes does."""
     for budget in budgets:
         spec = budget.spec

@@ -91,9 +91,9 @@ def _workload_problems(spec: ScenarioSpec, workloads: Sequence[SimulatedWorkload
         if (workload.namespace, workload.name) in drawn:
             rule = f"the fleet draws a workload {workload.namespace}/{workload.name} too"
             yield ValidationProblem(("workloads", number, "name"), DUPLICATE, rule, workload.name)
-    for number, told in find_unschedulable_pods(spec.nodes, spec.node_groups, workloads):
+    for number, reason in find_unschedulable_pods(spec.nodes, spec.node_groups, workloads):
         place: Path = ("workloads", number) if number < written else ("fleet",)
-        yield ValidationProblem(place, INVALID, told, workloads[number].name)
+        yield ValidationProblem(place, INVALID, reason, workloads[number].name)
 
 
 def _clock(spec: ScenarioSpec) -> SimulationClock:
@@ -105,13 +105,13 @@ def _clock(spec: ScenarioSpec) -> SimulationClock:
 def _intervals(spec: ScenarioSpec) -> Intervals:
     if spec.intervals is None:
         return Intervals()
-    said, usual = spec.intervals, Intervals()
+    intervals, default = spec.intervals, Intervals()
     return Intervals(
-        recommender=parse_seconds(said.recommender, usual.recommender),
-        updater=parse_seconds(said.updater, usual.updater),
-        hpa=parse_seconds(said.hpa, usual.hpa),
-        hvpa=parse_seconds(said.hvpa, usual.hvpa),
-        nodes=parse_seconds(said.nodes, usual.nodes),
+        recommender=parse_seconds(intervals.recommender, default.recommender),
+        updater=parse_seconds(intervals.updater, default.updater),
+        hpa=parse_seconds(intervals.hpa, default.hpa),
+        hvpa=parse_seconds(intervals.hvpa, default.hvpa),
+        nodes=parse_seconds(intervals.nodes, default.nodes),
     )
 
 

@@ -59,7 +59,7 @@ class DrawnUsage(msgspec.Struct, frozen=True):
     usage: ContainerUsage
     busy_cpu: float
     busy_memory: float
-    more: Mapping[str, Any] = {}
+    fields: Mapping[str, Any] = {}
     limited: bool = False
 
 
@@ -74,8 +74,8 @@ def write_workload(sort: str, name: str, namespace: str, size: DrawnPodSize, dra
     """Write a workload with its requests."""
     drawn = ARCHETYPES[sort].make(size, draw)
     requests: dict[str, str | int] = {
-        "cpu": f"{_rounded(_ROUND_CPU, drawn.busy_cpu * size.over_cpu * 1000)}m",
-        "memory": f"{_rounded(_ROUND_MEMORY, drawn.busy_memory * size.over_memory / _MIB)}Mi",
+        "cpu": f"{_round_up(_ROUND_CPU, drawn.busy_cpu * size.over_cpu * 1000)}m",
+        "memory": f"{_round_up(_ROUND_MEMORY, drawn.busy_memory * size.over_memory / _MIB)}Mi",
     }
     container = ScenarioContainer(
         name="app", requests=requests, limits=_limits(drawn, size, requests), usage=drawn.usage
@@ -89,7 +89,7 @@ def write_workload(sort: str, name: str, namespace: str, size: DrawnPodSize, dra
         "containers": [container],
         "disruption_budget": budget,
         "label": ARCHETYPES[sort].name,
-        **drawn.more,
+        **drawn.fields,
     }
     return ScenarioWorkload(**fields)
 
@@ -100,7 +100,7 @@ def _limits(drawn: DrawnUsage, size: DrawnPodSize, requests: Mapping[str, str | 
         return None
     cpu, memory = int(str(requests["cpu"]).removesuffix("m")), int(str(requests["memory"]).removesuffix("Mi"))
     needed = 1.2 * drawn.busy_memory / _MIB
-    return {"cpu": f"{max(2 * cpu, 100)}m", "memory": f"{max(round(1.5 * memory), _rounded(_ROUND_MEMORY, needed))}Mi"}
+    return {"cpu": f"{max(2 * cpu, 100)}m", "memory": f"{max(round(1.5 * memory), _round_up(_ROUND_MEMORY, needed))}Mi"}
 
 
 def _steady(size: DrawnPodSize, draw: Draw) -> DrawnUsage:
@@ -227,9 +227,9 @@ def _phases(lengths: list[float], levels: list[str]) -> list[UsagePhase]:
     return [UsagePhase(length=format_span(length), level=level) for length, level in zip(lengths, levels, strict=True)]
 
 
-def _rounded(choices: tuple[int, ...], wanted: float) -> int:
+def _round_up(choices: tuple[int, ...], amount: float) -> int:
     """The next round number above, or the largest."""
-    return next((choice for choice in choices if choice >= wanted), choices[-1])
+    return next((choice for choice in choices if choice >= amount), choices[-1])
 
 
 def _between(draw: Draw, low: float, high: float) -> float:

@@ -101,15 +101,15 @@ def pod_template(workload: ScenarioWorkload) -> dict[str, Any]:
     return template
 
 
-def _write(found: dict[str, Any], container: ScenarioContainer) -> None:
-    resources = found["resources"] = dict(found.get("resources") or {})
+def _write(target: dict[str, Any], container: ScenarioContainer) -> None:
+    resources = target["resources"] = dict(target.get("resources") or {})
     for name, amounts in (("requests", container.requests), ("limits", container.limits)):
         if amounts is not None:
             resources[name] = {resource: str(text) for resource, text in amounts.items()}
     policy = container.resize_policy
     if policy is not None:
         chosen = (("cpu", policy.cpu), ("memory", policy.memory))
-        found["resizePolicy"] = [{"resourceName": name, "restartPolicy": how} for name, how in chosen if how]
+        target["resizePolicy"] = [{"resourceName": name, "restartPolicy": policy} for name, policy in chosen if policy]
 
 
 def _start(startup: Startup | None, template: dict[str, Any]) -> StartProfile:
@@ -160,13 +160,13 @@ def _runs(runs: JobRuns | None, clock: SimulationClock, draw: np.random.Generato
 
 def list_firings(schedule: str, time_zone: str, clock: SimulationClock) -> list[float]:
     """When a schedule fires in the simulated time; `InvalidSchedule` if it cannot be parsed."""
-    read, found = CronSchedule.parse(schedule, time_zone), []
+    parsed, times = CronSchedule.parse(schedule, time_zone), []
     # A moment before the beginning, at which it may fire.
-    at = read.next(datetime.fromtimestamp(clock.begin, UTC) - _SECOND)
+    at = parsed.next(datetime.fromtimestamp(clock.begin, UTC) - _SECOND)
     while at is not None and at.timestamp() < clock.end:
-        found.append(at.timestamp())
-        at = read.next(at)
-    return found
+        times.append(at.timestamp())
+        at = parsed.next(at)
+    return times
 
 
 def _cron(runs: JobRuns) -> CronRules:

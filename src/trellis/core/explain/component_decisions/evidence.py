@@ -49,7 +49,7 @@ def build_evidence(
     )
 
 
-def unknown_object_error(kind: str, name: str, evidence: Evidence, among: Snapshot) -> InvalidInput:  # type: ignore[type-arg]
+def build_unknown_object_error(kind: str, name: str, evidence: Evidence, among: Snapshot) -> InvalidInput:  # type: ignore[type-arg]
     """That there is no such object, and which may have been meant."""
     namespace, collected = evidence.namespace, evidence.collected
     if (namespace, name) in among.rejected:
@@ -62,7 +62,7 @@ def unknown_object_error(kind: str, name: str, evidence: Evidence, among: Snapsh
     names = sorted(obj.metadata.name for obj in among.by_index(BY_NAMESPACE, namespace))
     # Of pods one knows the workload, which their names begin with.
     guess = suggest_name(name, names) or next(
-        (known_name for known_name in names if known_name.startswith(f"{name}-")), None
+        (candidate for candidate in names if candidate.startswith(f"{name}-")), None
     )
     elsewhere = sorted({namespace for namespace, obj in among.objects if obj == name})
     hint = f' (did you mean "{guess}"?)' if guess else ""

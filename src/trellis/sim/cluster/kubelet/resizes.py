@@ -247,6 +247,6 @@ class PodResizes:
                 or needs_restart(spec, model_pod.pod)
             ):
                 continue
-            if min(self._terminations.memory_of(container), had) > limit:
+            if min(self._terminations.get_memory_demand(container), had) > limit:
                 return True
         return False

@@ -51,7 +51,7 @@ class Terminations:
         self._starts = starts
         self.step = 0
 
-    def memory_of(self, container: ModelContainer) -> float:
+    def get_memory_demand(self, container: ModelContainer) -> float:
         """The bytes that a container demands now."""
         return self._demand.get_memory_demand(self._state.rows, container.row, self.step, self._state.now)
 
@@ -92,7 +92,7 @@ class Terminations:
 
     def check_memory(self, container: ModelContainer) -> None:
         """Kill a container that has come up with a demand above its memory limit."""
-        if self.memory_of(container) > self._state.rows.memory_limit[container.row]:
+        if self.get_memory_demand(container) > self._state.rows.memory_limit[container.row]:
             self.kill_soon(container)
 
     def complete(self, model_pod: ModelPod) -> None:

@@ -86,9 +86,9 @@ class StepUsageModel:
             container = rows.find_container(int(columns.rows[position]))
             self._starts.set_start_rate(container, float(granted[position]))
 
-    def _kill(self, columns: RunningContainers, too_much: BoolColumn) -> None:
+    def _kill(self, columns: RunningContainers, exceeds_limit: BoolColumn) -> None:
         rows = self._state.rows
-        for position in np.flatnonzero(too_much & columns.up).tolist():
+        for position in np.flatnonzero(exceeds_limit & columns.up).tolist():
             self._terminations.kill_soon(rows.find_container(int(columns.rows[position])))
 
     def _check_node_memory(self, columns: RunningContainers, used: FloatColumn) -> None:
@@ -106,10 +106,10 @@ class StepUsageModel:
         for position in np.flatnonzero(columns.node == node).tolist():
             row = int(columns.rows[position])
             container = rows.find_container(row)
-            more = float(used[position] - rows.memory_request[row])
-            above[container.model_pod] = above.get(container.model_pod, 0.0) + more
+            above_request = float(used[position] - rows.memory_request[row])
+            above[container.model_pod] = above.get(container.model_pod, 0.0) + above_request
             total[container.model_pod] = total.get(container.model_pod, 0.0) + float(used[position])
-            if more > 0:
+            if above_request > 0:
                 offending.setdefault(container.model_pod, {})[container.name] = float(used[position])
         for model_pod in sorted(above, key=lambda pod: (-above[pod], pod.key)):
             if excess <= 0:

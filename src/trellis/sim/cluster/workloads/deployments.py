@@ -111,19 +111,19 @@ class DeploymentController:
             self._lifecycle.delete(pod)
 
     def _add_set(self, replicas: int) -> None:
-        state, mine = self._state, self._state.fleet.workloads[self._workload]
+        state, definition = self._state, self._state.fleet.workloads[self._workload]
         template = state.templates[self._workload]
         hash_ = name_suffix(self._workload * 1009 + self._revision, 8)
         labels = {**template.metadata.labels, _HASH: hash_}
         selector = msgspec.structs.replace(template.selector, match_labels=labels)
         metadata = ObjectMeta(
-            name=f"{mine.name}-{hash_}",
-            namespace=mine.namespace,
+            name=f"{definition.name}-{hash_}",
+            namespace=definition.namespace,
             uid=state.uid(),
             resource_version=state.version(),
             creation_timestamp=api_time(state.now),
             labels=labels,
-            owner_references=(OwnerReference(_APPS, "Deployment", mine.name, self._uid, controller=True),),
+            owner_references=(OwnerReference(_APPS, "Deployment", definition.name, self._uid, controller=True),),
         )
         pods = PodTemplateSpec(msgspec.structs.replace(template.metadata, labels=labels), template.spec)
         replica_set = ReplicaSet(metadata, ReplicatedSpec(replicas, selector, pods))

@@ -60,15 +60,15 @@ class JobRun:
 
     def reconcile(self) -> bool:
         """Remove finished pods and create missing ones; returns whether the run is over."""
-        left = []
+        unfinished = []
         for model_pod in self._pods:
             if model_pod.pod.status.phase == SUCCEEDED:
                 self._succeeded += 1
                 self._lifecycle.remove_pod(model_pod)
             elif not model_pod.terminating and self._state.pods.get(model_pod.key) is model_pod:
-                left.append(model_pod)
-        self._pods = left
-        self._add(min(self._size.parallelism, self._size.completions - self._succeeded) - len(left))
+                unfinished.append(model_pod)
+        self._pods = unfinished
+        self._add(min(self._size.parallelism, self._size.completions - self._succeeded) - len(unfinished))
         return not self._pods
 
     def stop(self) -> None:
@@ -163,7 +163,7 @@ class CronJobController:
         state.publish(self._workload, CronJob(state.metadata(self._workload, self._uid), spec))
         for run, (time, _) in enumerate(self._definition.runs):
             if time >= state.now:
-                state.kernel.at(time, partial(self._due, run), Priority.CONTROLLER)
+                state.kernel.at(time, partial(self._start_run, run), Priority.CONTROLLER)
 
     def roll_out(self) -> None:
         """The next Job has the new version, and those under way end with the old one."""
@@ -179,7 +179,7 @@ class CronJobController:
             if self._rules.deadline is None or late <= self._rules.deadline:
                 self._begin_job(run)
 
-    def _due(self, run: int) -> None:
+    def _start_run(self, run: int) -> None:
         if self._runs and self._rules.concurrency == FORBID:
             self._missed = run
             return
@@ -190,16 +190,16 @@ class CronJobController:
         self._begin_job(run)
 
     def _begin_job(self, run: int) -> None:
-        state, mine = self._state, self._definition
+        state, definition = self._state, self._definition
         # As Kubernetes names them: by the minute for which they are scheduled.
         metadata = ObjectMeta(
-            name=f"{mine.name}-{int(mine.runs[run][0] // _MINUTE)}",
-            namespace=mine.namespace,
+            name=f"{definition.name}-{int(definition.runs[run][0] // _MINUTE)}",
+            namespace=definition.namespace,
             uid=state.uid(),
             resource_version=state.version(),
             creation_timestamp=api_time(state.now),
             labels=state.templates[self._workload].metadata.labels,
-            owner_references=(OwnerReference(_BATCH, "CronJob", mine.name, self._uid, controller=True),),
+            owner_references=(OwnerReference(_BATCH, "CronJob", definition.name, self._uid, controller=True),),
         )
         job = Job(metadata, self._job_spec())
         state.watcher.on_workload("Job", None, job)
@@ -212,9 +212,9 @@ class CronJobController:
         self._state.watcher.on_workload("Job", job, None)
 
     def _job_spec(self) -> JobSpec:
-        mine, template = self._definition, self._state.templates[self._workload]
+        definition, template = self._definition, self._state.templates[self._workload]
         pods = PodTemplateSpec(template.metadata, template.spec)
-        return JobSpec(mine.replicas, mine.completions, selector=template.selector, template=pods)
+        return JobSpec(definition.replicas, definition.completions, selector=template.selector, template=pods)
 
     def _create_pod(self, run: int, job: Job) -> ModelPod:
         owner = OwnerReference(_BATCH, "Job", job.metadata.name, job.metadata.uid, controller=True)
