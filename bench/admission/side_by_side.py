@@ -12,21 +12,25 @@ Upstream's is told to be quiet (`QUIET`): a tenth of its time would go into line
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import shutil
+import ssl
 import sys
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import median
+from typing import TypeAlias
 
 import msgspec
 
 from bench.admission.cluster import Size, objects, review
 from bench.admission.load import Load, load
 from bench.admission.pod_creation import AddedLatency, measure_added_latency, prepare
-from bench.admission.review_answers import Set, read_responses
 from bench.measurement import CannotMeasure, Row, in_ms
 from bench.process_usage import cpu_seconds, resident_megabytes
 from bench.recommender.cluster import run_concurrently
@@ -41,6 +45,7 @@ from testbed.keeper import definitions
 from testbed.processes import free_ports
 from testbed.scratch import scratch
 from testbed.waiting import until
+from trellis.base.quantities import Quantity
 
 SIZE = Size(1_000, 1_000)
 CONCURRENCIES = (1, 16)
@@ -55,6 +60,9 @@ MOST_ADDED = 0.005
 BODIES = {"pods of rollouts": SIZE.vpas, "pods unlike all before": 6_000}
 ALIKE, UNLIKE = BODIES
 SAMPLE = 50
+
+# What an answer sets: the path in the pod, down to the resource, and how much.
+Set: TypeAlias = dict[str, Quantity]
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -247,3 +255,20 @@ def _all_sized(controller: Controller, port: int, sample: Sequence[bytes]) -> li
 def _report(message: str) -> None:
     """Progress is for whoever waits, at once."""
     print(f"admission_side_by_side: {message}", file=sys.stderr, flush=True)
+
+
+def read_responses(port: int, bodies: Sequence[bytes]) -> list[Set]:
+    """What is set of resources in each answer; nothing if the pod stays as it is."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with closing(http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=10.0)) as connection:
+        return [_read_response(connection, body) for body in bodies]
+
+
+def _read_response(connection: http.client.HTTPSConnection, body: bytes) -> Set:
+    connection.request("POST", "/", body, {"Content-Type": "application/json"})
+    response = json.loads(connection.getresponse().read())
+    patch = json.loads(b64decode(response["response"].get("patch") or b"W10="))
+    resources = (op for op in patch if "/resources/" in op["path"] and isinstance(op["value"], str))
+    return {op["path"]: Quantity.parse(op["value"]) for op in resources}

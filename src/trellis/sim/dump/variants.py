@@ -59,7 +59,9 @@ def find_autoscalers(
     played = workloads.by_target()
     hvpas = dict(_hvpas(collected, played, ledger))
     hpas, hpas_of_hvpas = _hpas(collected, played, hvpas, ledger)
-    scaled = [_read_reference(hpa, "scaleTargetRef") for hpa in hpas] + [_read_reference(hvpa, "targetRef") for hvpa in hvpas.values()]
+    scaled = [_read_reference(hpa, "scaleTargetRef") for hpa in hpas] + [
+        _read_reference(hvpa, "targetRef") for hvpa in hvpas.values()
+    ]
     return DumpedAutoscalers(
         tuple(_vpas(collected, played, ledger)),
         tuple(hpas),

@@ -72,7 +72,8 @@ class DumpedWorkloads(msgspec.Struct, frozen=True):
     def by_target(self) -> dict[tuple[str, str, str], DumpedWorkload]:
         """The workloads by namespace, kind and name as the dump has them."""
         return {
-            (workload.target.namespace, workload.target.kind, workload.target.name): workload for workload in self.workloads
+            (workload.target.namespace, workload.target.kind, workload.target.name): workload
+            for workload in self.workloads
         }
 
 
