@@ -196,7 +196,7 @@ def _batch(size: DrawnPodSize, draw: Draw) -> DrawnUsage:
 def _deploys(size: DrawnPodSize, draw: Draw) -> DrawnUsage:
     drawn = _daily(size, draw)
     rollouts = Rollouts(every=format_span(_HOUR * float(draw.integers(30, 90))), shift=0.3)
-    return msgspec.structs.replace(drawn, more={"rollouts": rollouts})
+    return msgspec.structs.replace(drawn, fields={"rollouts": rollouts})
 
 
 def _slow_start(size: DrawnPodSize, draw: Draw) -> DrawnUsage:
@@ -207,7 +207,7 @@ def _slow_start(size: DrawnPodSize, draw: Draw) -> DrawnUsage:
         cores=str(int(draw.integers(2, 5))),
     )
     rollouts = Rollouts(every=format_span(_HOUR * float(draw.integers(20, 50))))
-    return msgspec.structs.replace(drawn, more={"startup": startup, "rollouts": rollouts})
+    return msgspec.structs.replace(drawn, fields={"startup": startup, "rollouts": rollouts})
 
 
 ARCHETYPES: Final[Mapping[str, Archetype]] = {
