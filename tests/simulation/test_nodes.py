@@ -1,4 +1,4 @@
-"""Nodes that come and go in the whole simulator: ordered for pending pods, removed when nothing needs them."""
+"""Nodes in the whole simulator: ordered for pending pods, removed when unneeded."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def sized() -> dict[str, Any]:
 
 @st.composite
 def lives(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
-    """Two groups, a Deployment, tasks that come and go, perhaps balloons, Buffers, a VPA, and a node that fails."""
+    """Two groups, a Deployment, short tasks, perhaps balloons, Buffers, a VPA, and a node that fails."""
     begins = sorted(draw(st.lists(st.integers(0, 2400), max_size=6, unique=True)))
     spec = draw(st.sampled_from([{}, apart("web")]))
     budget = draw(st.sampled_from([None, 0, 1]))

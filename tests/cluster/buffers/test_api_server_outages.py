@@ -41,7 +41,7 @@ def controller(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 
 
 def count(cluster: Cluster, replicas: int) -> None:
-    """What the Deployment's own controller would say."""
+    """The status that the Deployment controller would write."""
     cluster.api.patch(PATH, {"status": {"replicas": replicas}})
 
 

@@ -105,7 +105,7 @@ def versions(cluster: Cluster, *paths: str) -> list[str]:
 
 
 def until_quiet(cluster: Cluster, started: Controller, *paths: str) -> None:
-    """Return when nobody has written any of these during two passes: the last write may be under way."""
+    """Return when none of these was written during two passes, because the last write may be in flight."""
 
     def quiet() -> bool:
         before = versions(cluster, *paths)

@@ -61,7 +61,7 @@ def test_the_scheduler_places_the_pods_that_fit_and_no_others(cluster: Cluster, 
 
 
 def check_a_pod(world: World, rng: Random, name: str) -> bool:
-    """Whether it was placed, which is as we said it would be."""
+    """Whether the scheduler placed the pod, as the filters expect."""
     cluster, namespace, table, used = world
     spec = a_pod_spec(rng, table.names(table.exists))
     spec["nodeSelector"] = {**spec.get("nodeSelector", {}), SET: namespace}

@@ -1,4 +1,4 @@
-"""Nodes that are ordered from a kwok group, written by the one writer: up after their boot time, and gone again."""
+"""Nodes ordered from a kwok group: up after their boot time, and released."""
 
 from __future__ import annotations
 

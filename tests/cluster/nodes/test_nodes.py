@@ -159,7 +159,7 @@ def test_without_a_node_autoscaler_a_buffer_is_provisioned_while_it_fits_and_han
 
 
 def managers(cluster: Cluster, namespace: str, name: str) -> set[str]:
-    """Who owns anything of what is said about a Buffer's provisioning."""
+    """The field managers that own fields about a Buffer's provisioning."""
     result = cluster.api.get(buffer_path(namespace, name))["metadata"]["managedFields"]
     mark = 'k:{"type":"Provisioned"}'
     parts = ((each["manager"], each["fieldsV1"].get("f:status", {})) for each in result)

@@ -1,4 +1,4 @@
-"""Where we say that a pod's volumes can be reached the real scheduler places it, and nowhere else."""
+"""The real scheduler places a pod on a node that the filters expect to reach its volumes, and on no other."""
 
 from __future__ import annotations
 

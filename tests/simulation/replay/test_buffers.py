@@ -25,14 +25,14 @@ PRIVATE = "hunter2"
 
 
 def secretive() -> Document:
-    """A container with something in it that is nobody's business."""
+    """A container with private data."""
     private: Document = {"env": [{"name": "PASSWORD", "value": PRIVATE}], "command": [PRIVATE], "image": PRIVATE}
     return app(cpu="500m", memory="1Gi") | private
 
 
 @pytest.fixture(scope="module")
 def recording() -> bytes:
-    """Shares of workloads that come, grow, are recommended more and go; classes of nodes, given pods, schedules."""
+    """Percentages of workloads that are created, scaled, resized and deleted; node classes, given pods, schedules."""
     world = World(max_chunks_per_buffer=50)
     spec = {"containers": [secretive()]}
     template = {"metadata": {"labels": {"app": "web"}}, "spec": spec}

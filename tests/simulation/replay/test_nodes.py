@@ -37,7 +37,7 @@ PRIVATE = "hunter2"
 
 @pytest.fixture(scope="module")
 def recording() -> bytes:
-    """Orders, one that is refused, room for a Buffer, a boost, a budget, a claim, a move, removals, a new leader."""
+    """Orders, a refused one, headroom of a Buffer, a boost, a budget, a claim, a drain, removals, a new leader."""
     broken = group("broken", priority=9, fails={"how": "RefuseOrders"})
     world = World(broken, group(minSize=1), down=QUICK)
     world.add_boost("web", factor=4)

@@ -116,7 +116,7 @@ def a_port(rng: Random) -> Json:
 
 
 def _share_no_ports(spec: Json) -> None:
-    """The API server refuses a pod that asks for a port twice."""
+    """The API server refuses a pod with the same host port twice."""
     used_ports: set[int] = set()
     for container in (*spec["containers"], *spec.get("initContainers", [])):
         container["ports"] = [port for port in container.get("ports", []) if port["containerPort"] not in used_ports]

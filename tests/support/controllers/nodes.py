@@ -107,7 +107,7 @@ class World(ControlledWorld):
             self.server.delete(path)
 
     def add_buffer(self, name: str = "spare", chunks: int = 2, cpu: str = "1", **spec: Any) -> None:
-        """A Buffer that somebody has translated."""
+        """A translated Buffer."""
         containers = [{"name": "app", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}]
         pods = {"replicaNum": chunks, "podSpec": {"containers": containers}}
         conditions = [{"type": "ReadyForProvisioning", "status": "True", "reason": "BufferReady", "message": ""}]
@@ -298,7 +298,7 @@ class World(ControlledWorld):
 
 
 def last_fully_provisioned(status: Document) -> float:
-    """When the status says that all chunks last had room."""
+    """The time in the status at which all chunks last fitted."""
     return parse_time(status["lastFullyProvisioned"]).timestamp()
 
 

@@ -31,7 +31,7 @@ def meaning(document: Document) -> EffectiveBuffer:
 
 
 def app(name: str = "app", *, limits: Document | None = None, **requests: str) -> Document:
-    """A container with more in it than anybody should publish."""
+    """A container with fields that must not be published."""
     app: Document = {
         "name": name,
         "image": "example/app:1",

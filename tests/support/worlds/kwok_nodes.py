@@ -83,7 +83,7 @@ class KwokWorld:
         self.server.put(f"{NODES}/{name}", {"apiVersion": "v1", "kind": "Node", "metadata": {}, **document})
 
     def change(self, name: str, **metadata: Any) -> None:
-        """Change metadata of a node, as anybody might."""
+        """Change metadata of a node, as another client."""
         old = self.documents()[name]
         self.server.put(f"{NODES}/{name}", {**old, "metadata": {**old["metadata"], **metadata}})
 
@@ -121,7 +121,7 @@ class KwokWorld:
         return tended.next
 
     async def bring_up(self, target: int, name: str = "small") -> tuple[str, ...]:
-        """Order nodes and see them come up."""
+        """Order nodes and let them boot."""
         new = await self.order(target, name)
         for seconds in (3600.0, 1.0):
             await self.wait(seconds)

@@ -60,7 +60,7 @@ def a_spec(cpu: str = "1", memory: str = "1Gi", **fields: Any) -> Document:
 def a_buffer(
     name: str, count: int, spec: Document | None = None, labels: Document | None = None, **fields: Any
 ) -> Buffer:
-    """A Buffer that somebody has translated; its spec says no more than how it is to be kept."""
+    """A translated Buffer; its spec has only the strategy."""
     pods: Document = {"replicaNum": count, "podSpec": spec or a_spec()}
     if labels:
         pods["podLabels"] = labels
@@ -166,7 +166,7 @@ class Cluster:
         return {order.group: order.count for order in self.plan().orders}
 
     def execute_orders(self, plan: ScaleUpPlan | None = None) -> Cluster:
-        """Orders and what is given back go to the provider."""
+        """Send orders and releases to the provider."""
         plan = plan or self.last
         assert plan is not None
         for order in plan.orders:
@@ -180,7 +180,7 @@ class Cluster:
         return self
 
     def wait(self, seconds: float) -> Cluster:
-        """Time passes, and nodes whose boot time is over come up."""
+        """Advance the time; nodes whose boot time is over become ready."""
         self.now += seconds
         for name, group in self.groups.items():
             for instance in list(self.instances[name]):

@@ -27,7 +27,7 @@ READY = [{"type": "Ready", "status": "True"}]
 
 
 def a_web_pod(name: str, cpu: str = "1", memory: str = "1Gi", **fields: Any) -> Pod:
-    """A pod that a ReplicaSet would make anew, and that is Ready once it runs."""
+    """A pod of a ReplicaSet, Ready once it runs."""
     annotations = fields.pop("annotations", {})
     pod = a_pod(name, cpu, memory, owner=fields.pop("owner", ("ReplicaSet", "web")), **fields)
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
@@ -44,7 +44,7 @@ def a_budget(name: str, allowed: int, labels: Mapping[str, str], **fields: Any) 
 
 
 class ShrinkingCluster(Cluster):
-    """`plan_removals` asks what should go, `execute` carries it out, and `run_pass` does both and lets time pass."""
+    """`plan_removals` plans, `execute` executes the plan, and `run_pass` does both and advances the time."""
 
     def __init__(self, *groups: NodeGroup, down: ScaleDownSettings = DOWN) -> None:
         super().__init__(*groups, settings=SETTINGS)
@@ -134,7 +134,7 @@ class ShrinkingCluster(Cluster):
         self.change(msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, conditions=())))
 
     def mark_terminating(self, pod: str, at: float) -> None:
-        """A pod is being deleted, and should be gone at that time."""
+        """Delete a pod, whose grace period ends at that time."""
         terminating = self.pods[pod]
         when = datetime.fromtimestamp(at, UTC)
         self.create(

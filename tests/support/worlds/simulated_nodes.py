@@ -1,4 +1,4 @@
-"""Workloads on nodes that come and go, in the whole simulator: what there is at any time can be looked at."""
+"""Workloads on nodes that are added and removed, in the whole simulator, with its state at any time."""
 
 from __future__ import annotations
 

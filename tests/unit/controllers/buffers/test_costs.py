@@ -23,7 +23,7 @@ def build_world(apps: int) -> World:
 
 
 def record_reconciles(controller: BufferController, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Whom the controller looks at from now on."""
+    """Record the Buffers that are reconciled from now on."""
     result: list[str] = []
     reconcile = controller._reconciler.reconcile
 

@@ -1,4 +1,4 @@
-"""The Buffer controller when something is missing, refused, slow or made anew."""
+"""The Buffer controller with objects that are missing, refused, slow or recreated."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ GROUP = a_group("small")
 
 
 class SlowProvider:
-    """A provider that releases at once and takes seconds for an order, and orders by the target it then has."""
+    """A provider that releases at once and executes an order seconds later, by the target it then has."""
 
     name = "slow"
 

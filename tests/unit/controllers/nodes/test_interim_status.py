@@ -1,4 +1,4 @@
-"""What Buffers are told while a provider is asked and does not answer."""
+"""The status of Buffers while the provider does not respond."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SILENT = ("False", "ProviderSilent")
 
 
 class Hanging(KwokProvider):
-    """It notes what it is asked, and does not answer one kind of question."""
+    """A provider that records calls and does not respond to one kind of them."""
 
     def __init__(self, informers: NodeInformers, silent: str) -> None:
         super().__init__(informers.kwok_objects)
@@ -52,7 +52,7 @@ class Hanging(KwokProvider):
             await self._open.wait()
 
     def respond(self) -> None:
-        """Answer all questions from now on, also those that were asked."""
+        """Respond to all calls from now on, pending ones included."""
         self.silent = ""
         self._open.set()
 

@@ -1,4 +1,4 @@
-"""What the node autoscaler forgets when it takes over, and what it writes of Buffers that are made anew meanwhile."""
+"""The state that a new leader forgets, and its writes to Buffers that were recreated meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MARK = "trellis.x-k8s.io/leaving"
 
 
 async def lose_and_regain_lease(world: World, controller: NodeController) -> None:
-    """Somebody else leads for a while."""
+    """Another process leads for a while."""
     world.leads = False
     await world.wait(30)
     world.leads = True
@@ -80,7 +80,7 @@ def test_a_buffer_recreated_during_a_write_does_not_get_the_old_status(at: str) 
     replaced: list[Document] = []
 
     def replace(request: Request) -> ScriptedResponse | None:
-        """When the old one's room is there and that is about to be written, there is another of its name."""
+        """A new Buffer of the same name exists when the status of the old one is about to be written."""
         is_about_it = request.method == at and request.path.startswith(f"{BUFFERS}/spare")
         if is_about_it and not replaced and world.nodes()["small-1"]["status"].get("conditions"):
             replaced.append(world.server.objects[f"{BUFFERS}/spare"])

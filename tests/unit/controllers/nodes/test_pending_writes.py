@@ -1,4 +1,4 @@
-"""Writes of nodes are waited for until the watch shows them, and each is looked for when its node changes."""
+"""Waits until the watch shows writes of nodes; each is compared when its node changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trellis.kube.write.patches import merge_patch
 
 
 class Nodes:
-    """What a watch has shown so far, and how often that was asked for."""
+    """The nodes that a watch has shown so far, and the number of reads."""
 
     def __init__(self) -> None:
         self.known: dict[str, Node] = {}

@@ -276,7 +276,7 @@ def test_an_invalid_response_is_a_failure_and_buffer_statuses_are_published(call
 
 
 class RecordingProvider(KwokProvider):
-    """It notes what it is asked to take back."""
+    """A provider that records releases."""
 
     def __init__(self, informers: NodeInformers) -> None:
         super().__init__(informers.kwok_objects)
@@ -307,7 +307,7 @@ def test_failed_nodes_of_a_group_are_released_together() -> None:
 
 
 class RefusingProvider(KwokProvider):
-    """It takes nothing back."""
+    """A provider that refuses all releases."""
 
     async def release(self, group: str, instances: Sequence[str], _now: float, /) -> Released:
         return Released(refused=dict.fromkeys(instances, DetailedReason(UNKNOWN_GROUP, f"{group} keeps what it has")))

@@ -1,4 +1,4 @@
-"""What a provider wants written comes step by step: what follows a step that failed is not written."""
+"""The steps of a provider are written in order, up to the first one that fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STEPS: Steps = ((creation("a-1"), creation("a-2")), (creation("b-1"),), (creatio
 
 
 class Stepwise:
-    """Whatever it is asked, it wants the same written."""
+    """A provider that returns the same steps for every call."""
 
     name = "stepwise"
 
@@ -94,7 +94,7 @@ def test_writes_before_a_failed_step_stay_and_are_reported(call: str) -> None:
 
 
 class Marking(KwokProvider):
-    """Whoever it orders from, it writes a Node of its own afterwards, of no group."""
+    """A provider whose orders also write a Node outside all groups."""
 
     async def order(self, group: str, target: int, now: float, /) -> Ordered:
         made = await super().order(group, target, now)

@@ -1,4 +1,4 @@
-"""Room on nodes of a class: which nodes, and chunks that fit them."""
+"""Capacity on nodes of a class: the nodes, and chunks that fit them."""
 
 from __future__ import annotations
 

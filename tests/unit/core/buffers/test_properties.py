@@ -1,4 +1,4 @@
-"""What holds for every Buffer, whatever it asks for."""
+"""Properties of every translation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one chunk looks like."""
+"""The shape of one chunk."""
 
 from __future__ import annotations
 

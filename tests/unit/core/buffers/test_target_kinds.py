@@ -1,4 +1,4 @@
-"""What of a workload's document tells which pods it makes."""
+"""The selector and the pod template in a workload's document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one pod asks of a node: the scheduler's effective request, and what a running pod holds."""
+"""The demand of one pod: the scheduler's effective requests, and the allocation of a running pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes a pod fits: as the scheduler's filters say, for all nodes at once."""
+"""The nodes that a pod fits on, by the scheduler's filters for all nodes at once."""
 
 from __future__ import annotations
 
@@ -439,7 +439,7 @@ def test_a_table_grows_with_its_nodes_and_with_the_pods_placed_on_them() -> None
 
 
 def test_removed_nodes_leave_nothing_in_masks() -> None:
-    """Every node has a label of its own, and more nodes come and go than the table has room for at once."""
+    """Every node has a label value of its own, and more nodes are added and removed than the table has capacity for."""
     table = NodeTable()
     for at in range(400):
         table.update(node(f"n{at}", {"host": f"n{at}"}, {"taints": [{"key": f"t{at}", "effect": "NoSchedule"}]}))

@@ -1,4 +1,4 @@
-"""A look at Buffers beside the plans: nothing is ordered, and the next plan is as if nobody had looked."""
+"""Observations of Buffers between plans: they order nothing and do not change the next plan."""
 
 from __future__ import annotations
 

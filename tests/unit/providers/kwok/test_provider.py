@@ -1,4 +1,4 @@
-"""Orders for kwok nodes: durable, never given twice, up after their boot time, and wrong only as declared."""
+"""Orders of kwok nodes: durable, never repeated, up after their boot time, and failing only as declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A CapacityBuffer for each Buffer, where somebody else manages nodes."""
+"""A CapacityBuffer for each Buffer, where another autoscaler manages nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who says that a Buffer is provisioned: `trellis nodes` where it runs, otherwise the Buffer controller."""
+"""The `Provisioned` condition: written by `trellis nodes` where it runs, otherwise by the Buffer controller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TWO_CORES = {"pods": {"replicaNum": 2, "podSpec": {"containers": [app(cpu="1", m
 
 
 def elsewhere() -> World:
-    """A cluster whose nodes somebody else manages."""
+    """A cluster whose nodes another autoscaler manages."""
     world = World()
     world.nodes_run = False
     world.add_buffer(capacity=TWO_CORES)

@@ -1,4 +1,4 @@
-"""Where a pod fits beside other pods: affinity, anti-affinity and spread, as the scheduler's filters say."""
+"""Affinity, anti-affinity and topology spread beside other pods, compared with the scheduler's rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From which nodes a pod's volumes can be reached, as the scheduler's filters say."""
+"""The nodes that reach a pod's volumes, by the scheduler's rules."""
 
 from __future__ import annotations
 

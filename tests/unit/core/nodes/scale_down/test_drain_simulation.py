@@ -1,4 +1,4 @@
-"""Nodes are tried in turn: what was tried in vain leaves no trace, and who is on a node counts as it will be."""
+"""Drains are simulated in order: a failed one changes nothing, and pods count with the demand of their replacements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is in the cluster: what is removed fits elsewhere, and nobody who said no is disturbed."""
+"""Properties of scale-down plans: drained pods fit elsewhere, and no protected pod is evicted."""
 
 from __future__ import annotations
 

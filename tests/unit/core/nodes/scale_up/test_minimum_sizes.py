@@ -1,4 +1,4 @@
-"""A group that has fewer nodes than its minimum is filled up, where that is asked for, with what limits leave."""
+"""Groups below their minimum size are filled up within limits, where that is enforced."""
 
 from __future__ import annotations
 

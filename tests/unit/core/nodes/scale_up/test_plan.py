@@ -74,7 +74,7 @@ def test_an_unready_new_node_of_a_group_is_upcoming() -> None:
     [("node.kubernetes.io/not-ready", {}), ("node.kubernetes.io/unreachable", {}), ("of-our-own", {"small": 1})],
 )
 def test_a_node_is_upcoming_until_its_not_ready_taints_are_removed(key: str, ordered: dict[str, int]) -> None:
-    """Its taint goes a moment after the node says that it is Ready: who orders in between orders twice."""
+    """The not-ready taint is removed a moment after the node is Ready; an order in between would order twice."""
     cluster = Cluster(a_group("small")).create_pods(4)
     up = Instance("small-1", InstanceState.RUNNING, cluster.now - 1, "small-1")
     cluster.snapshot.put_groups([GroupState(cluster.groups["small"], 1, (up,))])

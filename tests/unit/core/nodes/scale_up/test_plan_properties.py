@@ -32,7 +32,7 @@ def a_random_group(rng: Random, name: str) -> NodeGroup:
 
 
 def a_random_spec(rng: Random, app: str, *, spreads: bool) -> dict[str, Any]:
-    """What a pod asks about nodes and its like."""
+    """Random constraints of a pod on nodes and other pods."""
     rules: tuple[dict[str, Any], ...] = (
         {},
         {},

@@ -1,4 +1,4 @@
-"""Pods that wait with volumes: where they can go changes with their claims, and with who else uses them."""
+"""Pending pods with volumes: their nodes depend on their claims and on other pods with the same claims."""
 
 from __future__ import annotations
 

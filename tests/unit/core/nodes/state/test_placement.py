@@ -1,4 +1,4 @@
-"""How the room of Buffers is kept: chunks as virtual pods, after all that are real."""
+"""The headroom of Buffers: chunks are placed as virtual pods after all real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that are there and have not come up: what is on them, and what they count for."""
+"""Registered nodes that are not up yet: their pods, and how they count."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ KEEP_APART = apart({"app": "x"})
 
 
 def counted(snapshot: ClusterSnapshot) -> dict[str, tuple[int, ...]]:
-    """What is taken on each node, of everything and of that which belongs to it, and who keeps others away."""
+    """The usage of each node, by all pods and by those that belong to it, and the anti-affinity terms."""
     table = snapshot.table
     columns = [*snapshot.running.used.amounts, *snapshot.fixed.used.amounts]
     probe = next(iter(snapshot.placed.values())).profile if snapshot.placed else None
