@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Row(msgspec.Struct, frozen=True):
-    """Texts as they are printed; `met` is None for a row without a bar, which is there for comparison."""
+    """One row of the table, as texts; `met` is None for a row without a bar, which is for comparison."""
 
     title: str
     value: str
@@ -45,7 +45,7 @@ def in_ms(seconds: float) -> str:
 
 
 def run(*command: str) -> str:
-    """What a command prints, run from the root of the project."""
+    """Run a command from the root of the project; returns its output."""
     completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if completed.returncode != 0:
         last = completed.stderr.strip().rsplit("\n", 1)[-1] or f"exit code {completed.returncode}"
@@ -54,7 +54,7 @@ def run(*command: str) -> str:
 
 
 def python(*arguments: str) -> str:
-    """What this interpreter prints with these arguments, in a process of its own."""
+    """Run this interpreter with these arguments; returns its output."""
     return run(sys.executable, *arguments)
 
 

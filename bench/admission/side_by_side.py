@@ -253,7 +253,7 @@ def _all_sized(controller: Controller, port: int, sample: Sequence[bytes]) -> li
 
 
 def _report(message: str) -> None:
-    """Progress is for whoever waits, at once."""
+    """Print progress at once."""
     print(f"admission_side_by_side: {message}", file=sys.stderr, flush=True)
 
 

@@ -239,5 +239,5 @@ def _total(measurement: SideMeasurement) -> float:
 
 
 def report(message: str) -> None:
-    """Progress is for whoever waits, at once."""
+    """Print progress at once."""
     print(f"recommender_side_by_side: {message}", file=sys.stderr, flush=True)

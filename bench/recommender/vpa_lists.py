@@ -38,7 +38,7 @@ REPLACEMENTS = "replacements"  # the pods that came in that minute; usage is the
 
 @contextmanager
 def start_list_server(size: Size) -> Iterator[Lists]:
-    """Somebody to ask for lists, who works only while we wait; what is beyond the last page is empty."""
+    """Start a process that builds lists on request; beyond the last page they are empty."""
     spawning = multiprocessing.get_context("spawn")
     parent_end, child_end = spawning.Pipe()
     process = spawning.Process(target=_serve, args=(child_end, size), daemon=True)

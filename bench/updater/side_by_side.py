@@ -350,5 +350,5 @@ def _read_samples(controller: Controller) -> dict[tuple[str, str], float]:
 
 
 def _report(message: str) -> None:
-    """Progress is for whoever waits, at once."""
+    """Print progress at once."""
     print(f"updater_side_by_side: {message}", file=sys.stderr, flush=True)

@@ -98,7 +98,7 @@ def build_chunk_part(buffered: BufferEvidence, translation: Translation) -> Chun
 
 
 def format_chunk_requests(document: Mapping[str, Any], times: int = 1) -> QuantityTexts:
-    """What so many chunks request, by resource."""
+    """The requests of a number of chunks, by resource."""
     try:
         demand = Demand.of(convert_object(dict(document), PodSpec))
     except InvalidInput:
@@ -107,7 +107,7 @@ def format_chunk_requests(document: Mapping[str, Any], times: int = 1) -> Quanti
 
 
 def _source(buffered: BufferEvidence, target: TargetFacts) -> tuple[Reason, PodSpec | None]:
-    """What a chunk is shaped like, and that itself if it is not the Buffer's own."""
+    """The source of a chunk's shape, and the pod spec that shows it unless it is the Buffer's own."""
     match buffered.meaning.capacity:
         case GivenPods():
             return SHAPE_GIVEN, None
@@ -242,7 +242,7 @@ def _conditions(status: BufferStatus) -> Iterator[dict[str, Any]]:
 BUFFER_KIND: Final = "buffer"
 
 _COMPONENT: Final = "buffers"
-# What has no say about a Buffer: what pods use, and what stops changes to those that run.
+# Kinds that do not influence a Buffer: usage of pods, and limits on changes to running pods.
 _IRRELEVANT_KINDS: Final = ("PodMetrics", CHECKPOINT.name, "PodDisruptionBudget")
 _INFLUENCING_KINDS: Final = frozenset({"HorizontalPodAutoscaler", "LimitRange", "ResourceQuota"})
 
@@ -250,7 +250,7 @@ _INFLUENCING_KINDS: Final = frozenset({"HorizontalPodAutoscaler", "LimitRange", 
 def explain_buffer(
     evidence: Evidence, name: str, prices: Prices = EXAMPLE_PRICES, node_evidence: NodeEvidence | None = None
 ) -> ObjectExplanation:
-    """All there is to say about a Buffer; raises `InvalidInput` if there is none of that name.
+    """Explain a Buffer; raises `InvalidInput` if there is none of that name.
 
     `node_evidence` are the plans for nodes, where groups of nodes are known.
     """

@@ -65,7 +65,7 @@ class BufferHeadroom:
 
     @cached_property
     def _daemon_usage(self) -> dict[str, IntColumn]:
-        """By resource and node, what the pods of DaemonSets take."""
+        """The requests of DaemonSet pods, by resource and node."""
         used = self._occupied(self._daemons)
         return {name: used.amounts[self._table.row(name)] for name in ("cpu", "memory")}
 
@@ -124,7 +124,7 @@ def _as_translated(buffer: Buffer, translation: Translation) -> Buffer:
 def _find_obstacles(
     snapshot: ClusterSnapshot, observed: ObservedHeadroom, demand: Demand, *, on_top: bool
 ) -> tuple[ObstaclePart, ...]:
-    """What keeps a further chunk from each node, beside the chunks that have been placed."""
+    """The reasons why no node takes a further chunk, beside the chunks that have been placed."""
     placed = (snapshot.running if on_top else snapshot.fixed).copy()
     for decision in observed.buffers:
         chunks = snapshot.buffers[decision.key]

@@ -76,7 +76,7 @@ class BufferFactsBuilder:
             self._governors.put(kind, namespace, name, governor)
 
     def build_facts(self, buffer: Buffer, meaning: EffectiveBuffer) -> TranslationFacts:
-        """All that is known of what a Buffer is about."""
+        """The facts about the target, the nodes and the filling pods of a Buffer."""
         filled = sum_filling_pods(self._pods.select(meaning.filled_by)) if meaning.filled_by is not None else {}
         match meaning.capacity:
             case FixedReplicas() | PercentOfReplicas() if meaning.target is not None:
@@ -115,7 +115,7 @@ class BufferFactsBuilder:
         return self._add_sizing(target, last.spec, last.metadata, TargetFacts(replicas, last=last))
 
     def _add_sizing(self, target: TargetRef, spec: PodSpec, metadata: ObjectMeta, facts: TargetFacts) -> TargetFacts:
-        """With what sizes and boosts new pods of the target."""
+        """Add the governor and the boosts of new pods of the target."""
         topmost = self._owners.follow(target).topmost or target
         governor = self._governors.find(topmost, metadata.labels, self._owners)
         if not isinstance(governor, Governor):
@@ -124,7 +124,7 @@ class BufferFactsBuilder:
         return msgspec.structs.replace(facts, governor=governor, limits=self._limits, boosts=boosts)
 
     def _count_pods(self, target: TargetRef) -> _PodCount | TargetProblem:
-        """How many pods a target has and which they are; the topmost controller or not."""
+        """The replicas of a target and the selector of its pods, whether or not it is the topmost controller."""
         if not target.is_well_known:
             return self._read_scale(target)
         workload = self._owners.find(target)
@@ -151,7 +151,7 @@ class BufferFactsBuilder:
 
 
 def find_buffer_target(buffer: Buffer, meaning: EffectiveBuffer) -> TargetRef | None:
-    """What a Buffer is about, if it is a workload."""
+    """The target of a Buffer, if it is a workload."""
     reference = meaning.target
     if reference is None or isinstance(meaning.capacity, NodeClassTotals):
         return None

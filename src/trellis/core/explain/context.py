@@ -35,7 +35,7 @@ _BOUNDS: Final = {
 
 
 def find_influences(evidence: Evidence, target: TargetRef | None, pods: Iterable[Pod]) -> Iterator[InfluencePart]:
-    """Everything that has a say about a target and these pods of it."""
+    """All objects that influence a target and these pods of it."""
     collected, namespace = evidence.collected, evidence.namespace
     if target is not None:
         yield from _freezes(evidence, target)
@@ -120,7 +120,7 @@ def _admission(evidence: Evidence) -> Iterator[InfluencePart]:
         )
 
 
-# Of all of them, the latest.
+# Only the latest Events are reported.
 _MOST_EVENTS: Final = 10
 
 
@@ -132,7 +132,7 @@ def find_events(evidence: Evidence, objects: Collection[tuple[str, str]]) -> lis
 def find_namespace_events(
     collected: ClusterState, namespace: str, objects: Collection[tuple[str, str]]
 ) -> list[EventPart]:
-    """The same in a namespace, whatever was decided."""
+    """The latest Events of a namespace about these kinds and names, oldest first."""
     events = [
         event
         for event in collected.events.by_index(BY_NAMESPACE, namespace)

@@ -94,7 +94,7 @@ _CounterfactualRule: TypeAlias = Callable[[_DecisionCase], Iterator[Counterfactu
 def find_counterfactuals(
     decision: PodDecision, planned: PlanResult, pod: PodView, components: CollectedSettings, now: float
 ) -> tuple[CounterfactualPart, ...]:
-    """What would have to change, the likeliest first."""
+    """The changes that would lead to another decision, the likeliest first."""
     rule = _TABLE.get(decision.reason.code)
     return tuple(rule(_DecisionCase(decision, planned, pod, components, now))) if rule is not None else ()
 

@@ -75,7 +75,7 @@ def find_missing_evidence(
     *,
     with_decisions: bool,
 ) -> Iterator[MissingEvidencePart]:
-    """All of it, what makes an answer partial first; without `with_decisions`, only what concerns recommendations."""
+    """All missing evidence, the most serious first; without `with_decisions`, that of recommendations alone."""
     collected, recommended = evidence.collected, evidence.recommended
     yield from find_missing_objects(evidence)
     for name, error in sorted(recommended.unreadable.items()):
@@ -98,7 +98,7 @@ def find_missing_evidence(
 
 
 def find_missing_objects(evidence: Evidence, without: Collection[str] = ()) -> Iterator[MissingEvidencePart]:
-    """Objects that are not there, but for kinds that have no say."""
+    """Missing objects, except for the kinds in `without`."""
     if not evidence.collected.is_complete:
         yield MissingEvidencePart(DUMP_CUT_OFF)
     for missing in _list_missing_data(evidence):

@@ -29,7 +29,7 @@ from trellis.core.nodes.state.pods import PlacedPod
 
 
 def build_node_part(node: Node, node_evidence: NodeEvidence | None) -> NodePart:
-    """What is said of a node; without plans, only what it says itself."""
+    """The part about a node; without plans, only its own state."""
     name = node.metadata.name
     ready = any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
     part = NodePart(name, ready)
@@ -125,7 +125,7 @@ def explain_node(
     components: CollectedSettings | None = None,
     now: float | None = None,
 ) -> ObjectExplanation:
-    """All there is to say about a node; raises `InvalidInput` if there is none of that name."""
+    """Explain a node; raises `InvalidInput` if there is none of that name."""
     node = collected.nodes.get("", name)
     if node is None:
         raise _build_unknown_node_error(collected, name)

@@ -25,7 +25,7 @@ SCHEDULER_HAS_NOT_LOOKED = Reason(
 
 
 def explain_buffer_placement(node_evidence: NodeEvidence, key: ObjectKey) -> PlacementPart | None:
-    """What is found for a Buffer; None if its status has no pods that could be placed."""
+    """The placement of a Buffer; None if its status has no pods that could be placed."""
     decision = next(
         (buffer_decision for buffer_decision in node_evidence.up.buffers if buffer_decision.key == key), None
     )
@@ -49,7 +49,7 @@ def explain_buffer_placement(node_evidence: NodeEvidence, key: ObjectKey) -> Pla
 
 
 def explain_pod_placement(node_evidence: NodeEvidence, pod: Pod) -> PlacementPart | None:
-    """What is found for a pod without a node; None if it has one."""
+    """The placement of a pod without a node; None if it has one."""
     key = key_of(pod)
     if pod.spec.node_name or key in node_evidence.snapshot.placed:
         return None
@@ -91,6 +91,6 @@ def _refusals(refused: Iterable[GroupsRefusal]) -> tuple[GroupRefusalPart, ...]:
 
 
 def _find_obstacles(node_evidence: NodeEvidence, demand: Demand, placed: PlacedPods) -> tuple[ObstaclePart, ...]:
-    """What keeps it from the nodes that there are."""
+    """The reasons why existing nodes do not take it."""
     obstacles = explain_unfit_nodes(node_evidence.snapshot.table, demand, placed.used, placed.existing_pods)
     return tuple(ObstaclePart(obstacle.reason, obstacle.nodes, obstacle.resource) for obstacle in obstacles)

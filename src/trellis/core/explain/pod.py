@@ -34,7 +34,7 @@ PLAN_FAILED = Reason("PlanFailed", "The updater could not make a plan for the wo
 
 
 class PlannedPod(msgspec.Struct, frozen=True):
-    """A pod's verdict, and the plan that it stands in."""
+    """The decision about a pod, and the plan that made it."""
 
     workload: WorkloadKey
     planned: PlanResult

@@ -71,7 +71,7 @@ class UpdatePreview(msgspec.Struct, frozen=True):
 
 
 class _PlannedChange(msgspec.Struct, frozen=True):
-    """What the plan answers for one change: `resources` are those that it moves."""
+    """The plan for one change of a recommendation: `resources` are those that change."""
 
     resources: frozenset[str]
     plan: UpdatePlan
@@ -97,7 +97,7 @@ def preview_updates(
     annotations: Mapping[str, str],
     settings: UpdateSettings | None = None,
 ) -> UpdatePreview:
-    """What becomes of so many running pods of this spec; `annotations` are those of the object that sizes them."""
+    """Preview the updates of running pods of a spec; `annotations` are those of the object that sizes them."""
     updates = settings or UpdateSettings()
     minimum = resolve_min_replicas(governor.vpa.min_replicas, updates)
     count = min(replicas, max(minimum, 2))
@@ -139,7 +139,7 @@ def preview_updates(
 
 
 def _resources_changed_alone(changes: Iterable[_PlannedChange], *, restarting: bool = False) -> frozenset[str]:
-    """The resources of which a change of them alone is answered so."""
+    """The resources that are the only ones in one of these changes."""
     return frozenset(
         resource
         for change in changes
@@ -153,7 +153,7 @@ def _with_min_replicas(governor: Governor, minimum: int) -> Governor:
 
 
 def _vary_advice(governor: Governor, spec: PodSpec) -> Iterator[tuple[frozenset[str], Governor]]:
-    """The governor with a recommendation of each kind, and the resources that it moves."""
+    """The governor with each kind of recommendation, and the resources that it changes."""
     containers = PodShape.from_spec(spec).containers
     for factors in _CHANGES:
         advice = tuple(_advice(container, factors) for container in containers)

@@ -41,7 +41,7 @@ _IN_MILLI: Final = (MILLICORES_PER_CORE, 1.0)
 
 
 def build_usage_curves(evidence: Evidence, row: int, pods: frozenset[str]) -> Iterator[UsageCurvePart]:
-    """Of both resources of a row, by its position in the view; `pods` are those that feed it."""
+    """The usage of both resources of a row, by its position in the view; `pods` are its sources."""
     key = evidence.recommended.view.keys[row]
     histories = [
         history
@@ -100,7 +100,7 @@ def _over_time(times: FloatColumn, values: FloatColumn, resource: int, source: s
 
 
 def _histogram(evidence: Evidence, row: int, resource: int) -> UsageCurvePart | None:
-    """How much of the samples' weight lies where, between the lowest and the highest bucket that has any."""
+    """The distribution of the samples' weight, between the lowest and the highest bin that is not empty."""
     view = evidence.recommended.view
     bank = view.memory if resource else view.cpu
     at = view.rows[row : row + 1]
@@ -134,7 +134,7 @@ HISTORY_FROM_NOW: Final = "now"
 def build_vpa_part(
     evidence: Evidence, vpa: VerticalPodAutoscaler
 ) -> tuple[VpaPart, tuple[ContainerRecommendationPart, ...]]:
-    """What is said of a VPA, and of each of its containers."""
+    """The part about a VPA, and the parts about its containers."""
     last = evidence.recommended.last
     number = last.find(*key_of(vpa))
     stored = tuple(_list_stored_conditions(vpa))

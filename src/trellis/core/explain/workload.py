@@ -49,7 +49,7 @@ RECOMMENDATION_KIND: Final = "recommendation"
 
 
 def explain_vpa(evidence: Evidence, name: str) -> ObjectExplanation:
-    """All there is to say about a VPA; raises `InvalidInput` if there is none of that name."""
+    """Explain a VPA; raises `InvalidInput` if there is none of that name."""
     vpa = _vpa(evidence, name)
     part, containers = build_vpa_part(evidence, vpa)
     target = read_vpa_target(vpa)
@@ -69,7 +69,7 @@ def explain_hvpa(evidence: Evidence, name: str) -> ObjectExplanation:
 
 
 def explain_pod(evidence: Evidence, name: str, node_evidence: NodeEvidence | None = None) -> ObjectExplanation:
-    """All there is to say about a pod, and about the VPA and the Hvpa that govern it.
+    """Explain a pod, with the VPA and the Hvpa that govern it.
 
     `node_evidence` are the plans for nodes, where groups of nodes are known: of interest for a pod that has none.
     """
@@ -104,7 +104,7 @@ def explain_recommendation(evidence: Evidence, name: str, container: str = "") -
 
 
 class _ExplanationSubject(msgspec.Struct, frozen=True):
-    """What the answer is about."""
+    """The subject of an explanation."""
 
     kind: str
     name: str

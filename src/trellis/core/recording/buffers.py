@@ -31,13 +31,13 @@ _PRIVATE: Final = frozenset({"env", "envFrom", "command", "args", "image", "life
 
 
 class BufferRecordingStart(msgspec.Struct, frozen=True):
-    """By which figures Buffers are translated from here on."""
+    """The settings of the translations that follow."""
 
     settings: BufferSettings
 
 
 class TranslationInput(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A Buffer is translated, at that time. What is wrong with its target stands apart from the target."""
+    """A Buffer is translated, at that time. `problem` is set instead of `target` if the target cannot be used."""
 
     buffer: ObjectKey
     now: float
@@ -60,7 +60,7 @@ class TranslationInput(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RecordedTranslation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A translation. What is said is a code and what it was in this case."""
+    """A translation. Reasons are recorded as a code with its details."""
 
     desired_chunks: int = msgspec.field(name="wanted")
     chunks: int
@@ -75,7 +75,7 @@ class RecordedTranslation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, translation: Translation) -> RecordedTranslation:
-        """What is to be compared of a translation."""
+        """Record the parts of a translation that a replay compares."""
         return cls(
             translation.requested,
             translation.chunks,
@@ -91,7 +91,7 @@ class RecordedTranslation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def select_read_fields(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
-    """As much of a pod as is read; of one that cannot be, all but private data."""
+    """The fields of a pod spec that are read; of an unreadable one, all fields but private data."""
     try:
         part: dict[str, Any] = msgspec.to_builtins(convert_object(dict(pod_spec), PodSpec))
     except UnreadableObject:
@@ -108,7 +108,7 @@ def _without_nan_age(target: TargetFacts) -> TargetFacts:
 
 
 def _strip_spec(spec: BufferSpec) -> BufferSpec:
-    """The spec with as much of its own pod as is read; one that cannot be is translated into why not."""
+    """The spec, with its own pod reduced to the fields that are read."""
     pods = spec.capacity.pods if spec.capacity is not None else None
     if spec.capacity is None or pods is None or pods.pod_spec is None:
         return spec

@@ -22,7 +22,7 @@ BUFFERS: Final = "buffers"
 NODES: Final = "nodes"
 
 
-# Lines of a component each of whose decisions stands by itself: its figures, what it looked at, what it decided.
+# Lines of a component whose decisions are independent: its settings, the input and the decision.
 START_LINE: Final = "began"
 INPUT_LINE: Final = "looked"
 DECISION_LINE: Final = "decided"
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class ObjectChanges(msgspec.Struct, Generic[T], frozen=True):
-    """First some objects go, then others are put, in this order."""
+    """The changes of objects: first the removed ones, then those that are put, in this order."""
 
     removed: tuple[ObjectKey, ...] = msgspec.field(name="gone")
     put: tuple[T, ...]
@@ -42,7 +42,7 @@ class ObjectChanges(msgspec.Struct, Generic[T], frozen=True):
 
 
 def diff_objects(before: Mapping[ObjectKey, T], after: Mapping[ObjectKey, T]) -> ObjectChanges[T]:
-    """From one state to the next. An object of which nothing has changed is the very same in both."""
+    """The changes from one state to the next. Unchanged objects are identical in both."""
     unmoved = _find_unmoved(before, after)
     removed = [key for key in before if key not in unmoved]
     changed = [after[key] for key in unmoved if after[key] is not before[key]]

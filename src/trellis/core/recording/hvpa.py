@@ -19,7 +19,7 @@ from trellis.core.recommend.amounts import ResourceAmounts
 
 
 class HvpaRecordingStart(msgspec.Struct, frozen=True):
-    """By which figures plans are made from here on."""
+    """The settings of the plans that follow."""
 
     settings: HvpaSettings
 
@@ -41,12 +41,12 @@ class RecordedHeldStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, blocked: HeldStep) -> RecordedHeldStep:
-        """The same, by its codes."""
+        """Record a held step by the code of its reason."""
         return cls(blocked.direction.value, blocked.reason.code, blocked.details)
 
 
 class RecordedHvpaPlan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A plan; an action is the count that it writes, by what it is called."""
+    """A plan; `actions` are the counts that it writes, by the type of the action."""
 
     reason: str
     details: str
@@ -63,7 +63,7 @@ class RecordedHvpaPlan(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, plan: HvpaPlan) -> RecordedHvpaPlan:
-        """What is to be compared of a plan."""
+        """Record the parts of a plan that a replay compares."""
         summary = plan.verdict
         return cls(
             reason=summary.reason.code,

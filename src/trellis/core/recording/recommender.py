@@ -53,7 +53,7 @@ DUE: Final = "due"
 SAVE: Final = "save"
 DECIDED: Final = "decided"
 
-# What stands in the place of a reason for a recommender that is installed apart, and so cannot be replayed.
+# Replaces the reason of a recommender that is installed separately, and so cannot be replayed.
 INSTALLED: Final = "installed"
 
 
@@ -69,13 +69,13 @@ class RecommenderSetup(msgspec.Struct, frozen=True):
 
 
 class HostedRecommendersLine(msgspec.Struct, frozen=True):
-    """Names that are not answered to by what comes with Trellis, with the reason, or `INSTALLED`."""
+    """Names that no recommender of Trellis serves, with the reason, or `INSTALLED`."""
 
     others: dict[str, str]
 
 
 class VpasLine(msgspec.Struct, frozen=True):
-    """VPAs are taken in."""
+    """VPAs are read."""
 
     recommenders: tuple[str, ...]
     namespace: str
@@ -90,7 +90,7 @@ class VpasLine(msgspec.Struct, frozen=True):
 
 
 class PodsLine(msgspec.Struct, frozen=True):
-    """Pods are taken in. Without `scales` they are those of the line before."""
+    """Pods are read. Without `scales` they are those of the line before."""
 
     now: float
     fetching: tuple[ObjectKey, ...]
@@ -104,7 +104,7 @@ class PodsLine(msgspec.Struct, frozen=True):
 
 
 class RestoreLine(msgspec.Struct, frozen=True):
-    """History is taken in."""
+    """History is restored."""
 
     now: float
     stored: bool
@@ -112,7 +112,7 @@ class RestoreLine(msgspec.Struct, frozen=True):
 
 
 class UsageLine(msgspec.Struct, frozen=True):
-    """Usage is taken in, and the kills of what was seen."""
+    """Usage is ingested, and the kills of the observed pods."""
 
     now: float
     namespaces: list[str]
@@ -145,7 +145,7 @@ class PublishLine(msgspec.Struct, frozen=True):
 
 
 class DueLine(msgspec.Struct, frozen=True):
-    """So many checkpoints may be written."""
+    """The number of checkpoints that may be written."""
 
     now: float
     limit: int
@@ -211,7 +211,7 @@ def build_pods_line(
     scales: Mapping[TargetRef, ScaleInfo],
     written: Mapping[TargetRef, ScaleInfo] | None,
 ) -> PodsLine:
-    """To be written, without the answers of scales if they are as last written."""
+    """Build the line of pods, without scales if they are as last written."""
     changed_scales = None if scales == written else tuple(scales.items())
     return PodsLine(
         now,
@@ -269,7 +269,7 @@ class KillLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SnapshotLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of each kind since the line before, and the news."""
+    """The changes of each kind since the line before, and what they concern."""
 
     objects: dict[str, KindChangesLine] = {}
     vpas: tuple[ObjectKey, ...] = ()

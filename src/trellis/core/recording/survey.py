@@ -87,7 +87,7 @@ class _NamespaceLine(msgspec.Struct, frozen=True):
 
 
 class SavedNamespace(msgspec.Struct, frozen=True):
-    """A namespace of which all was read: its rows, and how many samples of how many series they took.
+    """A namespace that was read completely: its rows, and the number of samples and series behind them.
 
     `totals` are by the keys of workloads.
     """
@@ -100,28 +100,28 @@ class SavedNamespace(msgspec.Struct, frozen=True):
 
 
 class SavedSurvey(msgspec.Struct, frozen=True):
-    """A survey as far as it has come; `time` is when it began, and what it is a survey of."""
+    """The progress of a survey; `time` is when it began, which is the time it surveys."""
 
     time: float
     namespaces: Mapping[str, SavedNamespace]
 
 
 def encode_survey_start(time: float, settings: Mapping[str, str], release: str) -> bytes:
-    """How a file begins: the figures by which usage is read and counted."""
+    """The first lines of a file: the settings by which usage is read and counted."""
     return encode_line(HEADER, RecordingHeader(FORMAT_VERSION, SURVEY, release, settings)) + encode_line(
         _BEGIN, _SurveyStartLine(time)
     )
 
 
 def encode_namespace(saved: SavedNamespace) -> bytes:
-    """What is written when all of a namespace was read."""
+    """The line of a namespace that was read completely."""
     rows = tuple(map(_SurveyedUsageLine.of, saved.rows))
     totals = {key: _WorkloadUsageLine.of(usage) for key, usage in saved.totals.items()}
     return encode_line(_NAMESPACE, _NamespaceLine(saved.namespace, rows, saved.samples, saved.series, totals))
 
 
 def read_saved_survey(lines: bytes | Iterable[bytes], settings: Mapping[str, str]) -> SavedSurvey:
-    """What a file has of a survey by the same figures; raises `InvalidRecording`."""
+    """Read the progress of a survey with the same settings; raises `InvalidRecording`."""
     time = math.nan
     namespaces: dict[str, SavedNamespace] = {}
     for kind, data in read_lines(lines):

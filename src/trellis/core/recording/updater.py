@@ -53,7 +53,7 @@ class RecordedPodDecision(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, decision: PodDecision) -> RecordedPodDecision:
-        """The same, by its codes."""
+        """Record a decision by the codes of its reasons."""
         pod, need = decision.pod, decision.need
         return cls(
             pod.name,
@@ -79,7 +79,7 @@ class RecordedUpdatePlan(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, planned: PlanResult) -> RecordedUpdatePlan:
-        """What was decided about a workload."""
+        """Record the plan of a workload."""
         plan, error = planned.plan, planned.error
         return cls(
             planned.snapshot.workload,
@@ -98,7 +98,7 @@ class UpdatesDecided(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, plans: Iterable[PlanResult], *, sized: bool) -> UpdatesDecided:
-        """What was decided about several workloads."""
+        """Record the plans of several workloads."""
         return cls(sized, tuple(map(RecordedUpdatePlan.of, plans)))
 
 
@@ -113,14 +113,14 @@ class _UpdaterLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UpdaterStarted(_UpdaterLine, frozen=True):
-    """By which figures; `has_headroom` is whether it is known what is taken on nodes."""
+    """The settings of the updater; `has_headroom` is whether it tracks the headroom of nodes."""
 
     settings: UpdateSettings
     has_headroom: bool = msgspec.field(name="rooms")
 
 
 class PutGovernor(_UpdaterLine, frozen=True):
-    """An object as it was compiled; without a governor it sizes no pods. JSON has no NaN, which is `undated`."""
+    """A compiled object; without a governor it sizes no pods. `undated` stands for a creation time of NaN."""
 
     kind: str
     key: ObjectKey
@@ -130,7 +130,7 @@ class PutGovernor(_UpdaterLine, frozen=True):
 
     @classmethod
     def of(cls, kind: str, key: ObjectKey, governor: Governor | None, annotations: Labels) -> PutGovernor:
-        """What is told of an object."""
+        """The line of an object."""
         if governor is None or not math.isnan(governor.claim.created):
             return cls(kind, key, governor, annotations)
         return cls(kind, key, _with_creation_time(governor, 0.0), annotations, undated=True)
@@ -146,7 +146,7 @@ class PutGovernor(_UpdaterLine, frozen=True):
 
 
 class PutPod(_UpdaterLine, frozen=True):
-    """A pod; `old` is told only of one that is gone, because it may be newer than what was last put."""
+    """A pod; `old` is recorded for a deleted pod only, because it may be newer than the pod last put."""
 
     key: ObjectKey
     new: Pod | None = None
@@ -177,7 +177,7 @@ class PutNode(_UpdaterLine, frozen=True):
 
 
 class PutNamespace(_UpdaterLine, frozen=True):
-    """What is written on a namespace."""
+    """The annotations of a namespace."""
 
     name: str
     annotations: Labels = NOTHING
@@ -198,38 +198,38 @@ class PutFreeze(_UpdaterLine, frozen=True):
 
 
 class PutScales(_UpdaterLine, frozen=True):
-    """All answers of scales."""
+    """All scales that were read."""
 
     scales: tuple[tuple[TargetRef, ScaleInfo], ...] = msgspec.field(default=(), name="answers")
 
 
 class PodEvicted(_UpdaterLine, frozen=True):
-    """A pod was evicted, or perhaps; then `until` says when its end will have been seen."""
+    """A pod was evicted; `until` is set if the result is uncertain, and is when its end counts as observed."""
 
     uid: str
     until: float | None = None
 
 
 class PodWritten(_UpdaterLine, frozen=True):
-    """A pod was changed, and has this version since."""
+    """A pod was patched, and has this version since."""
 
     uid: str
     resource_version: str
 
 
 class UpdatesPlanned(_UpdaterLine, frozen=True):
-    """Plans are made for these, at that time."""
+    """Plans are made for these workloads, at that time."""
 
     workloads: tuple[WorkloadKey, ...]
     now: float
 
 
 class HeadroomCounted(_UpdaterLine, frozen=True):
-    """Some of the pods that had changed were counted on their nodes."""
+    """Some of the changed pods were counted on their nodes."""
 
 
 class ActionEnded(_UpdaterLine, frozen=True):
-    """An action is over, or was not tried."""
+    """An action has ended, or was not executed."""
 
     action: Action
     now: float
@@ -237,14 +237,14 @@ class ActionEnded(_UpdaterLine, frozen=True):
 
 
 class PlanExecuted(_UpdaterLine, frozen=True):
-    """A plan has been carried out."""
+    """A plan has been executed."""
 
     workload: WorkloadKey
     outcomes: tuple[ActionResult, ...]
     now: float
 
 
-# What each line is called.
+# The recorded names of lines.
 LINE_TYPES: Final[Mapping[str, type[Any]]] = {
     "began": UpdaterStarted,
     "governor": PutGovernor,

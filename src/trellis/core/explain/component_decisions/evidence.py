@@ -19,7 +19,7 @@ from trellis.core.explain.component_decisions.settings import CollectedSettings
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What was known, and what was decided. An explanation says nothing that is not in here."""
+    """The collected state, and the decisions made from it: all that an explanation is built from."""
 
     collected: ClusterState
     components: CollectedSettings
@@ -34,7 +34,7 @@ class Evidence(msgspec.Struct, frozen=True):
 def build_evidence(
     collected: ClusterState, namespace: str, components: CollectedSettings | None = None, now: float | None = None
 ) -> Evidence:
-    """Ask all of them. Without a time it is that of the collection."""
+    """Run all components, at the time of the collection unless another is given."""
     settings = components or CollectedSettings()
     time = collected.time if now is None else now
     return Evidence(
@@ -50,7 +50,7 @@ def build_evidence(
 
 
 def build_unknown_object_error(kind: str, name: str, evidence: Evidence, among: Snapshot) -> InvalidInput:  # type: ignore[type-arg]
-    """That there is no such object, and which may have been meant."""
+    """The error for an unknown object, with a suggestion."""
     namespace, collected = evidence.namespace, evidence.collected
     if (namespace, name) in among.rejected:
         return InvalidInput(name, f"cannot be read: {among.rejected[namespace, name]}")

@@ -56,7 +56,7 @@ class NamespaceAutoscalers:
         self._pods = ObjectLabelIndex(_with_annotations(collected, pod) for pod in pods)
 
     def find_related(self, hvpa: Hvpa) -> RelatedAutoscalers:
-        """The autoscalers about the same target, and those about the Hvpa itself."""
+        """The autoscalers of the same target, and those of the Hvpa itself."""
         target = _key(hvpa.spec.target_ref)
         hpas = [*self._hpas[target], *self._hpas[HVPA.name, hvpa.metadata.name]]
         return RelatedAutoscalers(self._hvpas[target], hpas, self._vpas[target])

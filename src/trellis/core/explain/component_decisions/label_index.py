@@ -44,7 +44,7 @@ class ObjectLabelIndex(Generic[P]):
             self._by_label[label].append(obj)
 
     def select(self, selector: Selector) -> Iterator[P]:
-        """Those that a selector matches."""
+        """The objects that a selector matches."""
         choices = [
             [self._by_label.get((requirement.key, value), []) for value in requirement.values]
             for requirement in selector.value_requirements

@@ -39,7 +39,7 @@ class NewPodEvidence(msgspec.Struct, frozen=True):
 def admit_new_pods(
     collected: ClusterState, namespace: str, components: CollectedSettings
 ) -> dict[TargetRef, NewPodEvidence]:
-    """One new pod of every workload that something claims as its target and that has a template."""
+    """Admit one new pod of every workload that is a target and has a template."""
     governors = GovernorIndex()
     targets: dict[TargetRef, None] = {}
     for kind, name, governor in list_governors(collected, namespace):
@@ -66,7 +66,7 @@ def admit_new_pods(
 
 
 def list_governors(collected: ClusterState, namespace: str) -> Iterator[tuple[str, str, Governor | None]]:
-    """All that may size or boost pods of a namespace, by kind and name."""
+    """The objects that size or boost pods of a namespace, by kind and name."""
     for vpa in collected.vpas.by_index(BY_NAMESPACE, namespace):
         yield vpa.kind, vpa.metadata.name, compile_vpa_governor(vpa)
     for hvpa in collected.hvpas.by_index(BY_NAMESPACE, namespace):
@@ -74,7 +74,7 @@ def list_governors(collected: ClusterState, namespace: str) -> Iterator[tuple[st
 
 
 def find_pod_template(workload: object) -> PodTemplateSpec | None:
-    """What a workload makes pods from."""
+    """The pod template of a workload."""
     if isinstance(workload, CronJob):
         return workload.spec.job_template.spec.template
     template = getattr(getattr(workload, "spec", None), "template", None) if isinstance(workload, KubeObject) else None

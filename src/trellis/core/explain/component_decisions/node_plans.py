@@ -68,7 +68,7 @@ class NodeEvidence(msgspec.Struct, frozen=True):
         return _decision(plan_scale_down(self.view, first, self.now, self.components.nodes_down), node)
 
     def find_later_decision(self, node: str, at: float) -> NodeDecision | None:
-        """What will be said of a node if nothing happens until then."""
+        """The decision about a node at a time, if nothing changes until then."""
         plan = plan_scale_down(self.view, self.down.memory, at, self.components.nodes_down)
         return _decision(plan, node)
 
@@ -92,7 +92,7 @@ def run_node_autoscaler(
 def build_node_snapshot(
     collected: ClusterState, groups: KnownNodeGroups, storage: Storage, expendable_below: int
 ) -> ClusterSnapshot:
-    """All that was collected. Volumes come before the pods that have them."""
+    """Build the snapshot of all collected objects. Volumes come before the pods that have them."""
     snapshot = ClusterSnapshot(expendable_below)
     for namespace in collected.namespaces:
         snapshot.put_namespace(namespace.metadata.name, namespace.metadata.labels)

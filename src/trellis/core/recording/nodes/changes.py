@@ -36,7 +36,7 @@ T = TypeVar("T", Node, Pod, Buffer, DaemonSet)
 
 
 class ObjectLine(msgspec.Struct, Generic[T], frozen=True, omit_defaults=True):
-    """An object and what it is `now`. With a `version` alone nothing else of it is new; with neither it is gone."""
+    """An object as it is `now`. A `version` alone means that only the version changed; neither, that it was deleted."""
 
     key: ObjectKey
     now: T | None = None
@@ -95,7 +95,7 @@ def trim_buffer(buffer: Buffer | None) -> Buffer | None:
 
 
 def trim_daemon_set(daemon_set: DaemonSet | None) -> DaemonSet | None:
-    """The same of a DaemonSet, in whose annotations may stand what it was applied from."""
+    """The fields of a DaemonSet that plans read, without annotations, which may hold its applied manifest."""
     return DaemonSet(_trim_metadata(daemon_set.metadata), daemon_set.spec) if daemon_set is not None else None
 
 
@@ -145,7 +145,7 @@ class ChangesWriter:
         self._storage = Storage()
 
     def build_lines(self, changes: ClusterSnapshotChanges) -> Iterator[ChangesLine]:
-        """What is to be written, in the order in which a snapshot is told."""
+        """The lines of changes, in the order in which a snapshot applies them."""
         if changes.namespaces or changes.storage is not None:
             yield ChangesLine(
                 changes.namespaces, self._diff_storage(changes.storage) if changes.storage is not None else None

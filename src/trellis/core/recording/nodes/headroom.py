@@ -20,7 +20,7 @@ OBSERVED: Final = "observed"
 
 
 class HeadroomRecordingStart(msgspec.Struct, frozen=True):
-    """By which figures headroom is observed from here on."""
+    """The settings of the observations that follow."""
 
     settings: ScaleUpSettings
 
@@ -32,14 +32,14 @@ class HeadroomInputLine(msgspec.Struct, frozen=True):
 
 
 class HeadroomLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was found that is not what was found before; None for Buffers of which nothing is said any more."""
+    """The observations that changed since the line before; None for Buffers without an observation any more."""
 
     buffers: Mapping[str, Any] = {}
     on_top: Mapping[str, int | None] = {}
 
 
 class HeadroomRecorder:
-    """Makes of observations what is to be written; remembers what was."""
+    """Builds the lines of observations, against those last written."""
 
     def __init__(self) -> None:
         self._buffers: Mapping[str, Any] = {}

@@ -32,7 +32,7 @@ BOOSTED: Final = "boosted"
 
 
 class NodesRecordingStart(msgspec.Struct, frozen=True):
-    """By which figures plans are made from here on."""
+    """The settings of the plans that follow."""
 
     up: ScaleUpSettings
     down: ScaleDownSettings
@@ -40,7 +40,7 @@ class NodesRecordingStart(msgspec.Struct, frozen=True):
 
 
 class BoostsLine(msgspec.Struct, frozen=True):
-    """With how much CPU the successors of pods would start, where that is not what it was before."""
+    """The CPU with which the successors of pods would start, where it changed."""
 
     starts: tuple[tuple[ObjectKey, ResourceCounts], ...]
 
@@ -53,7 +53,7 @@ class RecordedBoosts:
         self._new: dict[ObjectKey, ResourceCounts] = {}
 
     def record_boosts(self, starts: StartupBoosts) -> StartupBoosts:
-        """Wrap a source of boosts, and note what it returns."""
+        """Wrap a source of boosts, and record its results."""
 
         def find_and_record(pod: Pod) -> ResourceCounts:
             boosts, key = starts(pod), key_of(pod)
@@ -69,7 +69,7 @@ class RecordedBoosts:
         return BoostsLine(tuple(new.items())) if new else None
 
     def apply_line(self, line: BoostsLine) -> None:
-        """Take the boosts of a line."""
+        """Apply the boosts of a line."""
         self._boosts.update(line.starts)
 
     def find_boosts(self, pod: Pod) -> ResourceCounts:
@@ -84,7 +84,7 @@ M = TypeVar("M", ScaleUpMemory, ScaleDownMemory)
 
 
 class GroupLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A group: its declaration if that is new, and what became of its instances."""
+    """A group: its declaration if that changed, and the changes of its instances."""
 
     name: str
     target: int
@@ -94,14 +94,14 @@ class GroupLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MemoryLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is remembered otherwise than the last plans left it, by field; None is for what is forgotten."""
+    """The fields of the memory that differ from the last plans; None for fields that are reset."""
 
     up: Mapping[str, Any] = {}
     down: Mapping[str, Any] = {}
 
 
 class PassLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Plans are made, at that time. None is for what is as before; all groups are there if any is not."""
+    """Plans are made, at that time. None stands for unchanged input; all groups are listed if any changed."""
 
     now: float
     groups: tuple[GroupLine, ...] | None = None
@@ -127,7 +127,7 @@ class PassInputWriter:
         )
 
     def record_plans(self, plans: PassPlans) -> None:
-        """Note the memory that the next pass is most likely to have."""
+        """Record the memory that the next pass most likely starts from."""
         self._memory = AutoscalerMemory(plans.up.memory, plans.down.memory)
 
     def _group_lines(self, groups: Sequence[GroupState]) -> tuple[GroupLine, ...] | None:
@@ -165,7 +165,7 @@ class PassInputReader:
         return PassInput(self._groups, tuple(self._budgets.snapshot()), memory, line.now, starts)
 
     def record_plans(self, plans: PassPlans) -> None:
-        """What the next question goes on from: what is remembered now, which may be other than it was then."""
+        """Record the memory from which the next pass starts: that of the replayed plans, not of the recorded ones."""
         self._memory = AutoscalerMemory(plans.up.memory, plans.down.memory)
 
 

@@ -43,7 +43,7 @@ EntriesByName = Mapping[str, Any]
 
 
 class PlansLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Both plans. `pods` has the code of what each pod is told, `alike` the rest, by the first of those alike."""
+    """Both plans. `pods` has the code of each decision, `alike` the rest of it, by the first of equivalent pods."""
 
     up: EntriesByName
     down: EntriesByName
@@ -93,7 +93,7 @@ def changed_entries(before: EntriesByName, entries: EntriesByName) -> EntriesByN
 
 
 def _plan_actions(plan: msgspec.Struct) -> EntriesByName:
-    """All of a plan but what stands apart."""
+    """The fields of a plan that are not recorded separately."""
     return {name: _encode_by_code(value) for name, value in encoded_fields(plan) if name not in _SEPARATE_FIELDS}
 
 
