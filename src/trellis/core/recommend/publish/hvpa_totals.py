@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
 
 from trellis.api.kinds.hvpa import Hvpa
-from trellis.api.kinds.vpa import ContainerRecommendation, VerticalPodAutoscaler
+from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.resolve import EffectiveVpa
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.recommend.amounts import RESOURCES, format_cpu_column, format_memory_column, parse_amounts
 from trellis.core.recommend.protocol import Recommender, Rows
+from trellis.core.recommend.state.tables import list_recommendations
 from trellis.core.usage.columns import FloatColumn
 from trellis.core.usage.view import RowsView
 
@@ -52,13 +53,13 @@ class GovernedVpa(msgspec.Struct, frozen=True):
 
 def publishes_totals(vpa: VerticalPodAutoscaler | None) -> bool:
     """Whether the status of a VPA has totals, by any writer."""
-    return any(container.total_target for container in _list_recommendations(vpa))
+    return any(container.total_target for container in list_recommendations(vpa.status if vpa is not None else None))
 
 
 def read_targets(vpa: VerticalPodAutoscaler | None) -> dict[str, FloatColumn]:
     """The recommendation of a VPA for each container, before its policy caps it."""
     targets: dict[str, FloatColumn] = {}
-    for container in _list_recommendations(vpa):
+    for container in list_recommendations(vpa.status if vpa is not None else None):
         amounts = parse_amounts({**(container.target or {}), **(container.uncapped_target or {})})
         targets[container.container_name] = np.array([amounts.get(name, np.nan) for name in RESOURCES])
     return targets
@@ -106,8 +107,3 @@ def _scale_total(total: FloatColumn, target: FloatColumn, own_target: FloatColum
     with np.errstate(invalid="ignore", divide="ignore"):
         scaled = np.ceil(total * (target / np.where(own_target > 0, own_target, np.nan)))
     return np.where(np.isnan(target), 0.0, scaled)
-
-
-def _list_recommendations(vpa: VerticalPodAutoscaler | None) -> Sequence[ContainerRecommendation]:
-    recommendation = vpa.status.recommendation if vpa is not None and vpa.status is not None else None
-    return (recommendation.container_recommendations or ()) if recommendation is not None else ()
