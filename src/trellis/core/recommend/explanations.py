@@ -37,13 +37,13 @@ from trellis.core.recommend.state.condition_types import (
 from trellis.core.recommend.state.tables import (
     NO_GROUP,
     VpaEntry,
-    VpaKey,
     VpaStatusWrite,
     list_recommendations,
     read_shadow_names,
 )
 from trellis.core.recommend.state.vpa_store import VpaStore
 from trellis.core.usage.columns import BoolColumn, FloatColumn
+from trellis.core.usage.state import VpaKey
 
 _NO_MESSAGES = ConditionMessages()
 

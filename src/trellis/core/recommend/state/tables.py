@@ -20,7 +20,7 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -40,6 +40,7 @@ from trellis.core.recommend.amounts import (
 from trellis.core.recommend.capping.policy import PolicyBounds
 from trellis.core.recommend.state.condition_types import ConditionMessages, ConditionTransition, VpaState
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, KeyedTable, RowKey
+from trellis.core.usage.state import VpaKey
 
 NO_ANNOTATIONS: Mapping[str, str] = {}
 
@@ -104,8 +105,6 @@ class VpaStatusWrite(msgspec.Struct, frozen=True, gc=False):
     conditions: int
     messages_digest: int
 
-
-VpaKey: TypeAlias = tuple[str, str]  # namespace and name
 
 NOT_SERVED = -2  # a recommender that does not run here was named
 NO_GROUP = -1  # its parameters cannot be used
