@@ -23,7 +23,7 @@ from trellis.api.scenario.spec import PolicySpec
 from trellis.api.scenario.usage import ContainerUsage, ResourceUsage
 from trellis.api.scenario.workloads import FleetMix, ScenarioWorkload
 from trellis.api.schema.fields import INT32_MAX
-from trellis.api.schema.tree import JsonShape, SchemaNode, schema_of
+from trellis.api.schema.tree import JsonShape, SchemaNode, build_schema_tree
 from trellis.base.reasons import Reason
 from trellis.cli.main import COMMANDS
 from trellis.cli.main import trellis as root_command
@@ -62,15 +62,15 @@ def kinds_page(kind: Kind) -> str:
         lines += [
             f"## {title}\n",
             f"{(struct.__doc__ or '').strip()}\n",
-            *_table(schema_of(struct), title, apart),
+            *_table(build_schema_tree(struct), title, apart),
             "",
         ]
     for struct, title in apart.items():
         if "(" not in title:
             text = "\n".join(line.strip() for line in (struct.__doc__ or "").strip().splitlines())
-            lines += [f"## {title}\n", f"{text}\n", *_table(schema_of(struct), "", apart), ""]
-    inner = (node.struct for node in _nodes(schema_of(kind.spec), apart))
-    rules = sorted({rule.says for struct in inner for rule in RULES.get(struct or Kind, ())})
+            lines += [f"## {title}\n", f"{text}\n", *_table(build_schema_tree(struct), "", apart), ""]
+    inner = (node.struct for node in _nodes(build_schema_tree(kind.spec), apart))
+    rules = sorted({rule.message for struct in inner for rule in RULES.get(struct or Kind, ())})
     if rules:
         lines += ["## Rules over several fields\n", "Refused, or warned of, when broken:\n"]
         lines += [f"- {rule}" for rule in rules]

@@ -24,7 +24,7 @@ _PER_CONTAINER = (
 
 
 class FeatureGates(msgspec.Struct, frozen=True):
-    """Which features are on."""
+    """The enabled features."""
 
     cpu_startup_boost: bool = True
     in_place: bool = True
@@ -32,52 +32,52 @@ class FeatureGates(msgspec.Struct, frozen=True):
 
 
 def find_gated_uses(spec: object, old_spec: object, gates: FeatureGates) -> Iterator[ValidationProblem]:
-    """Uses of features that are off and were not used before."""
-    if not gates.cpu_startup_boost and not any(_boosts(old_spec)):
-        for path in _boosts(spec):
-            yield ValidationProblem(path, FORBIDDEN, _how_to_enable("startupBoost", "CPUStartupBoost"))
-    if not gates.in_place and not any(_in_place(old_spec)):
-        for path in _in_place(spec):
-            yield ValidationProblem(path, FORBIDDEN, _how_to_enable("UpdateMode InPlace", "InPlace"))
-    if not gates.per_vpa_config and not any(_per_vpa_config(old_spec)):
-        for path in _per_vpa_config(spec):
+    """New uses of disabled features."""
+    if not gates.cpu_startup_boost and not any(_find_boosts(old_spec)):
+        for path in _find_boosts(spec):
+            yield ValidationProblem(path, FORBIDDEN, _describe_gate("startupBoost", "CPUStartupBoost"))
+    if not gates.in_place and not any(_find_in_place_modes(old_spec)):
+        for path in _find_in_place_modes(spec):
+            yield ValidationProblem(path, FORBIDDEN, _describe_gate("UpdateMode InPlace", "InPlace"))
+    if not gates.per_vpa_config and not any(_find_per_vpa_config(old_spec)):
+        for path in _find_per_vpa_config(spec):
             yield ValidationProblem(path, FORBIDDEN, "not supported when feature flag PerVPAConfig is disabled")
 
 
-def _how_to_enable(feature: str, gate: str) -> str:
+def _describe_gate(feature: str, gate: str) -> str:
     return f"in order to use {feature}, you must enable feature gate {gate} in the admission-controller args"
 
 
-def _boosts(spec: object) -> Iterator[Path]:
-    if _member(spec, "startupBoost") is not None:
+def _find_boosts(spec: object) -> Iterator[Path]:
+    if _get_member(spec, "startupBoost") is not None:
         yield ("spec", "startupBoost")
-    for path, policy in _policies(spec):
-        if _member(policy, "startupBoost") is not None:
+    for path, policy in _list_policies(spec):
+        if _get_member(policy, "startupBoost") is not None:
             yield (*path, "startupBoost")
 
 
-def _in_place(spec: object) -> Iterator[Path]:
-    mode = _member(_member(spec, "updatePolicy"), "updateMode")
+def _find_in_place_modes(spec: object) -> Iterator[Path]:
+    mode = _get_member(_get_member(spec, "updatePolicy"), "updateMode")
     if isinstance(mode, str) and mode in _IN_PLACE_MODES:
         yield ("spec", "updatePolicy", "updateMode")
 
 
-def _per_vpa_config(spec: object) -> Iterator[Path]:
-    if _member(_member(spec, "updatePolicy"), "evictAfterOOMSeconds") is not None:
+def _find_per_vpa_config(spec: object) -> Iterator[Path]:
+    if _get_member(_get_member(spec, "updatePolicy"), "evictAfterOOMSeconds") is not None:
         yield ("spec", "updatePolicy", "evictAfterOOMSeconds")
-    for path, policy in _policies(spec):
+    for path, policy in _list_policies(spec):
         for name in _PER_CONTAINER:
-            if _member(policy, name) is not None:
+            if _get_member(policy, name) is not None:
                 yield (*path, name)
 
 
-def _policies(spec: object) -> Iterator[tuple[Path, object]]:
-    policies = _member(_member(spec, "resourcePolicy"), "containerPolicies")
+def _list_policies(spec: object) -> Iterator[tuple[Path, object]]:
+    policies = _get_member(_get_member(spec, "resourcePolicy"), "containerPolicies")
     if isinstance(policies, list):
         for index, policy in enumerate(policies):
             yield ("spec", "resourcePolicy", "containerPolicies", index), policy
 
 
-def _member(value: object, name: str) -> Any:
-    """A member of JSON that may have any shape: what is not there, or not an object, has none."""
+def _get_member(value: object, name: str) -> Any:
+    """A member of a JSON value; None if it is absent or the value is no object."""
     return value.get(name) if isinstance(value, dict) else None

@@ -61,7 +61,7 @@ _WITHOUT_VALUE = frozenset({REQUIRED.code, FORBIDDEN.code, UNKNOWN_FIELD.code})
 
 
 class ValidationProblem(msgspec.Struct, frozen=True):
-    """One thing wrong at one place. `value` is what stands there, `rule` what it should be."""
+    """One problem at one path: `value` is what is written there, `rule` the rule it breaks."""
 
     path: Path
     reason: Reason
@@ -72,7 +72,7 @@ class ValidationProblem(msgspec.Struct, frozen=True):
 
     @property
     def is_error(self) -> bool:
-        """Whether the object is refused because of it; warnings are only told."""
+        """Whether the object is refused because of it; warnings do not refuse."""
         return self.reason.severity is Severity.ERROR
 
     @property
@@ -90,8 +90,8 @@ class ValidationProblem(msgspec.Struct, frozen=True):
         """The reason in the words of the API server, for tools that read its refusals."""
         return _CAUSES.get(self.reason.code, self.reason.code)
 
-    def below(self, prefix: Path) -> ValidationProblem:
-        """The same problem seen from further up the object."""
+    def with_prefix(self, prefix: Path) -> ValidationProblem:
+        """The problem with its path prefixed by that of an outer field."""
         return msgspec.structs.replace(self, path=prefix + self.path)
 
     def __str__(self) -> str:
@@ -109,6 +109,6 @@ def format_path(path: Path) -> str:
     return text or "."
 
 
-def supported_values(values: tuple[str, ...]) -> str:
+def describe_supported_values(values: tuple[str, ...]) -> str:
     """The rule text of an enumeration."""
     return "supported values: " + ", ".join(f'"{value}"' for value in values)

@@ -31,7 +31,7 @@ class PrinterColumn(msgspec.Struct, frozen=True):
 
 
 class ScaleSubresource(msgspec.Struct, frozen=True):
-    """Where the scale subresource finds its numbers."""
+    """The JSON paths of the scale subresource."""
 
     spec_replicas: str
     status_replicas: str
@@ -39,7 +39,7 @@ class ScaleSubresource(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True, eq=False):
-    """One kind, with everything about it that is not a field. Without a `status` it is a file format."""
+    """One kind: names, structs, columns and subresources. Without a `status` it is a file format."""
 
     group: str
     version: str
@@ -54,7 +54,7 @@ class Kind(msgspec.Struct, frozen=True, eq=False):
     scale: ScaleSubresource | None = None
     columns: tuple[PrinterColumn, ...] = ()
     # Versions that objects may still be stored under; kept in the CRD, served no more.
-    retired: tuple[str, ...] = ()
+    retired_versions: tuple[str, ...] = ()
     # The review that allows a CRD in a protected group; the API server wants it as an annotation.
     approval: str | None = None
 
@@ -65,7 +65,7 @@ class Kind(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def doc(self) -> str:
-        """What the kind is for, from its struct."""
+        """The description of the kind, from its struct."""
         return (self.struct.__doc__ or "").strip()
 
 
@@ -82,7 +82,7 @@ VPA = Kind(
     struct=VerticalPodAutoscaler,
     spec=VerticalPodAutoscalerSpec,
     status=VerticalPodAutoscalerStatus,
-    retired=("v1beta2",),
+    retired_versions=("v1beta2",),
     approval=_VPA_APPROVAL,
     columns=(
         PrinterColumn("Mode", "string", ".spec.updatePolicy.updateMode"),
@@ -106,7 +106,7 @@ CHECKPOINT = Kind(
     spec_required=False,
     # Spec and status are written together, as upstream does.
     status_subresource=False,
-    retired=("v1beta2",),
+    retired_versions=("v1beta2",),
     approval=_VPA_APPROVAL,
 )
 HVPA = Kind(
@@ -192,5 +192,5 @@ RULES = _rules_by_struct(
 
 
 def find_kind(api_version: str, name: str) -> Kind | None:
-    """The kind of an object, if it is one of ours in a version we serve."""
+    """The kind of an object, if it is one of ours in a served version."""
     return next((kind for kind in ALL_KINDS if kind.api_version == api_version and kind.name == name), None)

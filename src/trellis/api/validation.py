@@ -29,14 +29,14 @@ from trellis.api.problems import (
     MapKey,
     Path,
     ValidationProblem,
-    supported_values,
+    describe_supported_values,
 )
 from trellis.api.registry import CHECKPOINT, KWOK_NODE_GROUP, RULES, VPA, Kind
-from trellis.api.rules.kwok_node_group import name_problems
+from trellis.api.rules.kwok_node_group import check_group_name
 from trellis.api.rules.metadata import METADATA_RULES, Metadata
 from trellis.api.scenario.autoscalers import HpaSpec
 from trellis.api.schema.fields import Field, Rule
-from trellis.api.schema.tree import JsonShape, SchemaNode, schema_of
+from trellis.api.schema.tree import JsonShape, SchemaNode, build_schema_tree
 from trellis.base.errors import InvalidInput
 from trellis.base.names import suggest_name
 from trellis.base.quantities import Quantity
@@ -53,12 +53,12 @@ _JSON_NAMES: Final = {
 }
 
 
-class _Wrong(Exception):
-    """The value at hand is unusable; its problem has been recorded."""
+class _InvalidValue(Exception):
+    """The value cannot be used; its problem has been recorded."""
 
 
-class Conformance:
-    """One walk over one object: collects problems, runs the rules of each struct it passes."""
+class SchemaValidator:
+    """Walks one object along its schema: collects problems and runs the rules of each struct."""
 
     def __init__(self, rules: Mapping[type[msgspec.Struct], tuple[Rule[Any], ...]]) -> None:
         self._rules = rules
@@ -70,18 +70,18 @@ class Conformance:
 
     def check(self, node: SchemaNode, value: object, path: Path) -> list[ValidationProblem]:
         """Every problem of the value and of everything below it."""
-        with contextlib.suppress(_Wrong):  # recorded where it was found
+        with contextlib.suppress(_InvalidValue):  # recorded where it was found
             self.walk(node, value, path)
         return self.problems
 
     def _refuse(self, problem: ValidationProblem) -> None:
         self.problems.append(problem)
 
-    def _wrong_type(self, path: Path, value: object, expected: str, *more: str) -> _Wrong:
+    def _wrong_type(self, path: Path, value: object, expected: str, *other_types: str) -> _InvalidValue:
         actual = "null" if value is None else _JSON_NAMES[type(value)]
-        rule = "; ".join((f"must be of type {expected}, not {actual}", *more))
+        rule = "; ".join((f"must be of type {expected}, not {actual}", *other_types))
         self._refuse(ValidationProblem(path, WRONG_TYPE, rule, value, in_crd=True))
-        return _Wrong()
+        return _InvalidValue()
 
     def _object(self, node: SchemaNode, value: object, path: Path) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -92,13 +92,13 @@ class Conformance:
             member = node.members.get(name)
             if member is None:
                 if not node.field.opaque:
-                    self._refuse(_unknown_field(node, path, name))
+                    self._refuse(_build_unknown_field(node, path, name))
             elif items is None:
                 continue  # the API server drops a null where null means nothing
             else:
                 try:
                     values[name] = self.walk(member, items, (*path, name))
-                except _Wrong:
+                except _InvalidValue:
                     broken.add(name)
         for name in node.required:
             if name not in values and name not in broken:
@@ -106,7 +106,7 @@ class Conformance:
                 broken.add(name)
         self._run_rules(node, values, broken, path)
         if broken:
-            raise _Wrong
+            raise _InvalidValue
         return values
 
     def _run_rules(self, node: SchemaNode, values: dict[str, Any], broken: set[str], path: Path) -> None:
@@ -116,7 +116,7 @@ class Conformance:
             if broken.isdisjoint(rule.reads):
                 arguments = {name: values[name] for name in rule.reads if name in values}
                 part = msgspec.convert(arguments, node.struct)
-                self.problems.extend(problem.below(path) for problem in rule.problems(part))
+                self.problems.extend(problem.with_prefix(path) for problem in rule.problems(part))
 
     def _map(self, node: SchemaNode, value: object, path: Path) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -151,16 +151,16 @@ class Conformance:
         return list(items.values())
 
     def _validate_items(self, items: Any, node: SchemaNode, path: Path) -> dict[Any, Any]:
-        """Walk every item before giving up on the container, so that none hides another."""
+        """Walk every item before refusing the container, so that no item hides another."""
         values: dict[Any, Any] = {}
         wrong = False
         for key, item in items:
             try:
                 values[key] = self.walk(node, item, (*path, key))
-            except _Wrong:
+            except _InvalidValue:
                 wrong = True
         if wrong:
-            raise _Wrong
+            raise _InvalidValue
         return values
 
     def _unique_keys(self, keys: tuple[str, ...], items: dict[Any, Any], path: Path) -> None:
@@ -178,27 +178,27 @@ class Conformance:
         if not isinstance(value, str):
             raise self._wrong_type(path, value, "string")
         before = len(self.problems)
-        self.problems.extend(_text_problems(node.field, value, path))
+        self.problems.extend(_check_text(node.field, value, path))
         if len(self.problems) > before:
-            raise _Wrong
+            raise _InvalidValue
         return value
 
     def _integer(self, node: SchemaNode, value: object, path: Path) -> int:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_whole(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_integral(value):
             raise self._wrong_type(path, value, "integer")
-        problem = _not_int64(value, path) or _out_of_range(node.field, int(value), path)
+        problem = _check_int64(value, path) or _check_range(node.field, int(value), path)
         if problem is not None:
             self._refuse(problem)
-            raise _Wrong
+            raise _InvalidValue
         return int(value)
 
     def _number(self, node: SchemaNode, value: object, path: Path) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise self._wrong_type(path, value, "number")
-        problem = _out_of_range(node.field, value, path)
+        problem = _check_range(node.field, value, path)
         if problem is not None:
             self._refuse(problem)
-            raise _Wrong
+            raise _InvalidValue
         return value
 
     def _boolean(self, _node: SchemaNode, value: object, path: Path) -> bool:
@@ -207,47 +207,49 @@ class Conformance:
         return value
 
     def _quantity(self, node: SchemaNode, value: object, path: Path) -> str | int:
-        if isinstance(value, float) and not _is_whole(value):
+        if isinstance(value, float) and not _is_integral(value):
             rule = f'must be text or a whole number: write "{value:g}", in quotes'
             self._refuse(ValidationProblem(path, WRONG_TYPE, rule, value, in_crd=True))
-            raise _Wrong
+            raise _InvalidValue
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise self._wrong_type(path, value, "string or integer", node.field.pattern_says or "must be a quantity")
-        problem = None if isinstance(value, str) else _not_int64(value, path)
-        problem = problem or _quantity_problem(node.field, value if isinstance(value, str) else int(value), path)
+            raise self._wrong_type(path, value, "string or integer", node.field.pattern_message or "must be a quantity")
+        problem = None if isinstance(value, str) else _check_int64(value, path)
+        problem = problem or _check_quantity(node.field, value if isinstance(value, str) else int(value), path)
         if problem is not None:
             self._refuse(problem)
-            raise _Wrong
+            raise _InvalidValue
         return value if isinstance(value, str) else int(value)
 
 
-_WALKS: Final[dict[JsonShape, Callable[[Conformance, SchemaNode, object, Path], Any]]] = {
-    JsonShape.OBJECT: Conformance._object,
-    JsonShape.MAP: Conformance._map,
-    JsonShape.LIST: Conformance._list,
-    JsonShape.STRING: Conformance._string,
-    JsonShape.INTEGER: Conformance._integer,
-    JsonShape.NUMBER: Conformance._number,
-    JsonShape.BOOLEAN: Conformance._boolean,
-    JsonShape.QUANTITY: Conformance._quantity,
+_WALKS: Final[dict[JsonShape, Callable[[SchemaValidator, SchemaNode, object, Path], Any]]] = {
+    JsonShape.OBJECT: SchemaValidator._object,
+    JsonShape.MAP: SchemaValidator._map,
+    JsonShape.LIST: SchemaValidator._list,
+    JsonShape.STRING: SchemaValidator._string,
+    JsonShape.INTEGER: SchemaValidator._integer,
+    JsonShape.NUMBER: SchemaValidator._number,
+    JsonShape.BOOLEAN: SchemaValidator._boolean,
+    JsonShape.QUANTITY: SchemaValidator._quantity,
 }
 
 
 @functools.lru_cache(maxsize=64)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     # RE2's `$` is the end of the text; Python's also matches before a last newline.
     return re.compile(pattern.replace("$", r"\Z"), re.ASCII)
 
 
-def _unknown_field(node: SchemaNode, path: Path, name: str) -> ValidationProblem:
+def _build_unknown_field(node: SchemaNode, path: Path, name: str) -> ValidationProblem:
     guess = suggest_name(name, tuple(node.members))
     return ValidationProblem((*path, name), UNKNOWN_FIELD, f'there is no field "{name}" here', suggestion=guess)
 
 
-def _text_problems(field: Field, value: str, path: Path) -> Iterator[ValidationProblem]:
+def _check_text(field: Field, value: str, path: Path) -> Iterator[ValidationProblem]:
     if field.enum and value not in field.enum:
         guess = suggest_name(value, field.enum)
-        yield ValidationProblem(path, UNSUPPORTED, supported_values(field.enum), value, in_crd=True, suggestion=guess)
+        yield ValidationProblem(
+            path, UNSUPPORTED, describe_supported_values(field.enum), value, in_crd=True, suggestion=guess
+        )
     if field.min_length is not None and len(value) < field.min_length:
         if value:
             rule = f"must be at least {field.min_length} characters long"
@@ -257,8 +259,10 @@ def _text_problems(field: Field, value: str, path: Path) -> Iterator[ValidationP
     if field.max_length is not None and len(value) > field.max_length:
         rule = f"must be at most {field.max_length} characters long"
         yield ValidationProblem(path, TOO_MANY, rule, len(value), in_crd=True)
-    elif field.pattern is not None and not _compiled(field.pattern).search(value):
-        yield ValidationProblem(path, INVALID, field.pattern_says or f"must match {field.pattern}", value, in_crd=True)
+    elif field.pattern is not None and not _compile_pattern(field.pattern).search(value):
+        yield ValidationProblem(
+            path, INVALID, field.pattern_message or f"must match {field.pattern}", value, in_crd=True
+        )
     if field.format == "date-time":
         try:
             parse_time(value)
@@ -266,14 +270,14 @@ def _text_problems(field: Field, value: str, path: Path) -> Iterator[ValidationP
             yield ValidationProblem(path, INVALID, error.rule, value, in_crd=True)
 
 
-def _is_whole(value: float) -> bool:
+def _is_integral(value: float) -> bool:
     return isinstance(value, int) or value.is_integer()
 
 
-def _not_int64(value: float, path: Path) -> ValidationProblem | None:
+def _check_int64(value: float, path: Path) -> ValidationProblem | None:
     """JSON numbers that Kubernetes reads as floats, although they are whole: 2.0, and what needs more than 64 bits.
 
-    The schema takes some of them for integers, CEL and Go's decoders none, so the CRD alone cannot be counted on.
+    The schema accepts some of them as integers, CEL and Go's decoders none, so the CRD alone is not enough.
     """
     if not isinstance(value, int):
         return ValidationProblem(path, WRONG_TYPE, f"must be written without a decimal point: {value:.0f}", value)
@@ -282,19 +286,19 @@ def _not_int64(value: float, path: Path) -> ValidationProblem | None:
     return None
 
 
-def _out_of_range(field: Field, value: float, path: Path) -> ValidationProblem | None:
+def _check_range(field: Field, value: float, path: Path) -> ValidationProblem | None:
     if field.minimum is not None and value < field.minimum:
-        rule_text = field.minimum_says or f"must be greater than or equal to {field.minimum}"
+        rule_text = field.minimum_message or f"must be greater than or equal to {field.minimum}"
         return ValidationProblem(path, INVALID, rule_text, value, in_crd=True)
     if field.maximum is not None and value > field.maximum:
         return ValidationProblem(path, INVALID, f"must be less than or equal to {field.maximum}", value, in_crd=True)
     return None
 
 
-def _quantity_problem(field: Field, value: str | int, path: Path) -> ValidationProblem | None:
+def _check_quantity(field: Field, value: str | int, path: Path) -> ValidationProblem | None:
     if isinstance(value, int):
-        return _out_of_range(field, value, path)
-    problem = next(_text_problems(field, value, path), None)
+        return _check_range(field, value, path)
+    problem = next(_check_text(field, value, path), None)
     if problem is not None:
         return problem
     try:
@@ -316,21 +320,21 @@ def validate(
 ) -> list[ValidationProblem]:
     """Every problem of an object of one of our kinds, errors and warnings, in the order of its fields.
 
-    `old` is the stored object on an update: what a switched-off feature gate forbids is tolerated where it was there
-    before. `status` is looked at only where it is written together with the spec; elsewhere the server drops it.
+    `old` is the stored object on an update: a use that a disabled feature gate forbids is tolerated where it is stored
+    already. `status` is validated only where it is written together with the spec; elsewhere the server drops it.
     """
     top = _TOP if kind.status is not None else _TOP[:-1]
-    problems = [_unknown(name, top) for name in document if name not in top]
-    problems += metadata_problems(document.get("metadata"))
+    problems = [_build_unknown_top_field(name, top) for name in document if name not in top]
+    problems += validate_metadata(document.get("metadata"))
     if kind is KWOK_NODE_GROUP:
-        problems += name_problems(document.get("metadata"))
+        problems += check_group_name(document.get("metadata"))
     spec = document.get("spec")
     if spec is not None:
-        problems += Conformance(RULES).check(schema_of(kind.spec), spec, ("spec",))
+        problems += SchemaValidator(RULES).check(build_schema_tree(kind.spec), spec, ("spec",))
     elif kind.spec_required:
         problems.append(ValidationProblem(("spec",), REQUIRED, "spec must be given", in_crd=True))
     if kind is CHECKPOINT and kind.status is not None and document.get("status") is not None:
-        problems += Conformance(RULES).check(schema_of(kind.status), document["status"], ("status",))
+        problems += SchemaValidator(RULES).check(build_schema_tree(kind.status), document["status"], ("status",))
     if kind is VPA:
         problems += find_gated_uses(spec, old.get("spec") if old else None, gates or FeatureGates())
     return problems
@@ -338,26 +342,26 @@ def validate(
 
 def validate_simulated_hpa(document: Mapping[str, Any]) -> list[ValidationProblem]:
     """Every problem of a HorizontalPodAutoscaler, a kind of Kubernetes' own, for a simulation."""
-    problems = [_unknown(name, _TOP) for name in document if name not in _TOP]
+    problems = [_build_unknown_top_field(name, _TOP) for name in document if name not in _TOP]
     if document.get("apiVersion") != HPA_VERSION:
         problems.append(
             ValidationProblem(("apiVersion",), INVALID, f"must be {HPA_VERSION}", document.get("apiVersion"))
         )
-    problems += metadata_problems(document.get("metadata"))
+    problems += validate_metadata(document.get("metadata"))
     spec = document.get("spec")
     if spec is None:
         return [*problems, ValidationProblem(("spec",), REQUIRED, "spec must be given")]
-    return problems + Conformance(RULES).check(schema_of(HpaSpec), spec, ("spec",))
+    return problems + SchemaValidator(RULES).check(build_schema_tree(HpaSpec), spec, ("spec",))
 
 
-def metadata_problems(metadata: object) -> list[ValidationProblem]:
-    """What is wrong with an object's metadata; the same rules for every kind."""
-    return Conformance({Metadata: METADATA_RULES}).check(
-        schema_of(Metadata), {} if metadata is None else metadata, ("metadata",)
+def validate_metadata(metadata: object) -> list[ValidationProblem]:
+    """The problems of an object's metadata; the rules are those of every kind."""
+    return SchemaValidator({Metadata: METADATA_RULES}).check(
+        build_schema_tree(Metadata), {} if metadata is None else metadata, ("metadata",)
     )
 
 
-def _unknown(name: str, top: tuple[str, ...]) -> ValidationProblem:
+def _build_unknown_top_field(name: str, top: tuple[str, ...]) -> ValidationProblem:
     return ValidationProblem(
         (name,), UNKNOWN_FIELD, f'there is no field "{name}" here', suggestion=suggest_name(name, top)
     )

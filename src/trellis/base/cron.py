@@ -21,10 +21,10 @@ from cronsim import CronSim, CronSimError
 
 from trellis.base.durations import Duration
 from trellis.base.errors import InvalidSchedule
-from trellis.base.times import in_utc
+from trellis.base.times import convert_to_utc
 
 # No zone has ever moved its clock by more than a day; the two hours more are for offsets that are no whole hours.
-_AROUND = timedelta(hours=26)
+_SEARCH_MARGIN = timedelta(hours=26)
 _SECOND = timedelta(seconds=1)
 
 
@@ -37,16 +37,16 @@ def find_zone(name: str) -> ZoneInfo:
 
 
 def find_instants(wall: datetime, zone: ZoneInfo) -> list[datetime]:
-    """When the clock shows this time, in order: once, twice, or never."""
-    first, second = _both_readings(wall, zone)
+    """The instants at which the clock shows this time, in order: one, two or none."""
+    first, second = _find_both_offsets(wall, zone)
     if first == second:
         return [first]
     return [first, second] if first < second else []
 
 
 def find_first_instant(wall: datetime, zone: ZoneInfo) -> datetime:
-    """When the clock first shows this time or, if it skips it, a later one."""
-    first, second = _both_readings(wall, zone)
+    """The instant at which the clock first shows this time or, if it is skipped, a later one."""
+    first, second = _find_both_offsets(wall, zone)
     if first <= second:
         return first
     # A skipped time read with the offset after the change lies before the change, and the other way round.
@@ -63,12 +63,12 @@ def find_first_instant(wall: datetime, zone: ZoneInfo) -> datetime:
 
 def find_repeated_time(now: datetime, zone: ZoneInfo) -> timedelta:
     """How much of the clock is repeated within a day of `now`: nothing on all days but one of the year."""
-    before = (now - _AROUND).astimezone(zone).utcoffset() or timedelta(0)
-    after = (now + _AROUND).astimezone(zone).utcoffset() or timedelta(0)
+    before = (now - _SEARCH_MARGIN).astimezone(zone).utcoffset() or timedelta(0)
+    after = (now + _SEARCH_MARGIN).astimezone(zone).utcoffset() or timedelta(0)
     return max(before - after, timedelta(0))
 
 
-def _both_readings(wall: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
+def _find_both_offsets(wall: datetime, zone: ZoneInfo) -> tuple[datetime, datetime]:
     """With the offset before a change and with the one after it; the same if there is no change (PEP 495)."""
     return (
         wall.replace(tzinfo=zone, fold=0).astimezone(UTC),
@@ -83,7 +83,7 @@ _PROBE = datetime(2000, 1, 1, tzinfo=UTC)
 # How far `Windows.next_change` follows windows that overlap. A year and a month see both changes of the clock, on which
 # windows of 24 hours part; the number of steps keeps windows of minutes from taking seconds.
 _HORIZON = timedelta(days=400)
-_MOST_STEPS = 1000
+_MAX_STEPS = 1000
 
 
 class CronSchedule(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class CronSchedule(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, expression: str, time_zone: str = "UTC") -> CronSchedule:
-        """Refuses what is not cron, what can never fire, and unknown zones."""
+        """Parse an expression; raises if it is not cron, can never fire, or the zone is unknown."""
         fields = expression.split()
         if len(fields) != 5:
             rule = "a schedule has five fields: minute, hour, day of month, month, day of week"
@@ -111,9 +111,9 @@ class CronSchedule(msgspec.Struct, frozen=True):
 
     def next(self, now: datetime) -> datetime | None:
         """The first firing after `now`, in UTC; None if there is none within 50 years."""
-        now, zone = in_utc(now), find_zone(self.time_zone)
+        now, zone = convert_to_utc(now), find_zone(self.time_zone)
         # From as far back as the clock may be set back: what it shows again may be still to come.
-        start = _wall(now, zone) - find_repeated_time(now, zone)
+        start = _to_wall_time(now, zone) - find_repeated_time(now, zone)
         later: list[datetime] = []
         for wall in CronSim(self.expression, start):
             firings = self._firings(wall, zone)
@@ -124,8 +124,8 @@ class CronSchedule(msgspec.Struct, frozen=True):
 
     def previous(self, now: datetime) -> datetime | None:
         """The last firing at or before `now`, in UTC; None if there is none within 50 years."""
-        now, zone = in_utc(now), find_zone(self.time_zone)
-        start = _wall(now, zone) + find_repeated_time(now, zone) + timedelta(seconds=1)
+        now, zone = convert_to_utc(now), find_zone(self.time_zone)
+        start = _to_wall_time(now, zone) + find_repeated_time(now, zone) + timedelta(seconds=1)
         earlier: list[datetime] = []
         for wall in CronSim(self.expression, start, reverse=True):
             firings = self._firings(wall, zone)
@@ -145,7 +145,7 @@ class CronSchedule(msgspec.Struct, frozen=True):
 
 
 class CronWindow(msgspec.Struct, frozen=True):
-    """Opens at every firing of the schedule, for so long."""
+    """A window that opens at every firing of the schedule, for a duration."""
 
     start: CronSchedule
     duration: Duration
@@ -155,7 +155,7 @@ class CronWindow(msgspec.Struct, frozen=True):
             raise InvalidSchedule(str(self.duration), "a window must be open for some time")
 
     def closes_at(self, now: datetime) -> datetime | None:
-        """When the window that is open at `now` closes; None if it is closed."""
+        """The end of the window that is open at `now`; None if none is open."""
         opened = self.start.previous(now)
         if opened is None or (end := opened + self.duration.timedelta()) <= now:
             return None
@@ -176,12 +176,12 @@ class CronWindows(msgspec.Struct, frozen=True):
 
         None if none is in sight: windows that overlap are followed for 400 days or 1,000 steps, whichever is less.
         """
-        now = in_utc(now)
-        end = _latest(window.closes_at(now) for window in self.windows)
+        now = convert_to_utc(now)
+        end = _find_latest(window.closes_at(now) for window in self.windows)
         if end is None:
             return min(filter(None, (window.start.next(now) for window in self.windows)), default=None)
-        for _ in range(_MOST_STEPS):
-            later = _latest(window.closes_at(end) for window in self.windows)
+        for _ in range(_MAX_STEPS):
+            later = _find_latest(window.closes_at(end) for window in self.windows)
             if later is None:
                 return end
             if later > now + _HORIZON:
@@ -190,9 +190,9 @@ class CronWindows(msgspec.Struct, frozen=True):
         return None
 
 
-def _latest(moments: Iterable[datetime | None]) -> datetime | None:
+def _find_latest(moments: Iterable[datetime | None]) -> datetime | None:
     return max(filter(None, moments), default=None)
 
 
-def _wall(now: datetime, zone: ZoneInfo) -> datetime:
+def _to_wall_time(now: datetime, zone: ZoneInfo) -> datetime:
     return now.astimezone(zone).replace(microsecond=0, tzinfo=None, fold=0)

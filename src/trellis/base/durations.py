@@ -46,7 +46,7 @@ class Duration:
 
     @classmethod
     def from_seconds(cls, seconds: int) -> Duration:
-        """So many whole seconds, the count of fields such as `periodSeconds`."""
+        """A duration of whole seconds, as in fields such as `periodSeconds`."""
         return cls(seconds * _SECOND)
 
     def total_seconds(self) -> float:
@@ -54,7 +54,7 @@ class Duration:
         return self.nanos / _SECOND
 
     def timedelta(self) -> timedelta:
-        """For arithmetic with times, which have no more than microseconds: what is finer is cut off."""
+        """As a timedelta, truncated to microseconds."""
         return timedelta(microseconds=abs(self.nanos) // 1000) * (-1 if self.nanos < 0 else 1)
 
     def __eq__(self, other: object) -> bool:
@@ -83,10 +83,10 @@ class Duration:
         if nanos < _SECOND:
             return sign + _below_a_second(nanos)
         minutes, rest = divmod(nanos, 60 * _SECOND)
-        hours, minutes_of_hour = divmod(minutes, 60)
+        hours, minutes_part = divmod(minutes, 60)
         text = f"{_decimal(rest, 9)}s"
         if minutes:
-            text = f"{minutes_of_hour}m{text}"
+            text = f"{minutes_part}m{text}"
         return f"{sign}{hours}h{text}" if hours else sign + text
 
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ Duration.ZERO = Duration(0)
 
 
 def parse_duration(value: object) -> Duration:
-    """Read what Go reads. A bare number has no unit and is refused, but for `0`."""
+    """Parse a Go duration. A number without a unit is refused, except `0`."""
     if not isinstance(value, str):
         raise InvalidDuration(value, "a duration is text with a unit, such as 90s or 1h30m")
     negative = value.startswith("-")
@@ -167,19 +167,19 @@ _SPAN_TERM: Final = re.compile(r"([0-9.]+)([wdhms])", re.ASCII)
 
 
 def parse_span(text: str) -> float:
-    """Seconds. A bare number has no unit and is refused, but for `0`."""
+    """The seconds of a span. A number without a unit is refused, except `0`."""
     if _SPAN_FORM.match(text) is None:
         raise InvalidDuration(text, SPAN_RULE)
     return sum(float(number) * _SPAN_SECONDS[unit] for number, unit in _SPAN_TERM.findall(text))
 
 
 def format_span(seconds: float) -> str:
-    """As one would write it, in days, hours, minutes and seconds; fractions of a second to the millisecond."""
+    """The text of a span, in days, hours, minutes and seconds; fractions of a second to the millisecond."""
     return "".join(f"{count}{unit}" for count, unit in _split_span(seconds))
 
 
 def describe_span(seconds: float) -> str:
-    """The same in a text for people: `4 d 4 h`, `30 min`."""
+    """A span for people: `4 d 4 h`, `30 min`."""
     return " ".join(f"{count} {_SPAN_WORDS.get(unit, unit)}" for count, unit in _split_span(seconds))
 
 

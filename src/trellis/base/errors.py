@@ -29,7 +29,7 @@
     ├── PrometheusError       no usage from Prometheus
     │   ├── PrometheusUnreachable   no answer: connection, TLS, timeout
     │   └── PrometheusRefused       an answer that is an error, or none that can be read: status, kind, message
-    │       └── PrometheusTooMuch   what was asked for is more than the server, or we, can take in one piece
+    │       └── PrometheusLimitExceeded   what was asked for is more than the server, or we, can take in one piece
     ├── RecommenderFailure    a recommender gave no answer: which one, and why
     └── InternalError         a promise of our own code does not hold: a bug, never the user's fault
 
@@ -53,12 +53,12 @@ class InvalidInput(TrellisError):
     """Something a user wrote is refused. `value` is what was written and `rule` what it breaks."""
 
     # How much of the value a message has room for.
-    longest_shown: ClassVar[int] = 80
+    max_shown: ClassVar[int] = 80
 
     def __init__(self, value: object, rule: str) -> None:
         self.value = value
         self.rule = rule
-        super().__init__(f"{format_value(value, self.longest_shown)}: {rule}")
+        super().__init__(f"{format_value(value, self.max_shown)}: {rule}")
 
 
 class InvalidQuantity(InvalidInput):
@@ -105,14 +105,14 @@ class InvalidCheckpoint(InvalidInput):
 class InvalidRecording(InvalidInput):
     """Not what a component wrote down of what it saw, or not in a format that we know."""
 
-    longest_shown = 4096
+    max_shown = 4096
 
 
 class InvalidSeries(InvalidInput):
     """Usage over time that cannot be used; `value` is the file, the rule names the row or column and what is wrong."""
 
     # As of a kubeconfig: a path that is cut off names no file.
-    longest_shown = 4096
+    max_shown = 4096
 
     def __init__(self, value: object, rule: str) -> None:
         # Rules quote names of columns and series, and a file that is none of usage may have anything there.
@@ -135,7 +135,7 @@ class BadKubeconfig(InvalidInput):
     """No way to a cluster can be read; `value` is the file, the rule says what is wrong and what to do."""
 
     # A path that is cut off names no file. Linux has none that is longer.
-    longest_shown = 4096
+    max_shown = 4096
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -241,7 +241,7 @@ class PrometheusRefused(PrometheusError):
         super().__init__(message)
 
 
-class PrometheusTooMuch(PrometheusRefused):
+class PrometheusLimitExceeded(PrometheusRefused):
     """Too many samples, too long an answer, too slow a query: asking for less may help."""
 
 

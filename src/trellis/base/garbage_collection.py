@@ -1,8 +1,8 @@
 """Keeps Python's cycle collector away from long-lived objects and out of running passes.
 
-Nothing that a controller keeps of the cluster is part of a reference cycle, so reference counting frees all of it. The
-cycle collector does not know that and stops every thread while it searches: a third of a second with 100,000
-containers, again and again while a pass builds the documents of 20,000 statuses.
+The cluster state of a controller has no reference cycles, so reference counting frees all of it. The cycle collector
+searches it all the same and stops every thread meanwhile: a third of a second with 100,000 containers, repeatedly while
+a pass builds the documents of 20,000 statuses.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from contextlib import contextmanager
 
 
 def freeze_live_objects() -> None:
-    """Never look again through what there is now. For once or twice in a life: garbage that is there stays as well."""
+    """Exclude all current objects from collection. Call it at most twice: existing garbage is never freed."""
     gc.freeze()
 
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Look for no garbage meanwhile, in any thread."""
+    """Disable the cycle collector for all threads while the context is open."""
     was_on = gc.isenabled()
     gc.disable()
     try:

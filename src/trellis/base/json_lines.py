@@ -24,8 +24,8 @@ FORMAT_VERSION: Final = 1
 HEADER: Final = "header"
 
 
-# Bytes of a line that is none: enough to see what the file is, which may be anything.
-_LONGEST_QUOTED: Final = 40
+# Bytes of an invalid line to quote: enough to recognise the file.
+_MAX_QUOTED_BYTES: Final = 40
 
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, 
 
 
 class RecordingHeader(msgspec.Struct, frozen=True):
-    """Who wrote a recording: a component with its settings by the names of their flags, and of which release."""
+    """The writer of a recording: the component, its release, and its settings by the names of their flags."""
 
     format: int
     component: str
@@ -43,24 +43,24 @@ class RecordingHeader(msgspec.Struct, frozen=True):
 
 
 class JsonLine(msgspec.Struct, frozen=True):
-    """What a line is, and what it says."""
+    """One line: its kind and its payload."""
 
     kind: str
     data: msgspec.Raw
 
 
 def encode_payload(payload: object) -> bytes:
-    """What a line says, as JSON."""
+    """A payload as JSON."""
     return _ENCODER.encode(payload)
 
 
 def encode_line(kind: str, payload: object) -> bytes:
-    """A whole line."""
+    """A line with its kind and payload."""
     return _ENCODER.encode(JsonLine(kind, msgspec.Raw(_ENCODER.encode(payload)))) + b"\n"
 
 
 def decode_payload(data: bytes | msgspec.Raw, kind: type[T]) -> T:
-    """What a line says; raises `InvalidRecording`."""
+    """The payload of a line; raises `InvalidRecording`."""
     try:
         decoded: T = _decoder(kind).decode(data)  # type: ignore[arg-type]
     except _UNREADABLE as error:
@@ -73,14 +73,14 @@ def decode_payload(data: bytes | msgspec.Raw, kind: type[T]) -> T:
 def read_lines(data: bytes | Iterable[bytes]) -> Iterator[tuple[str, msgspec.Raw]]:
     """Every line of a recording, the header first; raises `InvalidRecording`.
 
-    A last line without its end is left out: its writer was stopped there.
+    An incomplete last line is skipped: its writer was stopped there.
     """
     lines = data.splitlines(keepends=True) if isinstance(data, bytes) else data
     number = 0
     for number, line in enumerate(lines, start=1):
         if not line.endswith(b"\n") and number > 1:
             return
-        decoded = _line(line, number)
+        decoded = _decode_line(line, number)
         if number == 1:
             read_header(decoded.kind, decoded.data)
         yield decoded.kind, decoded.data
@@ -89,7 +89,7 @@ def read_lines(data: bytes | Iterable[bytes]) -> Iterator[tuple[str, msgspec.Raw
 
 
 def read_header(kind: str, data: msgspec.Raw) -> RecordingHeader:
-    """Who wrote the recording that begins with this line; raises `InvalidRecording`."""
+    """The header in the first line of a recording; raises `InvalidRecording`."""
     if kind != HEADER:
         raise InvalidRecording(kind, "line 1 is no header: this is not a recording of a component")
     header = decode_payload(data, RecordingHeader)
@@ -98,16 +98,16 @@ def read_header(kind: str, data: msgspec.Raw) -> RecordingHeader:
     return header
 
 
-def _line(line: bytes, number: int) -> JsonLine:
+def _decode_line(line: bytes, number: int) -> JsonLine:
     try:
-        return _LINES.decode(line)
+        return _LINE_DECODER.decode(line)
     except _UNREADABLE as error:
-        text = line[:_LONGEST_QUOTED].decode(errors="replace").rstrip()
+        text = line[:_MAX_QUOTED_BYTES].decode(errors="replace").rstrip()
         raise InvalidRecording(text, f"line {number} is no line of a recording or a dump: {error}") from error
 
 
-def _encoded(value: Any) -> Any:
-    """What JSON has no form of."""
+def _encode_value(value: Any) -> Any:
+    """Encode types that JSON does not have."""
     match value:
         case np.ndarray() | np.generic():
             return value.tolist()
@@ -119,8 +119,8 @@ def _encoded(value: Any) -> Any:
             raise NotImplementedError(f"{type(value).__name__} cannot be recorded")
 
 
-def _decoded(kind: Any, value: Any) -> Any:
-    """The same the other way round."""
+def _decode_value(kind: Any, value: Any) -> Any:
+    """Decode types that JSON does not have."""
     if kind is Quantity:
         return Quantity.parse(value)
     if kind is Duration:
@@ -139,8 +139,8 @@ def _decoded(kind: Any, value: Any) -> Any:
 # A decoder is compiled from its type: one per type, kept.
 @cache
 def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind, dec_hook=_decoded)
+    return msgspec.json.Decoder(kind, dec_hook=_decode_value)
 
 
-_ENCODER: Final = msgspec.json.Encoder(enc_hook=_encoded)
-_LINES: Final = msgspec.json.Decoder(JsonLine)
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_encode_value)
+_LINE_DECODER: Final = msgspec.json.Decoder(JsonLine)

@@ -45,13 +45,13 @@ def check_label_key(key: str) -> str | None:
     if slash:
         if "/" in prefix:
             return "must have at most one '/', between a prefix and a name"
-        wrong = check_dns_subdomain(prefix)
-        if wrong:
-            return f"the prefix before '/' {wrong}"
+        problem = check_dns_subdomain(prefix)
+        if problem:
+            return f"the prefix before '/' {problem}"
     if not name:
         return "the name must not be empty"
-    wrong = _check_name_part(name)
-    return f"the name {wrong}" if wrong else None
+    problem = _check_name_part(name)
+    return f"the name {problem}" if problem else None
 
 
 def check_label_value(value: str) -> str | None:
@@ -85,11 +85,11 @@ def _edit_distance(word: str, choice: str) -> int:
     """The optimal string alignment distance: that of Levenshtein, with swapped neighbours as one slip."""
     before: list[int] = []
     last = list(range(len(choice) + 1))
-    for i, have in enumerate(word, start=1):
+    for i, actual_letter in enumerate(word, start=1):
         row = [i]
-        for j, want in enumerate(choice, start=1):
-            best = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (have != want))
-            if i > 1 and j > 1 and have == choice[j - 2] and word[i - 2] == want:
+        for j, expected_letter in enumerate(choice, start=1):
+            best = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (actual_letter != expected_letter))
+            if i > 1 and j > 1 and actual_letter == choice[j - 2] and word[i - 2] == expected_letter:
                 best = min(best, before[j - 2] + 1)
             row.append(best)
         before, last = last, row

@@ -12,7 +12,7 @@ _RULE = "must be the price of a core-hour, of a GiB-hour, and perhaps a currency
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """Money for an hour of one core and of one GiB, and in what currency."""
+    """The price of a core-hour and of a GiB-hour, with the currency."""
 
     name: str
     currency: str
@@ -20,16 +20,16 @@ class Prices(msgspec.Struct, frozen=True):
     gib_hour: float
 
     def cost_per_hour(self, cores: float, bytes_: float) -> float:
-        """What so much costs in an hour."""
+        """The cost of an amount for an hour."""
         return cores * self.core_hour + bytes_ / GIB * self.gib_hour
 
     def cost_per_month(self, cores: float, bytes_: float) -> float:
-        """What so much costs in a month."""
+        """The cost of an amount for a month."""
         return self.cost_per_hour(cores, bytes_) * HOURS_IN_A_MONTH
 
     @property
-    def are_free(self) -> bool:
-        """Whether nothing costs anything."""
+    def is_free(self) -> bool:
+        """Whether both prices are zero."""
         return self.core_hour == 0 and self.gib_hour == 0
 
 
@@ -37,12 +37,12 @@ EXAMPLE_PRICES = Prices("example", "USD", 0.0316, 0.0042)
 
 
 def choose_weights(prices: Prices) -> Prices:
-    """Prices by which CPU can be held against memory: where nothing costs anything, those of the example."""
-    return EXAMPLE_PRICES if prices.are_free else prices
+    """Prices for weighing CPU against memory: the example prices where both are zero."""
+    return EXAMPLE_PRICES if prices.is_free else prices
 
 
 def parse_prices(text: str) -> Prices:
-    """Prices as they are written on a command line: `0.0316,0.0042` or `0.03,0.004,EUR`."""
+    """Parse prices of a command line: `0.0316,0.0042` or `0.03,0.004,EUR`."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) not in {2, 3} or not all(parts):
         raise InvalidInput(text, _RULE)

@@ -63,7 +63,7 @@ def parse_quantity(text: str) -> tuple[int, QuantityFormat]:
     if form is None or not text:
         raise InvalidQuantity(text, _FORM_RULE)
     sign, integer, fraction, suffix = form.groups(default="")
-    power, written = _meaning(text, suffix)
+    power, written = _split_suffix(text, suffix)
     if not integer and not fraction and (power < -9 or suffix in ("Pi", "Ei")):
         raise InvalidQuantity(text, _FORM_RULE)
     if written is QuantityFormat.BINARY_SI:
@@ -80,12 +80,12 @@ def format_quantity(nanos: int, written: QuantityFormat) -> str:
     if nanos == 0:
         return "0"
     if written is QuantityFormat.BINARY_SI and abs(nanos) >= 1024 * NANOS_PER_UNIT and nanos % NANOS_PER_UNIT == 0:
-        number, step = _without_factor(nanos // NANOS_PER_UNIT, 1024, most=len(_BINARY_SUFFIXES) - 1)
+        number, step = _divide_out(nanos // NANOS_PER_UNIT, 1024, most=len(_BINARY_SUFFIXES) - 1)
         return f"{number}{_BINARY_SUFFIXES[step]}"
     if written is QuantityFormat.DECIMAL_EXPONENT:
-        number, step = _without_factor(nanos, 1000)
+        number, step = _divide_out(nanos, 1000)
         return f"{number}e{3 * step - 9}" if step != 3 else str(number)
-    number, step = _without_factor(nanos, 1000, most=len(_DECIMAL_SUFFIXES) - 1)
+    number, step = _divide_out(nanos, 1000, most=len(_DECIMAL_SUFFIXES) - 1)
     return f"{number}{_DECIMAL_SUFFIXES[step]}"
 
 
@@ -94,7 +94,7 @@ def round_away_from_zero(numerator: int, denominator: int) -> int:
     return -(-numerator // denominator) if numerator >= 0 else numerator // denominator
 
 
-def _meaning(text: str, suffix: str) -> tuple[int, QuantityFormat]:
+def _split_suffix(text: str, suffix: str) -> tuple[int, QuantityFormat]:
     """The power, of two for a binary suffix and of ten for the others."""
     if (power := _POWER_OF_TEN.get(suffix)) is not None:
         return power, QuantityFormat.DECIMAL_SI
@@ -126,13 +126,13 @@ def _binary_nanos(integer: str, fraction: str, power: int) -> int:
     if len(integer) > 19:  # 2^63-1 has 19 digits
         return LARGEST_COUNT * NANOS_PER_UNIT
     if len(fraction) > _SIGNIFICANT_PLACES:
-        a_little_more = "1" if fraction[_SIGNIFICANT_PLACES:].strip("0") else ""
-        fraction = fraction[:_SIGNIFICANT_PLACES] + a_little_more
+        has_remainder = "1" if fraction[_SIGNIFICANT_PLACES:].strip("0") else ""
+        fraction = fraction[:_SIGNIFICANT_PLACES] + has_remainder
     scaled = int(integer + fraction or "0") * (NANOS_PER_UNIT << power)
     return min(round_away_from_zero(scaled, 10 ** len(fraction)), LARGEST_COUNT * NANOS_PER_UNIT)
 
 
-def _without_factor(number: int, factor: int, most: int | None = None) -> tuple[int, int]:
+def _divide_out(number: int, factor: int, most: int | None = None) -> tuple[int, int]:
     times = 0
     while number % factor == 0 and times != most:
         number //= factor
@@ -162,7 +162,7 @@ class Quantity:
 
     @classmethod
     def parse(cls, value: object) -> Quantity:
-        """What the API server reads: text, or a bare number of a YAML file. True and False are not amounts."""
+        """Parse what the API server accepts: text, or a number of a YAML file. True and False are not amounts."""
         if isinstance(value, str):
             return cls(*parse_quantity(value))
         if isinstance(value, int) and not isinstance(value, bool):
@@ -174,32 +174,32 @@ class Quantity:
 
     @classmethod
     def from_milli(cls, milli: int) -> Quantity:
-        """So many thousandths, the count CPU is reckoned in."""
+        """A quantity in thousandths, the unit of CPU."""
         return cls(milli * _NANOS_IN_MILLI)
 
     @classmethod
     def from_units(cls, units: int, binary: bool = False) -> Quantity:
-        """So many whole units, the count memory is reckoned in; `binary` prints them as Ki, Mi, Gi."""
+        """A quantity in whole units, the unit of memory; `binary` prints it with Ki, Mi, Gi."""
         return cls(units * NANOS_PER_UNIT, QuantityFormat.BINARY_SI if binary else QuantityFormat.DECIMAL_SI)
 
     @property
     def milli(self) -> int:
         """Thousandths, rounded away from zero; at most 2^63-1 in magnitude, where Kubernetes would overflow."""
-        return _saturated(round_away_from_zero(self.nanos, _NANOS_IN_MILLI))
+        return _saturate(round_away_from_zero(self.nanos, _NANOS_IN_MILLI))
 
     @property
     def units(self) -> int:
         """Whole units, rounded away from zero; at most 2^63-1 in magnitude, where Kubernetes would overflow."""
-        return _saturated(round_away_from_zero(self.nanos, NANOS_PER_UNIT))
+        return _saturate(round_away_from_zero(self.nanos, NANOS_PER_UNIT))
 
     @property
     def is_whole_milli(self) -> bool:
-        """Whether `milli` says it exactly. CPU finer than that is refused by pod validation."""
+        """Whether `milli` is exact. Pod validation refuses finer CPU."""
         return self.nanos % _NANOS_IN_MILLI == 0
 
     @property
     def is_whole_unit(self) -> bool:
-        """Whether `units` says it exactly. Memory finer than a byte draws a warning from the API server."""
+        """Whether `units` is exact. The API server warns about finer memory."""
         return self.nanos % NANOS_PER_UNIT == 0
 
     def exact(self) -> Fraction:
@@ -207,7 +207,7 @@ class Quantity:
         return Fraction(self.nanos, NANOS_PER_UNIT)
 
     def ratio(self, other: Quantity) -> Fraction:
-        """How many times the other this is. As with any number, the ratio to zero is a ZeroDivisionError."""
+        """The ratio to another amount; raises ZeroDivisionError if that is zero."""
         return Fraction(self.nanos, other.nanos)
 
     def __add__(self, other: Quantity) -> Quantity:
@@ -275,5 +275,5 @@ class Quantity:
 Quantity.ZERO = Quantity(0)
 
 
-def _saturated(count: int) -> int:
+def _saturate(count: int) -> int:
     return max(-LARGEST_COUNT, min(count, LARGEST_COUNT))

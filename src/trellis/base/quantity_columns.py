@@ -18,25 +18,25 @@ from trellis.base.quantities import LARGEST_COUNT, Quantity
 
 Counts = NDArray[np.int64]
 
-_MOST_DIGITS = 18  # more may not fit an int64
-_MOST_PLACES = 9  # and nine for the suffix n: the divisor stays below 10^18
+_MAX_DIGITS = 18  # more may not fit an int64
+_MAX_PLACES = 9  # and nine for the suffix n: the divisor stays below 10^18
 _NO_SUFFIX = -1  # as a length it leaves two marks or more before the suffix, which no plain text has
 _BINARY_ROW = 128  # texts are ASCII, so 0..127 is the last byte and 128.. the byte before a last `i`
-_TENS = 10 ** np.arange(_MOST_PLACES + 1, dtype=np.int64)
+_TENS = 10 ** np.arange(_MAX_PLACES + 1, dtype=np.int64)
 
 
 def parse_milli_column(values: Sequence[str | None], missing: int = 0) -> Counts:
     """`Quantity.milli` of every text: CPU. None becomes `missing`."""
-    return _column(values, missing, _MILLI, lambda quantity: quantity.milli)
+    return _parse_column(values, missing, _MILLI, lambda quantity: quantity.milli)
 
 
 def parse_unit_column(values: Sequence[str | None], missing: int = 0) -> Counts:
     """`Quantity.units` of every text: memory in bytes. None becomes `missing`."""
-    return _column(values, missing, _UNITS, lambda quantity: quantity.units)
+    return _parse_column(values, missing, _UNITS, lambda quantity: quantity.units)
 
 
 class _SuffixTable(NamedTuple):
-    """What a suffix means for a number before it, by the row that the end of the text selects."""
+    """Length, factor and divisor of each suffix, by the row that the end of a text selects."""
 
     length: Counts
     factor: Counts
@@ -45,7 +45,7 @@ class _SuffixTable(NamedTuple):
 
 
 class _SplitTexts(NamedTuple):
-    """Every text taken apart. Where `plain` is false the other columns mean nothing."""
+    """The parts of every text. Where `plain` is false the other columns have no meaning."""
 
     plain: NDArray[np.bool_]
     number: Counts  # all digits, the point left out
@@ -53,12 +53,12 @@ class _SplitTexts(NamedTuple):
     suffix: NDArray[np.intp]  # row in the table of suffixes
 
 
-def _column(
+def _parse_column(
     values: Sequence[str | None], missing: int, suffixes: _SuffixTable, count: Callable[[Quantity], int]
 ) -> Counts:
     if not len(values):
         return np.zeros(0, dtype=np.int64)
-    texts = _split_texts(_bytes_of(values), len(values), suffixes.length)
+    texts = _split_texts(_join_bytes(values), len(values), suffixes.length)
     divisor = suffixes.divisor[texts.suffix] * _TENS[texts.places]
     too_large = texts.number > suffixes.limit[texts.suffix]
     is_whole = divisor == 1
@@ -73,12 +73,12 @@ def _column(
             counts[index] = missing
             continue
         if text not in parsed:
-            parsed[text] = count(_parsed(text, index))
+            parsed[text] = count(_parse_one(text, index))
         counts[index] = parsed[text]
     return counts
 
 
-def _bytes_of(values: Sequence[str | None]) -> NDArray[np.uint8]:
+def _join_bytes(values: Sequence[str | None]) -> NDArray[np.uint8]:
     """All texts, each ended by a line feed. What is not ASCII becomes `?`, which no plain text has."""
     try:
         joined = "\n".join(values)  # type: ignore[arg-type]  # a None is found out here, at no cost for the rest
@@ -107,13 +107,13 @@ def _split_texts(data: NDArray[np.uint8], size: int, suffix_length: Counts) -> _
     stops = ends - end_marks  # where the digits of a text stop, once all that is no digit is left out
     digits = np.diff(stops, prepend=0)
     plain = (marks_before_suffix == 0) | has_point
-    plain &= (digits > 0) & (digits <= _MOST_DIGITS) & (places <= _MOST_PLACES)
+    plain &= (digits > 0) & (digits <= _MAX_DIGITS) & (places <= _MAX_PLACES)
     places[~plain] = 0
     digits[~plain] = 0
-    return _SplitTexts(plain, _numbers(np.delete(data, marks), stops, digits), places, suffix)
+    return _SplitTexts(plain, _read_numbers(np.delete(data, marks), stops, digits), places, suffix)
 
 
-def _numbers(digit_bytes: NDArray[np.uint8], stops: Counts, digits: Counts) -> Counts:
+def _read_numbers(digit_bytes: NDArray[np.uint8], stops: Counts, digits: Counts) -> Counts:
     """The numbers whose `digits` last digits stop before `stops`, all of them one digit at a time."""
     padded = np.zeros(len(digit_bytes) + 1, dtype=np.uint8)  # a leading 0 to read where a number has begun not yet
     np.subtract(digit_bytes, ord("0"), out=padded[1:])
@@ -124,14 +124,14 @@ def _numbers(digit_bytes: NDArray[np.uint8], stops: Counts, digits: Counts) -> C
     return numbers
 
 
-def _parsed(text: str, index: int) -> Quantity:
+def _parse_one(text: str, index: int) -> Quantity:
     try:
         return Quantity.parse(text)
     except InvalidQuantity as error:
         raise InvalidQuantity(text, f"item {index}: {error.rule}") from error
 
 
-def _suffixes(counts_in_unit: int) -> _SuffixTable:
+def _build_suffix_table(counts_in_unit: int) -> _SuffixTable:
     table = _SuffixTable(np.full(256, _NO_SUFFIX), *(np.ones(256, dtype=np.int64) for _ in range(3)))
     ends = {ord(c): (0, 0) for c in "0123456789."}  # the last byte of a text without a suffix
     ends |= {ord(c): (1, power) for c, power in zip("numkMGTPE", (-9, -6, -3, 3, 6, 9, 12, 15, 18), strict=True)}
@@ -150,5 +150,5 @@ def _set_row(table: _SuffixTable, row: int, length: int, factor: int, divisor: i
     table.limit[row] = LARGEST_COUNT // (factor // shared)
 
 
-_MILLI = _suffixes(counts_in_unit=1000)
-_UNITS = _suffixes(counts_in_unit=1)
+_MILLI = _build_suffix_table(counts_in_unit=1000)
+_UNITS = _build_suffix_table(counts_in_unit=1)

@@ -17,7 +17,7 @@ _CODE = re.compile(r"[A-Z][A-Za-z0-9]{2,62}")
 
 
 class Severity(StrEnum):
-    """How much a reason matters to the person who reads it."""
+    """The severity of a reason for its reader."""
 
     INFO = "info"
     WARNING = "warning"
@@ -43,7 +43,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class DetailedReason(msgspec.Struct, frozen=True):
-    """A reason with its details; its text goes into messages of conditions, and so names nothing that often changes."""
+    """A reason with its details; its text is part of condition messages, so it contains nothing that changes often."""
 
     reason: Reason
     details: str = ""

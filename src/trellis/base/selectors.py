@@ -50,7 +50,7 @@ class LabelRequirement(msgspec.Struct, frozen=True, gc=False):
     def matches(self, labels: Mapping[str, str]) -> bool:
         """A label that is absent satisfies `!=`, `notin` and `!`, and nothing else."""
         value, operator = labels.get(self.key), self.operator
-        # Nearly all that is ever asked, a million times over: without a look at the names of operators.
+        # Nearly every call, a million times: fast path without comparing names of operators.
         if operator is _EQUALS or operator is _IN:
             return value in self.values
         match operator:
@@ -77,26 +77,26 @@ class LabelRequirement(msgspec.Struct, frozen=True, gc=False):
                 return f"{self.key}{self.operator}{self.values[0]}"
 
     def _compares(self, value: str) -> bool:
-        have, bound = _integer(value), _integer(self.values[0])
-        if have is None or bound is None:
+        actual, bound = _integer(value), _integer(self.values[0])
+        if actual is None or bound is None:
             return False
-        return have > bound if self.operator is LabelOperator.GREATER_THAN else have < bound
+        return actual > bound if self.operator is LabelOperator.GREATER_THAN else actual < bound
 
 
 def build_requirement(key: str, operator: LabelOperator, values: Sequence[str], place: str) -> LabelRequirement:
-    """A requirement that follows the rules; `place` is where it stands, for the message if it does not."""
-    wrong = check_label_key(key)
-    if wrong:
-        raise InvalidSelector(key, f"{place}: a label key: {wrong}")
+    """A valid requirement; raises with `place`, its position, if it breaks a rule."""
+    problem = check_label_key(key)
+    if problem:
+        raise InvalidSelector(key, f"{place}: a label key: {problem}")
     unary = operator in (LabelOperator.EXISTS, LabelOperator.DOES_NOT_EXIST)
     if unary and values:
         raise InvalidSelector(key, f"{place}: whether a label exists is asked without values")
     if not unary and not values:
         raise InvalidSelector(key, f"{place}: at least one value is needed")
     for value in values:
-        wrong = check_label_value(value)
-        if wrong:
-            raise InvalidSelector(value, f"{place}: the value of label {key}: {wrong}")
+        problem = check_label_value(value)
+        if problem:
+            raise InvalidSelector(value, f"{place}: the value of label {key}: {problem}")
         if operator in (LabelOperator.GREATER_THAN, LabelOperator.LESS_THAN) and _integer(value) is None:
             raise InvalidSelector(value, f"{place}: label {key} can only be compared with an integer")
     return LabelRequirement(key, operator, tuple(sorted(set(values))))
@@ -120,7 +120,7 @@ _END = ""  # no token is empty
 
 
 def parse_requirements(text: str) -> list[LabelRequirement]:
-    """In the order written; none if the text is empty."""
+    """The requirements of a text, in the order written."""
     tokens = _SelectorTokens(text)
     requirements: list[LabelRequirement] = []
     while tokens.peek() != _END or requirements:
@@ -132,7 +132,7 @@ def parse_requirements(text: str) -> list[LabelRequirement]:
 
 
 class _SelectorTokens:
-    """The tokens of one text, and how far they have been read."""
+    """The tokens of one text, with the reading position."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -143,39 +143,39 @@ class _SelectorTokens:
     def peek(self) -> str:
         return self._tokens[self._next] if self._next < len(self._tokens) else _END
 
-    def take(self) -> str:
+    def pop(self) -> str:
         token = self.peek()
         self._next += 1
         return token
 
     def expect(self, *expected: str) -> str:
-        token = self.take()
+        token = self.pop()
         if token not in expected:
-            raise self.refusal(token, " or ".join(map(format_value, expected)))
+            raise self.build_error(token, " or ".join(map(format_value, expected)))
         return token
 
-    def word(self, expected: str) -> str:
-        token = self.take()
+    def pop_word(self, expected: str) -> str:
+        token = self.pop()
         if token == _END or token in _SYMBOLS:
-            raise self.refusal(token, expected)
+            raise self.build_error(token, expected)
         return token
 
-    def refusal(self, token: str, expected: str) -> InvalidSelector:
+    def build_error(self, token: str, expected: str) -> InvalidSelector:
         actual = format_value(token) if token else "the end"
         return InvalidSelector(self.text, f"found {actual} where {expected} was expected")
 
 
 def _parse_requirement(tokens: _SelectorTokens) -> LabelRequirement:
     if tokens.peek() == "!":
-        tokens.take()
-        return build_requirement(tokens.word("a label key"), LabelOperator.DOES_NOT_EXIST, (), tokens.place)
-    key = tokens.word("a label key")
+        tokens.pop()
+        return build_requirement(tokens.pop_word("a label key"), LabelOperator.DOES_NOT_EXIST, (), tokens.place)
+    key = tokens.pop_word("a label key")
     if tokens.peek() in (_END, ","):
         return build_requirement(key, LabelOperator.EXISTS, (), tokens.place)
     operator = _BINARY_OPERATORS[tokens.expect(*_BINARY_OPERATORS)]
     if operator in (LabelOperator.IN, LabelOperator.NOT_IN):
         return build_requirement(key, operator, _parse_values(tokens), tokens.place)
-    value = "" if tokens.peek() in (_END, ",") else tokens.word("a value")
+    value = "" if tokens.peek() in (_END, ",") else tokens.pop_word("a value")
     return build_requirement(key, operator, (value,), tokens.place)
 
 
@@ -184,7 +184,7 @@ def _parse_values(tokens: _SelectorTokens) -> list[str]:
     tokens.expect("(")
     values = []
     while True:
-        values.append("" if tokens.peek() in (",", ")") else tokens.word("a value"))
+        values.append("" if tokens.peek() in (",", ")") else tokens.pop_word("a value"))
         if tokens.expect(",", ")") == ")":
             return values
 
@@ -200,7 +200,7 @@ _LISTS_VALUES = (LabelOperator.EQUALS, LabelOperator.DOUBLE_EQUALS, LabelOperato
 
 
 class Selector(msgspec.Struct, frozen=True, gc=False):
-    """All of its requirements at once; none of them selects everything."""
+    """A selector: all of its requirements must hold. Without requirements it selects everything."""
 
     requirements: tuple[LabelRequirement, ...] = ()
     selects_nothing: bool = False
@@ -212,7 +212,7 @@ class Selector(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def nothing(cls) -> Selector:
-        """Selects no object. It prints as "", as everything does: ask `selects_nothing` before sending it."""
+        """Selects no object. It prints as "", as `everything` does: check `selects_nothing` before sending it."""
         return cls(selects_nothing=True)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -221,7 +221,7 @@ class Selector(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def value_requirements(self) -> tuple[LabelRequirement, ...]:
-        """The requirements that list the values a label must have: an index files a selector under one of them."""
+        """The requirements that list the values of a label, by which an index looks up selectors."""
         return tuple(requirement for requirement in self.requirements if requirement.operator in _LISTS_VALUES)
 
     def __str__(self) -> str:
@@ -264,6 +264,6 @@ def _selector(requirements: Iterable[LabelRequirement]) -> Selector:
 def _object_operator(name: str, place: str) -> LabelOperator:
     if name in _OBJECT_OPERATORS:
         return _OBJECT_OPERATORS[name]
-    meant = suggest_name(name, _OBJECT_OPERATORS)
-    hint = f'; did you mean "{meant}"?' if meant else ""
+    operator = suggest_name(name, _OBJECT_OPERATORS)
+    hint = f'; did you mean "{operator}"?' if operator else ""
     raise InvalidSelector(name, f"{place}: the operators are {', '.join(_OBJECT_OPERATORS)}{hint}")

@@ -37,7 +37,7 @@ def parse_time(text: str) -> datetime:
         raise InvalidTime(text, f"{_RFC_3339_RULE}: {error}") from error
 
 
-def in_utc(moment: datetime) -> datetime:
+def convert_to_utc(moment: datetime) -> datetime:
     """The same instant on the clock of UTC. A naive datetime is refused: no machine's zone is assumed."""
     if moment.utcoffset() is None:
         raise InvalidTime(moment, "a time needs a time zone; without one it is no instant")
@@ -45,13 +45,13 @@ def in_utc(moment: datetime) -> datetime:
 
 
 def format_time(moment: datetime) -> str:
-    """As `metav1.Time` is written: whole seconds, cut off."""
-    return in_utc(moment).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+    """The text of a `metav1.Time`: truncated to seconds."""
+    return convert_to_utc(moment).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 def format_micro_time(moment: datetime) -> str:
-    """As `metav1.MicroTime` is written, which leases and events carry: always six places."""
-    return in_utc(moment).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    """The text of a `metav1.MicroTime`, as in leases and events: always six places."""
+    return convert_to_utc(moment).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 class TimeOfDay(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class TimeOfDay(msgspec.Struct, frozen=True):
 
 
 def parse_time_of_day(text: str) -> TimeOfDay:
-    """`220000+0100`: 22:00 on a clock that is an hour ahead of UTC."""
+    """Parse a time such as `220000+0100`: 22:00, an hour ahead of UTC."""
     form = _TIME_OF_DAY.fullmatch(text)
     if form is None:
         raise InvalidTime(text, _TIME_OF_DAY_RULE)
@@ -107,7 +107,7 @@ class DailyWindow(msgspec.Struct, frozen=True):
         if self._is_whole_day:
             return None
         since = self._since_begin(now)
-        return in_utc(now) - since + (self._length if since < self._length else _DAY)
+        return convert_to_utc(now) - since + (self._length if since < self._length else _DAY)
 
     @property
     def _is_whole_day(self) -> bool:
@@ -118,7 +118,7 @@ class DailyWindow(msgspec.Struct, frozen=True):
         return (self.end.since_midnight_utc + _SECOND - self.begin.since_midnight_utc) % _DAY
 
     def _since_begin(self, now: datetime) -> timedelta:
-        now = in_utc(now)
+        now = convert_to_utc(now)
         midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
         return (now - midnight - self.begin.since_midnight_utc) % _DAY
 

@@ -12,11 +12,11 @@ def pluralize(count: int, noun: str) -> str:
 
 
 def choose_form(count: int, singular: str, plural: str) -> str:
-    """The form of a word that goes with so many: `has` or `have`."""
+    """The singular or plural form of a word for a count: `has` or `have`."""
     return singular if count == 1 else plural
 
 
-# Decisions count whole millicores and bytes: so many of them are a core, and a byte.
+# Decisions count millicores and bytes: how many of them make one unit.
 AMOUNTS_PER_UNIT: Final = {"cpu": 1000, "memory": 1}
 
 RESOURCE_WORDS: Final = {"cpu": "CPU", "memory": "memory"}
@@ -26,18 +26,17 @@ _BINARY: Final = ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 
 
 def format_amount(value: Fraction | int, resource: str, binary: bool, parts: int = 1) -> str:
-    """Without its unit: CPU as a number of cores, memory with a suffix; at most four places, as many as it needs.
+    """An amount without its unit: CPU as a number of cores, memory with a suffix; at most four places.
 
-    `value` is in so many `parts` of a unit. Nothing is made of it on the way: messages of many plans are written in
-    every pass.
+    `value` is in `parts` of a unit. No quantity is constructed: every pass formats messages of many plans.
     """
     above, below = value.numerator, value.denominator * parts
     if resource == "memory":
         for size, suffix in _BINARY if binary else _DECIMAL:
             if above >= size * below:
-                return f"{_places(above / (size * below))}{suffix}"
-    return _places(above / below)
+                return f"{_format_places(above / (size * below))}{suffix}"
+    return _format_places(above / below)
 
 
-def _places(value: float) -> str:
+def _format_places(value: float) -> str:
     return f"{value:.4f}".rstrip("0").rstrip(".")

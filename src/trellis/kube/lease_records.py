@@ -23,7 +23,7 @@ import msgspec
 
 from trellis.api.kube.coordination import Lease, LeaseSpec
 from trellis.base.errors import Conflict, Forbidden, KubeError, NotFound, UnreadableObject
-from trellis.base.times import format_micro_time, in_utc
+from trellis.base.times import convert_to_utc, format_micro_time
 from trellis.kube.client import Client
 from trellis.kube.resources import LEASES
 from trellis.kube.transport.requests import build_get
@@ -58,17 +58,17 @@ def expires_at(observation: LeaseObservation, duration: float) -> float:
 def acquired_record(old: LeaseSpec | None, identity: str, duration: float, now: datetime) -> LeaseSpec:
     """The record of a new leader."""
     transitions = 0 if old is None else old.lease_transitions + 1
-    return LeaseSpec(identity, math.ceil(duration), in_utc(now), in_utc(now), transitions)
+    return LeaseSpec(identity, math.ceil(duration), convert_to_utc(now), convert_to_utc(now), transitions)
 
 
 def renewed_record(old: LeaseSpec, now: datetime) -> LeaseSpec:
     """The record of a renewal."""
-    return msgspec.structs.replace(old, renew_time=in_utc(now))
+    return msgspec.structs.replace(old, renew_time=convert_to_utc(now))
 
 
 def released_record(old: LeaseSpec, now: datetime) -> LeaseSpec:
     """A record without a holder: the next candidate that reads it may take the lease."""
-    return LeaseSpec("", 1, in_utc(now), in_utc(now), old.lease_transitions)
+    return LeaseSpec("", 1, convert_to_utc(now), convert_to_utc(now), old.lease_transitions)
 
 
 def record_document(spec: LeaseSpec) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from trellis.api.problems import REQUIRED, Path, ValidationProblem
 from trellis.api.registry import Kind
 from trellis.api.schema.fields import DURATION_PATTERN, Field
-from trellis.api.schema.tree import JsonShape, SchemaNode, schema_of
+from trellis.api.schema.tree import JsonShape, SchemaNode, build_schema_tree
 from trellis.api.validation import validate
 
 QUANTITIES = ("0", "1", "2", "500m", "250m", "1.5", "1G", "2Gi", "5120Mi", "1e3", "+3", ".5", 0, 1, 4, 40)
@@ -44,7 +44,7 @@ ODD_VALUES: tuple[Any, ...] = (
 
 def shaped_specs(kind: Kind) -> st.SearchStrategy[Any]:
     """Specs that follow the schema."""
-    return _values(schema_of(kind.spec))
+    return _values(build_schema_tree(kind.spec))
 
 
 def valid_specs(kind: Kind) -> st.SearchStrategy[Any]:
@@ -67,7 +67,7 @@ def find_refusals(kind: Kind, spec: object) -> list[ValidationProblem]:
 
 def repair_spec(kind: Kind, spec: Any) -> Any:
     """The spec with offending values removed and missing ones filled in, as far as the schema tells."""
-    schema, spec = schema_of(kind.spec), copy.deepcopy(spec)
+    schema, spec = build_schema_tree(kind.spec), copy.deepcopy(spec)
     for _ in range(30):
         wrong = find_refusals(kind, spec)
         if not wrong:

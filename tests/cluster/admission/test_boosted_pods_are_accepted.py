@@ -170,5 +170,5 @@ def drawn_vpa(rng: Random) -> EffectiveVpa:
 
 def without_boost(meaning: EffectiveVpa) -> EffectiveVpa:
     plain = {name: msgspec.structs.replace(container, boost=None) for name, container in meaning.containers.items()}
-    others = msgspec.structs.replace(meaning.others, boost=None)
+    others = msgspec.structs.replace(meaning.default_container, boost=None)
     return msgspec.structs.replace(meaning, containers=plain, others=others)

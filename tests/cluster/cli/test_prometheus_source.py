@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from testbed.prometheus import Prometheus, serving
-from trellis.base.errors import PrometheusRefused, PrometheusTooMuch, PrometheusUnreachable
+from trellis.base.errors import PrometheusLimitExceeded, PrometheusRefused, PrometheusUnreachable
 from trellis.core.usage.samples import Samples
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.history import read_history
@@ -139,7 +139,7 @@ def test_eight_days_of_history_are_what_was_written(remembering: Prometheus) -> 
 
 def test_a_prometheus_that_bears_few_samples_is_asked_for_less_until_all_is_there(prometheus: Start) -> None:
     server = prometheus(openmetrics(DAY), "--query.max-samples=40")
-    with pytest.raises(PrometheusTooMuch, match="too many samples"):
+    with pytest.raises(PrometheusLimitExceeded, match="too many samples"):
         using(server, lambda client: client.query_range("container_memory_working_set_bytes", NOW - 3600, NOW, 60))
     check_history(using(server, lambda client: everything(client, history_length="1d")), DAY)
 

@@ -18,7 +18,7 @@ from testbed.errors import Refused
 from testbed.waiting import until
 from trellis.api.registry import VPA
 from trellis.api.schema.crds import build_crd
-from trellis.api.schema.tree import SchemaNode, schema_of
+from trellis.api.schema.tree import SchemaNode, build_schema_tree
 
 NAME = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/verticalpodautoscalers.autoscaling.k8s.io"
 OBJECTS = "/apis/autoscaling.k8s.io/v1/namespaces/default/verticalpodautoscalers"
@@ -31,7 +31,7 @@ def upstreams() -> dict[str, Any]:
     definition = copy.deepcopy(build_crd(VPA))
     properties = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     for name, struct in (("spec", VPA.spec), ("status", VPA.status)):
-        _reduce(schema_of(struct), properties[name])
+        _reduce(build_schema_tree(struct), properties[name])
     return definition
 
 

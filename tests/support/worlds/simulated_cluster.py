@@ -158,7 +158,7 @@ def ref(pod: Pod) -> PodRef:
 
 
 def is_ready(pod: Pod) -> bool:
-    condition = pod.status.condition(READY)
+    condition = pod.status.find_condition(READY)
     return condition is not None and condition.status == "True"
 
 

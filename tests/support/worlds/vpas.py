@@ -96,7 +96,7 @@ class World:
         """The event that shows the object as it is stored."""
         vpa = msgspec.convert(self.stored[name], VerticalPodAutoscaler)
         effective = resolve_vpa(vpa)
-        if not any(effective.served_by(recommender) for recommender in self.recommenders):
+        if not any(effective.is_served_by(recommender) for recommender in self.recommenders):
             self.vpa_store.drop(NAMESPACE, name)
             return
         metadata = self.stored[name]["metadata"]

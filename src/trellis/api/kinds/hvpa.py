@@ -28,7 +28,7 @@ TIME_OF_DAY_PATTERN = r"^([01][0-9]|2[0-3])[0-5][0-9][0-5][0-9](\+|-)(0[0-9]|1[0
 _TIME_OF_DAY = {
     "required": True,
     "pattern": TIME_OF_DAY_PATTERN,
-    "pattern_says": "must be HHMMSS and an offset from UTC, e.g. 220000-0000",
+    "pattern_message": "must be HHMMSS and an offset from UTC, e.g. 220000-0000",
     "max_length": 11,
 }
 

@@ -47,7 +47,7 @@ class CPUBoost(ApiStruct, frozen=True):
         Field(
             "Multiplies the base; with `type: Factor` only. 1 is no boost.",
             minimum=1,
-            minimum_says="must be >= 1 for type Factor",
+            minimum_message="must be >= 1 for type Factor",
             maximum=INT32_MAX,
             format="int32",
         ),
@@ -128,7 +128,7 @@ class PodUpdatePolicy(ApiStruct, frozen=True):
         Field(
             "Live replicas a workload needs before any of its pods is evicted. Absent: the updater's `--min-replicas`.",
             minimum=1,
-            minimum_says="minReplicas has to be positive",
+            minimum_message="minReplicas has to be positive",
             maximum=INT32_MAX,
             format="int32",
         ),

@@ -23,7 +23,7 @@ class Lease(KubeObject, frozen=True):
 
 
 class EventSource(Slice, frozen=True):
-    """Who says so."""
+    """The reporter of an Event."""
 
     component: str = ""
     host: str = ""

@@ -4,10 +4,10 @@ One object that cannot be read must not blind an autoscaler to ten thousand othe
 go; only if that fails is it decoded object by object, and those that cannot be read are set aside with their name and
 the reason.
 
-An object that does not decode as declared is mended and tried once more. Go writes a list or map that is nil as null
+An object that does not decode as declared is repaired and decoded again. Go writes a list or map that is nil as null
 where the field has no `omitempty` (a new autoscaler's `currentMetrics`, an empty LimitRange), people leave a key of a
-manifest empty, and a custom resource keeps `limits: {cpu: 1}` as the number it was written as. The API server takes
-all of these. Slices are declared without them, so that readers need not check. Mending is some twenty times slower,
+manifest empty, and a custom resource keeps `limits: {cpu: 1}` as the number it was written as. The API server accepts
+all of these. Slices are declared without them, so that readers need not check. A repair is some twenty times slower,
 and rare: the API server writes pods without either.
 """
 
@@ -28,32 +28,32 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 def convert_leniently(value: object, kind: type[T]) -> T:
     """An object of that kind from parsed JSON or YAML; raises `msgspec.ValidationError` if it is not one."""
-    return msgspec.convert(_mended(value, _shape(kind)), kind)
+    return msgspec.convert(_repair(value, _inspect_type(kind)), kind)
 
 
 @cache
-def _shape(kind: type[Any]) -> inspect.Type:
+def _inspect_type(kind: type[Any]) -> inspect.Type:
     return inspect.type_info(kind)
 
 
-def _mended(value: object, shape: inspect.Type) -> object:
-    """The value without nulls, and with quantities as text; what else is wrong is the decoder's to say."""
+def _repair(value: object, shape: inspect.Type) -> object:
+    """The value without nulls, and with quantities as text; the decoder reports anything else."""
     match shape:
         case inspect.Metadata(type=inner, extra=extra):
-            return str(value) if _is_number(value) and QUANTITY_MARK in (extra or ()) else _mended(value, inner)
+            return str(value) if _is_number(value) and QUANTITY_MARK in (extra or ()) else _repair(value, inner)
         case inspect.StructType(fields=fields) if isinstance(value, dict):
             return {
-                field.encode_name: _mended(value[field.encode_name], field.type)
+                field.encode_name: _repair(value[field.encode_name], field.type)
                 for field in fields
                 if value.get(field.encode_name) is not None
             }
         case inspect.DictType(value_type=inner) if isinstance(value, dict):
-            return {key: _mended(item, inner) for key, item in value.items() if item is not None}
+            return {key: _repair(item, inner) for key, item in value.items() if item is not None}
         case inspect.VarTupleType(item_type=inner) if isinstance(value, list):
-            return [_mended(item, inner) for item in value]
+            return [_repair(item, inner) for item in value]
         case inspect.UnionType(types=types):
             members = [member for member in types if not isinstance(member, inspect.NoneType)]
-            return _mended(value, members[0]) if len(members) == 1 else value
+            return _repair(value, members[0]) if len(members) == 1 else value
         case _:
             return value
 
@@ -62,12 +62,12 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-# Beside its own errors the decoder lets two others through: text that is not UTF-8, and nesting without end.
+# Beside its own errors the decoder raises two others: text that is not UTF-8, and nesting that is too deep.
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """An object set aside: its place in the list, its name if that much could be read, and why."""
+    """An object that cannot be read: its index in the list, its name as far as it can be read, and the problem."""
 
     index: int
     namespace: str
@@ -91,8 +91,8 @@ class DecodedList(msgspec.Struct, Generic[T], frozen=True):
 class _Page(msgspec.Struct, Generic[T]):
     """The list on the wire.
 
-    `items` is required, because what has none is not an empty list but something else, such as the `Status`
-    of an error, and reading that as empty would look as if every object had been deleted.
+    `items` is required: a document without it is no empty list but, for example, the `Status` of an error, and reading
+    that as empty would look as if every object had been deleted.
     """
 
     items: tuple[T, ...] | None
@@ -108,18 +108,18 @@ class _ObjectName(msgspec.Struct):
 
 
 class _NamedObject(msgspec.Struct):
-    """As little of an object as tells who it is: whatever else is wrong with it, this can mostly be read."""
+    """Only the name of an object, which can be read even if other fields are broken."""
 
     metadata: _ObjectName
 
 
 def decode_list(data: bytes, kind: type[T]) -> DecodedList[T]:
-    """Every object that can be read, and the others by name; raises if the list itself cannot be read."""
+    """All readable objects, and the others by name; raises if the list itself cannot be read."""
     try:
         page = _page_decoder(kind).decode(data)
     except _UNREADABLE:
-        return _decode_one_by_one(data, kind)
-    return _decoded(page.items or (), page.metadata, ())
+        return _decode_individually(data, kind)
+    return _build_list(page.items or (), page.metadata, ())
 
 
 def decode_object(data: bytes | msgspec.Raw, kind: type[T]) -> T:
@@ -136,33 +136,33 @@ def convert_object(document: object, kind: type[T]) -> T:
     try:
         return convert_leniently(document, kind)
     except _UNREADABLE as error:
-        raise UnreadableObject(str(_name_of(document)), _rule(error, kind.__name__)) from error
+        raise UnreadableObject(str(_convert_name(document)), _describe_error(error, kind.__name__)) from error
 
 
 def _decode_leniently(data: bytes | msgspec.Raw, kind: type[T]) -> T:
     try:
         return convert_leniently(msgspec.json.decode(data), kind)
     except _UNREADABLE as error:
-        raise UnreadableObject(str(_name_in(data)), _rule(error, kind.__name__)) from error
+        raise UnreadableObject(str(_decode_name(data)), _describe_error(error, kind.__name__)) from error
 
 
-def _decode_one_by_one(data: bytes, kind: type[T]) -> DecodedList[T]:
+def _decode_individually(data: bytes, kind: type[T]) -> DecodedList[T]:
     try:
         page = _page_decoder(msgspec.Raw).decode(data)
     except _UNREADABLE as error:
-        raise UnreadableObject(f"{kind.__name__}List", _rule(error, "list")) from error
+        raise UnreadableObject(f"{kind.__name__}List", _describe_error(error, "list")) from error
     items: list[T] = []
     rejected: list[Rejected] = []
     for index, raw in enumerate(page.items or ()):
         try:
             items.append(decode_object(raw, kind))
         except UnreadableObject as error:
-            name = _name_in(raw)
+            name = _decode_name(raw)
             rejected.append(Rejected(index, name.namespace, name.name, str(error)))
-    return _decoded(tuple(items), page.metadata, tuple(rejected))
+    return _build_list(tuple(items), page.metadata, tuple(rejected))
 
 
-def _decoded(items: tuple[T, ...], meta: ListMeta | None, rejected: tuple[Rejected, ...]) -> DecodedList[T]:
+def _build_list(items: tuple[T, ...], meta: ListMeta | None, rejected: tuple[Rejected, ...]) -> DecodedList[T]:
     meta = meta or ListMeta()
     return DecodedList(items, meta.resource_version, meta.continue_token, meta.remaining_item_count, rejected)
 
@@ -178,20 +178,20 @@ def _page_decoder(kind: type[Any]) -> msgspec.json.Decoder[_Page[Any]]:
     return msgspec.json.Decoder(_Page[kind])  # type: ignore[valid-type]
 
 
-def _name_in(data: bytes | msgspec.Raw) -> _ObjectName:
+def _decode_name(data: bytes | msgspec.Raw) -> _ObjectName:
     try:
         return msgspec.json.decode(data, type=_NamedObject).metadata
     except _UNREADABLE:
         return _ObjectName()
 
 
-def _name_of(document: object) -> _ObjectName:
+def _convert_name(document: object) -> _ObjectName:
     try:
         return msgspec.convert(document, _NamedObject).metadata
     except _UNREADABLE:
         return _ObjectName()
 
 
-def _rule(error: Exception, kind: str) -> str:
-    """The decoder's own words name the field (`$` is the object); only their punctuation is ours."""
+def _describe_error(error: Exception, kind: str) -> str:
+    """The decoder's message, which names the field (`$` is the object), punctuated as a rule."""
     return f"cannot be read as a {kind}: {str(error).replace(' - at ', ' at ')}"

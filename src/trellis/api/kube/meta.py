@@ -12,7 +12,7 @@ from trellis.api.kube.slices import NOTHING, Labels, Slice, Time
 
 
 class OwnerReference(Slice, frozen=True):
-    """Who made an object. At most one owner has `controller: true`."""
+    """An owner of an object. At most one owner has `controller: true`."""
 
     api_version: str = ""
     kind: str = ""
@@ -21,8 +21,8 @@ class OwnerReference(Slice, frozen=True):
     controller: bool = False
 
 
-def controller_among(owners: Sequence[OwnerReference]) -> OwnerReference | None:
-    """The owner that keeps an object as it should be, if there is one."""
+def find_controller(owners: Sequence[OwnerReference]) -> OwnerReference | None:
+    """The owner with `controller: true`, or None."""
     for owner in owners:
         if owner.controller:
             return owner
@@ -48,8 +48,8 @@ class ObjectMeta(Slice, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that keeps this object as it should be, if there is one."""
-        return controller_among(self.owner_references)
+        """The owner with `controller: true`, or None."""
+        return find_controller(self.owner_references)
 
 
 RESIZE: Final = "resize"
@@ -62,8 +62,8 @@ class SubresourceWrite(Slice, frozen=True):
     subresource: str = ""
 
 
-def last_resize(entries: tuple[SubresourceWrite, ...]) -> tuple[SubresourceWrite, ...]:
-    """The newest entry of those who wrote `pods/resize`; all others are dropped."""
+def select_last_resize(entries: tuple[SubresourceWrite, ...]) -> tuple[SubresourceWrite, ...]:
+    """The newest write to `pods/resize`, or nothing."""
     resizes = [entry for entry in entries if entry.subresource == RESIZE and entry.time is not None]
     return (max(resizes, key=lambda entry: entry.time.timestamp() if entry.time else 0.0),) if resizes else ()
 
@@ -75,7 +75,7 @@ class PodMeta(ObjectMeta, frozen=True):
 
     def __post_init__(self) -> None:
         if self.managed_fields:
-            force_setattr(self, "managed_fields", last_resize(self.managed_fields))
+            force_setattr(self, "managed_fields", select_last_resize(self.managed_fields))
 
 
 class ManagedFieldsEntry(Slice, frozen=True):
@@ -86,8 +86,8 @@ class ManagedFieldsEntry(Slice, frozen=True):
     subresource: str = ""
     fields_v1: Mapping[str, Any] = msgspec.field(name="fieldsV1", default=NOTHING)
 
-    def has(self, *path: str) -> bool:
-        """Whether a field is among them."""
+    def has_field(self, *path: str) -> bool:
+        """Whether the entry has a field."""
         fields: Any = self.fields_v1
         for name in path:
             fields = fields.get(f"f:{name}") if isinstance(fields, Mapping) else None
@@ -95,13 +95,13 @@ class ManagedFieldsEntry(Slice, frozen=True):
 
 
 class KubeObject(Slice, frozen=True):
-    """Anything with `metadata`: what caches and decoders know of a kind."""
+    """Any object with `metadata`."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
 class ListMeta(Slice, frozen=True):
-    """Where a list stands: the version to watch from, and how to go on if it is only a page."""
+    """Metadata of a list: the version to watch from, and the token of the next page."""
 
     resource_version: str = ""
     continue_token: str = msgspec.field(name="continue", default="")

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import force_setattr
 
-from trellis.api.kube.meta import SubresourceWrite, last_resize
+from trellis.api.kube.meta import SubresourceWrite, select_last_resize
 from trellis.api.kube.observed_workloads import ObservedObject, OwnedMeta
 from trellis.api.kube.pods import (
     READY,
@@ -44,7 +44,7 @@ class ObservedPodMeta(OwnedMeta, frozen=True):
 
     def __post_init__(self) -> None:
         if self.managed_fields:
-            force_setattr(self, "managed_fields", last_resize(self.managed_fields))
+            force_setattr(self, "managed_fields", select_last_resize(self.managed_fields))
 
 
 class ObservedAmounts(Slice, frozen=True):

@@ -7,7 +7,7 @@ when it is needed.
 
 from __future__ import annotations
 
-from trellis.api.kube.meta import LabelSelector, OwnerReference, controller_among
+from trellis.api.kube.meta import LabelSelector, OwnerReference, find_controller
 from trellis.api.kube.slices import NOTHING, Labels, Slice
 
 
@@ -23,7 +23,7 @@ class OwnedMeta(Slice, frozen=True):
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that keeps this object as it should be, if there is one."""
-        return controller_among(self.owner_references)
+        return find_controller(self.owner_references)
 
 
 class ObservedObject(Slice, frozen=True):

@@ -17,7 +17,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class Toleration(Slice, frozen=True):
-    """A taint this pod puts up with. An empty `key` with `Exists` tolerates every taint."""
+    """A taint that the pod tolerates. An empty `key` with `Exists` tolerates every taint."""
 
     key: str = ""
     operator: str = ""
@@ -40,14 +40,14 @@ class NodeSelector(Slice, frozen=True):
 
 
 class PreferredSchedulingTerm(Slice, frozen=True):
-    """A wish about nodes, with its weight from 1 to 100."""
+    """A preference for nodes, with its weight from 1 to 100."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
 class NodeAffinity(Slice, frozen=True):
-    """The nodes a pod must, and would like to, run on."""
+    """The nodes that a pod requires and prefers."""
 
     required: NodeSelector | None = msgspec.field(name=_REQUIRED, default=None)
     preferred: tuple[PreferredSchedulingTerm, ...] = msgspec.field(name=_PREFERRED, default=())
@@ -69,14 +69,14 @@ class PodAffinityTerm(Slice, frozen=True):
 
 
 class WeightedPodAffinityTerm(Slice, frozen=True):
-    """A wish about other pods, with its weight from 1 to 100."""
+    """A preference about other pods, with its weight from 1 to 100."""
 
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
 class PodAffinity(Slice, frozen=True):
-    """The pods a pod must, and would like to, be near; the same shape serves `podAntiAffinity`."""
+    """The pods that a pod requires and prefers nearby; `podAntiAffinity` has the same form."""
 
     required: tuple[PodAffinityTerm, ...] = msgspec.field(name=_REQUIRED, default=())
     preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(name=_PREFERRED, default=())
@@ -104,7 +104,7 @@ class TopologySpreadConstraint(Slice, frozen=True):
 
 
 class SchedulingGate(Slice, frozen=True):
-    """While a pod has one, the scheduler does not look at it, and neither does the node autoscaler."""
+    """A gate: while a pod has one, scheduler and node autoscaler ignore it."""
 
     name: str = ""
 

@@ -44,7 +44,7 @@ class ContainerPort(Slice, frozen=True):
 
 
 class Container(Slice, frozen=True):
-    """A container's spec. Commands, images, environments and mounts are none of our business."""
+    """A container's spec, without commands, images, environments and mounts."""
 
     name: str = ""
     ports: tuple[ContainerPort, ...] = ()
@@ -58,7 +58,7 @@ class Container(Slice, frozen=True):
     def is_sidecar(self) -> bool:
         """Of an init container: it keeps running beside the others (stable since Kubernetes 1.33).
 
-        An ordinary container may have a restart policy too since 1.34; asked of one, this means nothing.
+        Ordinary containers may have a restart policy too since 1.34; for them this property means nothing.
         """
         return self.restart_policy == "Always"
 
@@ -94,7 +94,7 @@ class ContainerState(Slice, frozen=True):
 
 
 class ContainerStatus(Slice, frozen=True):
-    """What the kubelet says about a container.
+    """The status of a container as the kubelet reports it.
 
     `resources` is what the runtime enforces now, `allocated_resources` the requests the node has set aside;
     while a resize is under way they differ from the spec and from each other. Both are absent before the
@@ -126,7 +126,7 @@ class EmptyDirVolumeSource(Slice, frozen=True):
 
 
 class PersistentVolumeClaimVolumeSource(Slice, frozen=True):
-    """A volume that stays when the pod goes, and may tie it to a zone."""
+    """A volume that outlives the pod and may bind it to a zone."""
 
     claim_name: str = ""
     read_only: bool = False
@@ -151,7 +151,7 @@ class Volume(Slice, frozen=True):
 
 
 class PodOS(Slice, frozen=True):
-    """The operating system a pod is written for."""
+    """The operating system that a pod requires."""
 
     name: str = ""
 
@@ -190,7 +190,7 @@ class PodSpec(Slice, frozen=True):
 
 
 class PodStatus(Slice, frozen=True):
-    """How a pod is doing. `observed_generation` says which spec the kubelet has seen (Kubernetes 1.33)."""
+    """A pod's status. `observed_generation` is the spec that the kubelet has observed (Kubernetes 1.33)."""
 
     observed_generation: int = 0
     phase: str = ""
@@ -205,7 +205,7 @@ class PodStatus(Slice, frozen=True):
     allocated_resources: Quantities = NOTHING
     resources: ResourceRequirements | None = None
 
-    def condition(self, type_: str) -> Condition | None:
+    def find_condition(self, type_: str) -> Condition | None:
         """The condition of that type, if the pod has it."""
         return next((condition for condition in self.conditions if condition.type == type_), None)
 
@@ -219,7 +219,7 @@ class Pod(KubeObject, frozen=True):
 
 
 class PodTemplateSpec(Slice, frozen=True):
-    """The pod a workload would make."""
+    """The template of a workload's pods."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()

@@ -7,20 +7,20 @@ from trellis.api.kube.slices import QuantityText, Slice, Time
 
 
 class ScaleSpec(Slice, frozen=True):
-    """The count asked for."""
+    """The requested count."""
 
     replicas: int = 0
 
 
 class ScaleStatus(Slice, frozen=True):
-    """The count there is, and the selector of the pods counted, in its text form."""
+    """The current count, and the selector of the counted pods, in its text form."""
 
     replicas: int = 0
     selector: str = ""
 
 
 class Scale(KubeObject, frozen=True):
-    """The `/scale` of anything that has one. Its `metadata` is that of the object scaled."""
+    """The `/scale` of an object. Its `metadata` is that of the scaled object."""
 
     spec: ScaleSpec = ScaleSpec()
     status: ScaleStatus = ScaleStatus()
@@ -51,7 +51,7 @@ class MetricTarget(Slice, frozen=True):
 
 
 class MetricValue(Slice, frozen=True):
-    """What was last seen; `average_utilization` is in percent of the requests."""
+    """The last observed value; `average_utilization` is in percent of the requests."""
 
     value: QuantityText = ""
     average_value: QuantityText = ""
@@ -59,7 +59,7 @@ class MetricValue(Slice, frozen=True):
 
 
 class MetricSource(Slice, frozen=True):
-    """One metric of any type, wanted or seen: a spec fills `target`, a status `current`.
+    """One metric of any type: a spec fills `target`, a status `current`.
 
     `name` is a resource's, and `container` goes with it for ContainerResource; Pods, Object and External
     metrics have `metric` instead. One slice for all of them, because they are only ever read by "which, how
@@ -86,7 +86,7 @@ class Metric(Slice, frozen=True):
 
     @property
     def source(self) -> MetricSource | None:
-        """The one that is there, whatever its type."""
+        """The source that is set, whatever its type."""
         return self.resource or self.container_resource or self.pods or self.object or self.external
 
 
@@ -125,7 +125,7 @@ class HorizontalPodAutoscalerSpec(Slice, frozen=True):
 
 
 class HorizontalPodAutoscalerStatus(Slice, frozen=True):
-    """What it saw and decided last. `currentMetrics` is written as null until it has seen anything."""
+    """The last observation and decision. `currentMetrics` is null until the first observation."""
 
     observed_generation: int = 0
     last_scale_time: Time | None = None

@@ -1,6 +1,6 @@
 """The base of all slices of Kubernetes objects, and the types of their fields.
 
-Three rules keep slices cheap to hold and plain to read:
+Three rules keep slices small and simple to read:
 
 - Every field has a default, and an absent list or map reads as an empty one. Lists are tuples and maps
   default to the one shared `NOTHING`, so that an absent field costs a pointer; with `[]` and `{}` each object
@@ -25,8 +25,8 @@ import msgspec
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
-# The mark by which `lenient` knows text that a writer may have spelled as a number. It costs the decoder
-# nothing, where `str | int` would leave the question to every reader of a quantity.
+# Marks text that a writer may have spelled as a number, for the repair in `decoder`. It costs the decoder nothing;
+# with `str | int` every reader of a quantity would have to check.
 QUANTITY_MARK: Final = "quantity"
 
 QuantityText = Annotated[str, msgspec.Meta(extra={QUANTITY_MARK: True})]
@@ -50,4 +50,4 @@ class Slice(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults
 
 
 class Presence(Slice, frozen=True):
-    """Something whose existence is all we ask about: a probe, an `emptyDir`. Its fields are skipped."""
+    """A field of which only the existence matters, such as a probe. Its own fields are skipped."""

@@ -7,7 +7,7 @@ from trellis.api.kube.slices import Slice
 
 
 class ServiceReference(Slice, frozen=True):
-    """The service that answers. The API server fills in port 443."""
+    """The service of a webhook. The API server fills in port 443."""
 
     namespace: str = ""
     name: str = ""
@@ -16,7 +16,7 @@ class ServiceReference(Slice, frozen=True):
 
 
 class WebhookClientConfig(Slice, frozen=True):
-    """Where to ask: a URL or a service. `ca_bundle` is PEM in base64, as on the wire."""
+    """The address of a webhook: a URL or a service. `ca_bundle` is PEM in base64, as on the wire."""
 
     url: str = ""
     service: ServiceReference | None = None
@@ -24,7 +24,7 @@ class WebhookClientConfig(Slice, frozen=True):
 
 
 class RuleWithOperations(Slice, frozen=True):
-    """What to ask about: any of these operations on any of these resources."""
+    """The requests of a webhook: any of these operations on any of these resources."""
 
     operations: tuple[str, ...] = ()
     api_groups: tuple[str, ...] = ()
@@ -34,14 +34,14 @@ class RuleWithOperations(Slice, frozen=True):
 
 
 class MatchCondition(Slice, frozen=True):
-    """A CEL expression that must hold for the webhook to be asked."""
+    """A CEL expression that must hold for the webhook to be called."""
 
     name: str = ""
     expression: str = ""
 
 
 class MutatingWebhook(Slice, frozen=True):
-    """One webhook. `failure_policy` says what becomes of a pod when the webhook does not answer."""
+    """One webhook. `failure_policy` decides about a request when the webhook does not respond."""
 
     name: str = ""
     client_config: WebhookClientConfig = WebhookClientConfig()

@@ -19,7 +19,7 @@ class ReplicatedSpec(Slice, frozen=True):
 
 
 class ReplicatedStatus(Slice, frozen=True):
-    """How many of the replicas there are, and how many of them serve."""
+    """The counts of existing, updated, ready and available replicas."""
 
     observed_generation: int = 0
     replicas: int = 0
@@ -71,7 +71,7 @@ class ReplicationControllerSpec(Slice, frozen=True):
 
 
 class ReplicationController(KubeObject, frozen=True):
-    """What ReplicaSet replaced; still served, still used."""
+    """The predecessor of ReplicaSet, which is still served."""
 
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
     status: ReplicatedStatus = ReplicatedStatus()
@@ -113,7 +113,7 @@ class JobSpec(Slice, frozen=True):
 
 
 class JobStatus(Slice, frozen=True):
-    """How far a Job is."""
+    """The status of a Job."""
 
     conditions: tuple[Condition, ...] = ()
     start_time: Time | None = None
@@ -124,14 +124,14 @@ class JobStatus(Slice, frozen=True):
 
 
 class Job(KubeObject, frozen=True):
-    """Pods that run to an end."""
+    """A Job."""
 
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 
 
 class JobTemplateSpec(Slice, frozen=True):
-    """The Job a CronJob would make."""
+    """The template of a CronJob's Jobs."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
@@ -149,6 +149,6 @@ class CronJobSpec(Slice, frozen=True):
 
 
 class CronJob(KubeObject, frozen=True):
-    """A Job again and again."""
+    """A CronJob."""
 
     spec: CronJobSpec = CronJobSpec()

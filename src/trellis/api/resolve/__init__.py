@@ -1,15 +1,15 @@
 """The effective meaning of an object: defaults filled in, aliases read, deprecated spellings replaced.
 
 Every component takes effective values from here, so that webhook, updater, simulator and `explain` never differ.
-Nothing here fails on a stored object: a value that a newer version may have written is read in the way that changes
-least, and named in `warnings`. Refusing objects is the task of the validation.
+Nothing here fails on a stored object: an unknown value, which a newer version may have written, is read in the way
+that changes least, and listed in `warnings`. Validation refuses objects.
 """
 
 from trellis.api.resolve.buffer import (
     Capacity,
     EffectiveBuffer,
+    FixedPods,
     FixedReplicas,
-    GivenPods,
     NodeClassTotals,
     PercentOfReplicas,
     Strategy,
@@ -36,7 +36,7 @@ from trellis.api.resolve.vpa import (
     EffectiveRequirement,
     EffectiveVpa,
     UpdateMode,
-    reaches_pods,
+    is_applied_to_pods,
     resolve_vpa,
     selects_recommender,
 )
@@ -56,8 +56,8 @@ __all__ = [
     "EffectiveHvpa",
     "EffectiveRequirement",
     "EffectiveVpa",
+    "FixedPods",
     "FixedReplicas",
-    "GivenPods",
     "NodeClassTotals",
     "PercentOfReplicas",
     "ReplicaSizing",
@@ -65,7 +65,7 @@ __all__ = [
     "ScalePolicy",
     "Strategy",
     "UpdateMode",
-    "reaches_pods",
+    "is_applied_to_pods",
     "resolve_buffer",
     "resolve_hvpa",
     "resolve_hvpa_pods",

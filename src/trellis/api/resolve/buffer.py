@@ -21,7 +21,7 @@ from trellis.api.kinds.buffer import (
     ReplicaShorthand,
 )
 from trellis.api.kinds.parts import TargetReference
-from trellis.api.resolve.stored_values import stored_amount, stored_amounts
+from trellis.api.resolve.stored_values import read_stored_amount, read_stored_amounts
 from trellis.base.cron import CronSchedule, CronWindow, CronWindows
 from trellis.base.durations import parse_duration
 from trellis.base.errors import InvalidInput
@@ -30,33 +30,33 @@ from trellis.base.selectors import Selector
 
 
 class Strategy(StrEnum):
-    """Whether room that is used counts as kept."""
+    """Whether capacity that is in use counts."""
 
     KEEP_EMPTY = "KeepEmpty"
     KEEP_MINIMUM = "KeepMinimum"
 
 
 class FixedReplicas(msgspec.Struct, frozen=True, tag=True):
-    """Room for so many further pods of the target."""
+    """Capacity for a number of further pods of the target."""
 
     count: int
 
 
 class PercentOfReplicas(msgspec.Struct, frozen=True, tag=True):
-    """Room for a share of the target's pods."""
+    """Capacity for a share of the target's replicas."""
 
     percent: int
-    least: int
-    most: int | None
+    minimum: int
+    maximum: int | None
 
-    def of(self, replicas: int) -> int:
-        """The share of so many replicas: rounded up, then held within the bounds (the upper one wins)."""
-        share = max(-(-self.percent * replicas // 100), self.least)
-        return share if self.most is None else min(share, self.most)
+    def count_for(self, replicas: int) -> int:
+        """The chunks for a number of replicas: rounded up, then clamped to the bounds (the upper one wins)."""
+        share = max(-(-self.percent * replicas // 100), self.minimum)
+        return share if self.maximum is None else min(share, self.maximum)
 
 
 class NodeClassTotals(msgspec.Struct, frozen=True, tag=True):
-    """Room on nodes of a class, up to these totals."""
+    """Capacity on nodes of a class, up to these totals."""
 
     cpu: Quantity
     memory: Quantity
@@ -64,34 +64,34 @@ class NodeClassTotals(msgspec.Struct, frozen=True, tag=True):
     node_selector: Mapping[str, str]
 
 
-class GivenPods(msgspec.Struct, frozen=True, tag=True):
-    """Room for so many pods of a given spec."""
+class FixedPods(msgspec.Struct, frozen=True, tag=True):
+    """Capacity for a number of pods with a given spec."""
 
     count: int
     pod_spec: Mapping[str, Any]
     labels: Mapping[str, str] = MappingProxyType({})
 
 
-Capacity: TypeAlias = FixedReplicas | PercentOfReplicas | NodeClassTotals | GivenPods
+Capacity: TypeAlias = FixedReplicas | PercentOfReplicas | NodeClassTotals | FixedPods
 
 
 class EffectiveBuffer(msgspec.Struct, frozen=True):
-    """A Buffer with nothing left open. `capacity` is None where a stored object states none that can be used."""
+    """A Buffer with all defaults filled in. `capacity` is None where a stored object has none that can be used."""
 
     type: str
     strategy: Strategy
     target: TargetReference | None
     capacity: Capacity | None
     schedule: CronWindows | None
-    # Which pods fill the Buffer; None where it is not dedicated, as it never is while it is kept empty.
+    # The pods that fill the Buffer; None if any may, as always with KeepEmpty.
     filled_by: Selector | None
-    # Why a stored schedule or selector is not as it is written; empty where it can be read.
+    # The problem of a stored schedule or selector that cannot be read; else empty.
     schedule_problem: str = ""
     selector_problem: str = ""
 
     @property
-    def is_ours(self) -> bool:
-        """Whether we provision it; Buffers of other types are left alone, status included."""
+    def is_active_capacity(self) -> bool:
+        """Whether Trellis provisions the Buffer; it never writes Buffers of other types."""
         return self.type == ACTIVE_CAPACITY
 
 
@@ -99,13 +99,13 @@ def resolve_buffer(buffer: Buffer) -> EffectiveBuffer:
     """The meaning of an object."""
     spec = buffer.spec
     minimum = spec.recreation_strategy in {"KeepMinimum", "keep-minimum"}
-    schedule, schedule_problem = _schedule(spec.schedule)
-    filled_by, selector_problem = _selector(spec.pod_selector) if minimum else (None, "")
+    schedule, schedule_problem = _resolve_schedule(spec.schedule)
+    filled_by, selector_problem = _resolve_selector(spec.pod_selector) if minimum else (None, "")
     return EffectiveBuffer(
         type=spec.type or ACTIVE_CAPACITY,
         strategy=Strategy.KEEP_MINIMUM if minimum else Strategy.KEEP_EMPTY,
         target=spec.target_ref,
-        capacity=_capacity(spec),
+        capacity=_resolve_capacity(spec),
         schedule=schedule,
         filled_by=filled_by,
         schedule_problem=schedule_problem,
@@ -113,42 +113,42 @@ def resolve_buffer(buffer: Buffer) -> EffectiveBuffer:
     )
 
 
-def _capacity(spec: BufferSpec) -> Capacity | None:
+def _resolve_capacity(spec: BufferSpec) -> Capacity | None:
     if spec.replica_based_buffer_spec is not None:
-        return _percent(spec.replica_based_buffer_spec)
+        return _resolve_percent(spec.replica_based_buffer_spec)
     if spec.node_class_buffer_spec is not None:
-        return _totals(spec.node_class_buffer_spec)
+        return _resolve_totals(spec.node_class_buffer_spec)
     capacity = spec.capacity
     if capacity is None:
         return None
     if capacity.replicas is not None:
-        return _replicas(capacity.replicas)
+        return _resolve_replicas(capacity.replicas)
     if capacity.node_class is not None:
-        return _totals(capacity.node_class)
+        return _resolve_totals(capacity.node_class)
     pods = capacity.pods
     if pods is None or _is_negative(pods.replica_num):
         return None
-    return GivenPods(pods.replica_num or 0, pods.pod_spec or {}, pods.pod_labels or {})
+    return FixedPods(pods.replica_num or 0, pods.pod_spec or {}, pods.pod_labels or {})
 
 
-def _replicas(capacity: ReplicaCapacity) -> Capacity | None:
+def _resolve_replicas(capacity: ReplicaCapacity) -> Capacity | None:
     if capacity.percent is not None:
-        return _percent(capacity.percent)
+        return _resolve_percent(capacity.percent)
     return None if capacity.exactly is None or capacity.exactly < 0 else FixedReplicas(capacity.exactly)
 
 
-def _percent(capacity: PercentCapacity | ReplicaShorthand) -> PercentOfReplicas | None:
+def _resolve_percent(capacity: PercentCapacity | ReplicaShorthand) -> PercentOfReplicas | None:
     percent = capacity.replicas_count_percentage if isinstance(capacity, ReplicaShorthand) else capacity.percent
     if any(map(_is_negative, (percent, capacity.min_count, capacity.max_count))):
         return None
-    return PercentOfReplicas(percent or 0, least=capacity.min_count or 0, most=capacity.max_count)
+    return PercentOfReplicas(percent or 0, minimum=capacity.min_count or 0, maximum=capacity.max_count)
 
 
-def _totals(capacity: NodeClassCapacity) -> NodeClassTotals | None:
-    cpu, memory = stored_amount(capacity.total_cpu), stored_amount(capacity.total_mem)
+def _resolve_totals(capacity: NodeClassCapacity) -> NodeClassTotals | None:
+    cpu, memory = read_stored_amount(capacity.total_cpu), read_stored_amount(capacity.total_mem)
     if cpu is None or memory is None or min(cpu, memory) <= Quantity.ZERO:
         return None
-    chunk = None if capacity.per_chunk_resources is None else stored_amounts(capacity.per_chunk_resources)
+    chunk = None if capacity.per_chunk_resources is None else read_stored_amounts(capacity.per_chunk_resources)
     return NodeClassTotals(cpu, memory, chunk, capacity.node_selector or {})
 
 
@@ -156,8 +156,8 @@ def _is_negative(count: int | None) -> bool:
     return count is not None and count < 0
 
 
-def _schedule(written: BufferSchedule | None) -> tuple[CronWindows | None, str]:
-    """The windows; a stored schedule that cannot be read is none, so the room is kept rather than lost, and why."""
+def _resolve_schedule(written: BufferSchedule | None) -> tuple[CronWindows | None, str]:
+    """The windows and the problem of a stored schedule. An unreadable schedule counts as always active."""
     if written is None:
         return None, ""
     zone = written.time_zone or "UTC"
@@ -171,8 +171,8 @@ def _schedule(written: BufferSchedule | None) -> tuple[CronWindows | None, str]:
         return None, str(error)
 
 
-def _selector(written: BufferPodSelector | None) -> tuple[Selector | None, str]:
-    """The pods that fill the Buffer; none of them if that cannot be read, and why."""
+def _resolve_selector(written: BufferPodSelector | None) -> tuple[Selector | None, str]:
+    """The selector of pods that fill the Buffer, and its problem. An unreadable selector selects nothing."""
     if written is None:
         return None, ""
     try:

@@ -10,7 +10,7 @@ import msgspec
 
 from trellis.api.kinds.hvpa import Bucket, Hvpa, MaintenanceWindow, ReplicaSize, ScaleDownPolicy, ScaleUpPolicy
 from trellis.api.kinds.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerSpec
-from trellis.api.resolve.stored_values import stored_duration
+from trellis.api.resolve.stored_values import read_stored_duration
 from trellis.api.resolve.vpa import EffectiveVpa, UpdateMode, resolve_vpa
 from trellis.base.durations import Duration
 from trellis.base.errors import InvalidInput
@@ -42,7 +42,7 @@ class ScalePolicy(msgspec.Struct, frozen=True):
 
 
 class EffectiveHvpa(msgspec.Struct, frozen=True):
-    """An Hvpa with nothing left open. A source that is not deployed may still be the user's own."""
+    """An Hvpa with all defaults filled in. A source that is not deployed may still be the user's own."""
 
     buckets: tuple[Bucket, ...]
     deploys_hpa: bool
@@ -74,16 +74,18 @@ def resolve_hvpa(hvpa: Hvpa) -> EffectiveHvpa:
         deploys_vpa=spec.vpa is not None and spec.vpa.deploy is not False,
         hpa_spec=hpa_spec or {},
         vpa_spec=vpa_spec or {},
-        cpu=_sizing(size.cpu, ReplicaSizing.SHARE),
-        memory=_sizing(size.memory, ReplicaSizing.AT_LEAST_RECOMMENDED),
-        up=ScalePolicy(_mode(up.update_mode), stored_duration(up.stabilization_window, Duration.from_seconds(0))),
+        cpu=_resolve_sizing(size.cpu, ReplicaSizing.SHARE),
+        memory=_resolve_sizing(size.memory, ReplicaSizing.AT_LEAST_RECOMMENDED),
+        up=ScalePolicy(
+            _resolve_mode(up.update_mode), read_stored_duration(up.stabilization_window, Duration.from_seconds(0))
+        ),
         down=ScalePolicy(
-            _mode(down.update_mode),
-            stored_duration(down.stabilization_window, Duration.from_seconds(300)),
+            _resolve_mode(down.update_mode),
+            read_stored_duration(down.stabilization_window, Duration.from_seconds(300)),
             min_change_percent=10 if down.min_change_percent is None else down.min_change_percent,
             overlap_percent=10 if down.overlap_percent is None else down.overlap_percent,
         ),
-        window=_window(spec.maintenance_window),
+        window=_resolve_window(spec.maintenance_window),
     )
 
 
@@ -100,11 +102,11 @@ def resolve_hvpa_pods(hvpa: Hvpa) -> EffectiveVpa:
         spec = msgspec.convert(written or {}, VerticalPodAutoscalerSpec)
     except msgspec.ValidationError:
         spec = VerticalPodAutoscalerSpec()
-    resolved = resolve_vpa(VerticalPodAutoscaler(spec=_unbounded(spec)))
+    resolved = resolve_vpa(VerticalPodAutoscaler(spec=_remove_bounds(spec)))
     return msgspec.structs.replace(resolved, mode=UpdateMode.IN_PLACE_OR_RECREATE)
 
 
-def _unbounded(spec: VerticalPodAutoscalerSpec) -> VerticalPodAutoscalerSpec:
+def _remove_bounds(spec: VerticalPodAutoscalerSpec) -> VerticalPodAutoscalerSpec:
     policy = spec.resource_policy
     if policy is None or not policy.container_policies:
         return spec
@@ -115,21 +117,21 @@ def _unbounded(spec: VerticalPodAutoscalerSpec) -> VerticalPodAutoscalerSpec:
     return msgspec.structs.replace(spec, resource_policy=msgspec.structs.replace(policy, container_policies=policies))
 
 
-def _mode(written: str | None) -> ScaleMode:
-    """A mode we do not know takes no steps."""
+def _resolve_mode(written: str | None) -> ScaleMode:
+    """An unknown mode takes no steps."""
     if written is None:
         return ScaleMode.AUTO
     return next((mode for mode in ScaleMode if mode.value == written), ScaleMode.OFF)
 
 
-def _sizing(written: str | None, default: ReplicaSizing) -> ReplicaSizing:
-    """A sizing we do not know is read as the one that gives more."""
+def _resolve_sizing(written: str | None, default: ReplicaSizing) -> ReplicaSizing:
+    """An unknown sizing is read as the one with the larger result."""
     if written is None:
         return default
     return ReplicaSizing.SHARE if written == ReplicaSizing.SHARE else ReplicaSizing.AT_LEAST_RECOMMENDED
 
 
-def _window(written: MaintenanceWindow | None) -> DailyWindow | None:
+def _resolve_window(written: MaintenanceWindow | None) -> DailyWindow | None:
     if written is None:
         return None
     try:

@@ -10,10 +10,10 @@ from trellis.base.errors import InvalidInput
 from trellis.base.quantities import Quantity
 
 
-# A cluster has few different amounts, and reading one takes longer than most of what is done with it.
+# A cluster has few different amounts, and parsing one takes longer than most of its uses.
 @lru_cache(maxsize=4096, typed=True)
-def stored_amount(text: str | int | None) -> Quantity | None:
-    """An amount; one that cannot be read binds nothing."""
+def read_stored_amount(text: str | int | None) -> Quantity | None:
+    """An amount; None if it cannot be read."""
     if text is None:
         return None
     try:
@@ -22,13 +22,13 @@ def stored_amount(text: str | int | None) -> Quantity | None:
         return None
 
 
-def stored_amounts(written: Mapping[str, str | int] | None) -> dict[str, Quantity]:
+def read_stored_amounts(written: Mapping[str, str | int] | None) -> dict[str, Quantity]:
     """The readable amounts of a map."""
-    read = {name: stored_amount(text) for name, text in (written or {}).items()}
+    read = {name: read_stored_amount(text) for name, text in (written or {}).items()}
     return {name: amount for name, amount in read.items() if amount is not None}
 
 
-def stored_duration(text: str | None, default: Duration) -> Duration:
+def read_stored_duration(text: str | None, default: Duration) -> Duration:
     """A duration, or the default."""
     if text is None:
         return default
@@ -38,6 +38,6 @@ def stored_duration(text: str | None, default: Duration) -> Duration:
         return default
 
 
-def stored_seconds(value: int | None) -> Duration | None:
-    """A number of seconds as a duration; a negative one, which a schema may once have let pass, is zero."""
+def read_stored_seconds(value: int | None) -> Duration | None:
+    """A number of seconds as a duration; a negative one, which an earlier schema may have accepted, is zero."""
     return None if value is None else Duration.from_seconds(max(value, 0))

@@ -20,13 +20,18 @@ from trellis.api.kinds.vpa import (
     VerticalPodAutoscaler,
 )
 from trellis.api.problems import SUSPICIOUS, ValidationProblem
-from trellis.api.resolve.stored_values import stored_amount, stored_amounts, stored_duration, stored_seconds
+from trellis.api.resolve.stored_values import (
+    read_stored_amount,
+    read_stored_amounts,
+    read_stored_duration,
+    read_stored_seconds,
+)
 from trellis.api.rules.vpa import update_mode_is_current
 from trellis.base.durations import Duration
 from trellis.base.quantities import Quantity
 
 DEFAULT_RECOMMENDER = "default"
-# The names of those that come with Trellis.
+# The recommenders that come with Trellis.
 BUILT_IN_RECOMMENDERS = frozenset({DEFAULT_RECOMMENDER, "window", "seasonal", "adaptive", "phases"})
 
 
@@ -41,7 +46,7 @@ def selects_recommender(recommenders: Sequence[RecommenderSelector] | None, name
 
 
 class ChangeRequirement(StrEnum):
-    """How a target must compare with a request. `NEVER` stands for a spelling we do not know: nothing satisfies it."""
+    """How a target must compare with a request. `NEVER` stands for an unknown value: nothing satisfies it."""
 
     HIGHER = "TargetHigherThanRequests"
     HIGHER_OR_EQUAL = "TargetHigherThanOrEqualToRequests"
@@ -60,14 +65,14 @@ class EffectiveRequirement(msgspec.Struct, frozen=True):
     change: ChangeRequirement
 
 
-def effective_requirements(policy: PodUpdatePolicy) -> tuple[tuple[EffectiveRequirement, ...], bool]:
+def resolve_requirements(policy: PodUpdatePolicy) -> tuple[tuple[EffectiveRequirement, ...], bool]:
     """The requirements, and whether they govern eviction alone (upstream's spelling does)."""
     if policy.actuation_requirements is not None:
-        return _read(policy.actuation_requirements), False
-    return _read(policy.eviction_requirements or ()), policy.eviction_requirements is not None
+        return _resolve_list(policy.actuation_requirements), False
+    return _resolve_list(policy.eviction_requirements or ()), policy.eviction_requirements is not None
 
 
-def _read(written: Iterable[ActuationRequirement | EvictionRequirement]) -> tuple[EffectiveRequirement, ...]:
+def _resolve_list(written: Iterable[ActuationRequirement | EvictionRequirement]) -> tuple[EffectiveRequirement, ...]:
     return tuple(
         EffectiveRequirement(
             resources=frozenset(name.lower() for name in item.resources or ()),
@@ -94,13 +99,13 @@ class Boost(msgspec.Struct, frozen=True):
     give_up_after: Duration | None = None
 
 
-def effective_boost(default: StartupBoost | None, own: StartupBoost | None) -> Boost | None:
-    """The boost of a container: its own policy replaces the pod's whole, and a policy without `cpu` is no boost.
+def resolve_boost(pod_boost: StartupBoost | None, container_boost: StartupBoost | None) -> Boost | None:
+    """The boost of a container: its own policy replaces the pod's as a whole, and a policy without `cpu` is no boost.
 
-    A factor of 1 and a quantity of 0 raise nothing, so they are no boost either and hold nothing back. A stored boost
-    that cannot be read (its type is unknown, its amount is missing) is none, as a pod must not be raised by a guess.
+    A factor of 1 and a quantity of 0 raise nothing, so they are no boost either. A stored boost that cannot be read (of
+    unknown type, or without an amount) is none.
     """
-    chosen = own if own is not None else default
+    chosen = container_boost if container_boost is not None else pod_boost
     cpu = chosen.cpu if chosen is not None else None
     if cpu is None:
         return None
@@ -111,24 +116,28 @@ def effective_boost(default: StartupBoost | None, own: StartupBoost | None) -> B
                 cpu.factor,
                 Quantity.ZERO,
                 _read_duration(cpu),
-                stored_seconds(cpu.give_up_after_seconds),
+                read_stored_seconds(cpu.give_up_after_seconds),
             )
-        case BoostKind.QUANTITY if (added := stored_amount(cpu.quantity)) is not None and added > Quantity.ZERO:
-            return Boost(BoostKind.QUANTITY, 1, added, _read_duration(cpu), stored_seconds(cpu.give_up_after_seconds))
+        case BoostKind.QUANTITY if (added := read_stored_amount(cpu.quantity)) is not None and added > Quantity.ZERO:
+            return Boost(
+                BoostKind.QUANTITY, 1, added, _read_duration(cpu), read_stored_seconds(cpu.give_up_after_seconds)
+            )
         case _:
             return None
 
 
 def _read_duration(cpu: CPUBoost) -> Duration:
-    """How long after Ready; both spellings, `0s` without either."""
-    return stored_duration(cpu.duration, default=stored_seconds(cpu.duration_seconds) or Duration.from_seconds(0))
+    """The duration after Ready, in either field; `0s` without both."""
+    return read_stored_duration(
+        cpu.duration, default=read_stored_seconds(cpu.duration_seconds) or Duration.from_seconds(0)
+    )
 
 
 RESOURCES = ("cpu", "memory")
 
 
 class UpdateMode(StrEnum):
-    """The modes there are, aliases and deprecated names folded in."""
+    """The update modes; aliases and deprecated names map to these."""
 
     OFF = "Off"
     INITIAL = "Initial"
@@ -142,9 +151,9 @@ _MODES = {mode.value: mode for mode in UpdateMode} | {
     _AUTO: UpdateMode.RECREATE,
     "InPlaceOnly": UpdateMode.IN_PLACE,
 }
-# What metrics tell apart: the deprecated name is one of its own there, as upstream has it.
+# The modes in metrics: as upstream, the deprecated name counts separately.
 COUNTED_MODES = (*(mode.value for mode in UpdateMode), _AUTO)
-# What some of them tell apart besides: an object that names no mode at all.
+# An object without a mode, which some metrics count separately.
 NO_MODE = ""
 WRITTEN_MODES = (*COUNTED_MODES, NO_MODE)
 
@@ -152,9 +161,9 @@ WRITTEN_MODES = (*COUNTED_MODES, NO_MODE)
 class EffectiveContainerPolicy(msgspec.Struct, frozen=True, gc=False):
     """How one container is treated. `scaled` is false under `mode: Off`; boost does not depend on it."""
 
-    scaled: bool
+    is_scaled: bool
     controlled: tuple[str, ...]
-    limits_follow: bool
+    scales_limits: bool
     min_allowed: Mapping[str, Quantity]
     max_allowed: Mapping[str, Quantity]
     boost: Boost | None
@@ -165,13 +174,13 @@ class EffectiveContainerPolicy(msgspec.Struct, frozen=True, gc=False):
 
 
 class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
-    """A VerticalPodAutoscaler with nothing left open. `None` stands for the flag of the component that reads it."""
+    """A VerticalPodAutoscaler with all defaults filled in. `None` stands for the flag of the reading component."""
 
     mode: UpdateMode
     # Whether the mode was written with its deprecated name.
-    auto: bool
+    is_auto: bool
     # Whether any was written.
-    mode_given: bool
+    has_mode: bool
     min_replicas: int | None
     evict_after_oom: Duration | None
     requirements: tuple[EffectiveRequirement, ...]
@@ -179,75 +188,78 @@ class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
     requirements_for_eviction_only: bool
     recommenders: tuple[RecommenderSelector, ...]
     parameters: Mapping[str, str]
-    # By the name in its policy, read once: a webhook asks for them with every pod. `others` is without a policy.
+    # Resolved once, because the webhook reads them with every pod. Containers without a policy have the default.
     containers: Mapping[str, EffectiveContainerPolicy]
-    others: EffectiveContainerPolicy
+    default_container: EffectiveContainerPolicy
     warnings: tuple[ValidationProblem, ...]
 
     @property
     def counted_mode(self) -> str:
-        """The mode as metrics have it, one of `COUNTED_MODES`."""
-        return _AUTO if self.auto and self.mode is UpdateMode.RECREATE else self.mode.value
+        """The mode in metrics, one of `COUNTED_MODES`."""
+        return _AUTO if self.is_auto and self.mode is UpdateMode.RECREATE else self.mode.value
 
     @property
     def written_mode(self) -> str:
-        """The same as it was written, one of `WRITTEN_MODES`."""
-        return self.counted_mode if self.mode_given else NO_MODE
+        """The mode as it was written, one of `WRITTEN_MODES`."""
+        return self.counted_mode if self.has_mode else NO_MODE
 
     @property
     def recommender(self) -> str:
-        """The one that serves the object."""
+        """The recommender that serves the object."""
         return self.recommenders[0].name if self.recommenders else DEFAULT_RECOMMENDER
 
     @property
-    def boosts(self) -> bool:
-        """Whether any container could be boosted when it starts."""
-        return self.others.boost is not None or any(
+    def can_boost(self) -> bool:
+        """Whether any container can be boosted when it starts."""
+        return self.default_container.boost is not None or any(
             container.boost is not None for container in self.containers.values()
         )
 
-    def served_by(self, name: str) -> bool:
+    def is_served_by(self, name: str) -> bool:
         """Whether a recommender of that name serves the object."""
         return selects_recommender(self.recommenders, name)
 
-    def container(self, name: str) -> EffectiveContainerPolicy:
-        """How a container is treated: by its own policy, else by that of `*`, else by the defaults."""
-        return self.containers.get(name) or self.containers.get(ANY_CONTAINER) or self.others
+    def get_container(self, name: str) -> EffectiveContainerPolicy:
+        """The policy of a container: its own, else that of `*`, else the default."""
+        return self.containers.get(name) or self.containers.get(ANY_CONTAINER) or self.default_container
 
 
 def resolve_vpa(vpa: VerticalPodAutoscaler) -> EffectiveVpa:
     """The meaning of an object."""
     spec = vpa.spec
     policy = spec.update_policy or PodUpdatePolicy(update_mode=UpdateMode.RECREATE)
-    requirements, eviction_only = effective_requirements(policy)
-    mode, warnings = _mode(policy)
+    requirements, eviction_only = resolve_requirements(policy)
+    mode, warnings = _resolve_mode(policy)
     recommenders = tuple(spec.recommenders or ())
     return EffectiveVpa(
         mode=mode,
-        auto=policy.update_mode == _AUTO,
-        mode_given=spec.update_policy is not None and spec.update_policy.update_mode is not None,
+        is_auto=policy.update_mode == _AUTO,
+        has_mode=spec.update_policy is not None and spec.update_policy.update_mode is not None,
         min_replicas=policy.min_replicas,
-        evict_after_oom=stored_seconds(policy.evict_after_oom_seconds),
+        evict_after_oom=read_stored_seconds(policy.evict_after_oom_seconds),
         requirements=requirements,
         requirements_for_eviction_only=eviction_only,
         recommenders=recommenders,
         parameters=(recommenders[0].parameters or {}) if recommenders else {},
-        containers={name: _container(policy, spec.startup_boost) for name, policy in _policies(spec.resource_policy)},
-        others=_container(_NO_POLICY, spec.startup_boost) if spec.startup_boost else _UNTOUCHED,
+        containers={
+            name: _resolve_container(policy, spec.startup_boost)
+            for name, policy in _select_policies(spec.resource_policy)
+        },
+        default_container=_resolve_container(_NO_POLICY, spec.startup_boost) if spec.startup_boost else _UNTOUCHED,
         warnings=warnings,
     )
 
 
-def reaches_pods(vpa: VerticalPodAutoscaler) -> bool:
-    """Whether its recommendation reaches pods: for who asks that of many objects, and nothing else."""
+def is_applied_to_pods(vpa: VerticalPodAutoscaler) -> bool:
+    """Whether its recommendation is applied to pods; cheaper than resolving the object."""
     policy = vpa.spec.update_policy
     return policy is None or policy.update_mode is None or _MODES.get(policy.update_mode) not in (None, UpdateMode.OFF)
 
 
-def _mode(policy: PodUpdatePolicy) -> tuple[UpdateMode, tuple[ValidationProblem, ...]]:
-    """The mode and what is to be said of it. A mode we do not know acts on nothing."""
+def _resolve_mode(policy: PodUpdatePolicy) -> tuple[UpdateMode, tuple[ValidationProblem, ...]]:
+    """The mode and its warnings. An unknown mode acts on nothing."""
     place = ("spec", "updatePolicy")
-    warnings = tuple(problem.below(place) for problem in update_mode_is_current.problems(policy))
+    warnings = tuple(problem.with_prefix(place) for problem in update_mode_is_current.problems(policy))
     if policy.update_mode is None:
         return UpdateMode.RECREATE, warnings
     mode = _MODES.get(policy.update_mode)
@@ -257,8 +269,8 @@ def _mode(policy: PodUpdatePolicy) -> tuple[UpdateMode, tuple[ValidationProblem,
     return mode, warnings
 
 
-def _policies(written: PodResourcePolicy | None) -> Iterable[tuple[str, ContainerResourcePolicy]]:
-    """By container; of two for one name upstream takes the first, of two for `*` the last."""
+def _select_policies(written: PodResourcePolicy | None) -> Iterable[tuple[str, ContainerResourcePolicy]]:
+    """Policies by container. As upstream, of two for one name the first counts, of two for `*` the last."""
     policies: dict[str, ContainerResourcePolicy] = {}
     for policy in (written.container_policies if written is not None else None) or ():
         if policy.container_name == ANY_CONTAINER or policy.container_name not in policies:
@@ -266,21 +278,21 @@ def _policies(written: PodResourcePolicy | None) -> Iterable[tuple[str, Containe
     return policies.items()
 
 
-def _container(policy: ContainerResourcePolicy, boost_default: StartupBoost | None) -> EffectiveContainerPolicy:
+def _resolve_container(policy: ContainerResourcePolicy, boost_default: StartupBoost | None) -> EffectiveContainerPolicy:
     controlled = RESOURCES if policy.controlled_resources is None else policy.controlled_resources
     return EffectiveContainerPolicy(
-        scaled=policy.mode != "Off",
+        is_scaled=policy.mode != "Off",
         controlled=tuple(name for name in RESOURCES if name in controlled),
-        limits_follow=policy.controlled_values != "RequestsOnly",
-        min_allowed=stored_amounts(policy.min_allowed),
-        max_allowed=stored_amounts(policy.max_allowed),
-        boost=effective_boost(boost_default, policy.startup_boost),
-        oom_bump_up_ratio=stored_amount(policy.oom_bump_up_ratio),
-        oom_min_bump_up=stored_amount(policy.oom_min_bump_up),
-        memory_window=stored_seconds(policy.memory_aggregation_interval_seconds),
+        scales_limits=policy.controlled_values != "RequestsOnly",
+        min_allowed=read_stored_amounts(policy.min_allowed),
+        max_allowed=read_stored_amounts(policy.max_allowed),
+        boost=resolve_boost(boost_default, policy.startup_boost),
+        oom_bump_up_ratio=read_stored_amount(policy.oom_bump_up_ratio),
+        oom_min_bump_up=read_stored_amount(policy.oom_min_bump_up),
+        memory_window=read_stored_seconds(policy.memory_aggregation_interval_seconds),
         memory_windows=policy.memory_aggregation_interval_count,
     )
 
 
 _NO_POLICY = ContainerResourcePolicy()
-_UNTOUCHED = _container(_NO_POLICY, None)
+_UNTOUCHED = _resolve_container(_NO_POLICY, None)

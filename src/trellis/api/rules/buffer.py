@@ -26,7 +26,7 @@ from trellis.base.errors import InvalidInput
 from trellis.base.quantities import Quantity
 
 
-def exactly_one(fields: dict[str, object]) -> Iterator[ValidationProblem]:
+def require_exactly_one(fields: dict[str, object]) -> Iterator[ValidationProblem]:
     """One problem unless exactly one of the named fields is there."""
     present = [name for name, value in fields.items() if value is not None]
     names = ", ".join(fields)
@@ -41,27 +41,29 @@ def exactly_one(fields: dict[str, object]) -> Iterator[ValidationProblem]:
     "replicas",
     "nodeClass",
     "pods",
-    says="exactly one of replicas, nodeClass, pods must be given",
+    message="exactly one of replicas, nodeClass, pods must be given",
     cel="(has(self.replicas) ? 1 : 0) + (has(self.nodeClass) ? 1 : 0) + (has(self.pods) ? 1 : 0) == 1",
 )
-def one_capacity(capacity: BufferCapacity) -> Iterator[ValidationProblem]:
+def capacity_is_unique(capacity: BufferCapacity) -> Iterator[ValidationProblem]:
     """The three ways to state room exclude one another."""
-    yield from exactly_one({"replicas": capacity.replicas, "nodeClass": capacity.node_class, "pods": capacity.pods})
+    yield from require_exactly_one(
+        {"replicas": capacity.replicas, "nodeClass": capacity.node_class, "pods": capacity.pods}
+    )
 
 
 @rule(
     ReplicaCapacity,
     "exactly",
     "percent",
-    says="exactly one of exactly, percent must be given",
+    message="exactly one of exactly, percent must be given",
     cel="has(self.exactly) != has(self.percent)",
 )
-def one_replica_count(capacity: ReplicaCapacity) -> Iterator[ValidationProblem]:
+def replica_count_is_unique(capacity: ReplicaCapacity) -> Iterator[ValidationProblem]:
     """A number or a share, not both."""
-    yield from exactly_one({"exactly": capacity.exactly, "percent": capacity.percent})
+    yield from require_exactly_one({"exactly": capacity.exactly, "percent": capacity.percent})
 
 
-def _ordered_counts(counts: PercentCapacity | ReplicaShorthand) -> Iterator[ValidationProblem]:
+def _check_count_order(counts: PercentCapacity | ReplicaShorthand) -> Iterator[ValidationProblem]:
     low, high = counts.min_count, counts.max_count
     if low is not None and high is not None and low > high:
         yield ValidationProblem(("maxCount",), INVALID, f"must not be below minCount, which is {low}", high)
@@ -70,23 +72,23 @@ def _ordered_counts(counts: PercentCapacity | ReplicaShorthand) -> Iterator[Vali
 _COUNTS_CEL = "!has(self.minCount) || !has(self.maxCount) || self.minCount <= self.maxCount"
 
 
-@rule(PercentCapacity, "minCount", "maxCount", says="minCount is above maxCount", cel=_COUNTS_CEL)
+@rule(PercentCapacity, "minCount", "maxCount", message="minCount is above maxCount", cel=_COUNTS_CEL)
 def percent_bounds_are_ordered(capacity: PercentCapacity) -> Iterator[ValidationProblem]:
     """No count lies between a minimum and a lower maximum."""
-    yield from _ordered_counts(capacity)
+    yield from _check_count_order(capacity)
 
 
-@rule(ReplicaShorthand, "minCount", "maxCount", says="minCount is above maxCount", cel=_COUNTS_CEL)
+@rule(ReplicaShorthand, "minCount", "maxCount", message="minCount is above maxCount", cel=_COUNTS_CEL)
 def shorthand_bounds_are_ordered(capacity: ReplicaShorthand) -> Iterator[ValidationProblem]:
     """The same in the shorthand."""
-    yield from _ordered_counts(capacity)
+    yield from _check_count_order(capacity)
 
 
 @rule(
     NodeClassCapacity,
     "totalCpu",
     "totalMem",
-    says="totalCpu and totalMem must be above zero",
+    message="totalCpu and totalMem must be above zero",
     cel=(
         "quantity(string(self.totalCpu)).isGreaterThan(quantity('0')) && "
         "quantity(string(self.totalMem)).isGreaterThan(quantity('0'))"
@@ -104,7 +106,7 @@ def totals_are_above_zero(capacity: NodeClassCapacity) -> Iterator[ValidationPro
     "totalCpu",
     "totalMem",
     "perChunkResources",
-    says="a chunk must not exceed a total",
+    message="a chunk must not exceed a total",
     cel=(
         "!has(self.perChunkResources) || ((!('cpu' in self.perChunkResources) || "
         "quantity(string(self.perChunkResources['cpu'])).compareTo(quantity(string(self.totalCpu))) <= 0) && "
@@ -125,7 +127,7 @@ def chunk_fits_the_totals(capacity: NodeClassCapacity) -> Iterator[ValidationPro
             yield ValidationProblem(("perChunkResources", MapKey(resource)), INVALID, rule_text, size)
 
 
-@rule(NodeClassCapacity, "perChunkResources", says="a chunk must have cpu or memory above zero")
+@rule(NodeClassCapacity, "perChunkResources", message="a chunk must have cpu or memory above zero")
 def chunk_is_not_empty(capacity: NodeClassCapacity) -> Iterator[ValidationProblem]:
     """Any number of empty chunks would fit, so the Buffer would have no size."""
     chunk = capacity.per_chunk_resources
@@ -135,7 +137,7 @@ def chunk_is_not_empty(capacity: NodeClassCapacity) -> Iterator[ValidationProble
         yield ValidationProblem(("perChunkResources",), INVALID, "must have cpu or memory above zero", chunk)
 
 
-@rule(BufferPodSpec, "containers", says="requests and limits must be quantities, and each container needs a name")
+@rule(BufferPodSpec, "containers", message="requests and limits must be quantities, and each container needs a name")
 def containers_can_be_read(spec: BufferPodSpec) -> Iterator[ValidationProblem]:
     """A pod that cannot be read has no size, and the Buffer would never become ready."""
     for index, container in enumerate(spec.containers or ()):
@@ -143,10 +145,12 @@ def containers_can_be_read(spec: BufferPodSpec) -> Iterator[ValidationProblem]:
             yield ValidationProblem(("containers", index, "name"), REQUIRED, "name must be given")
         resources = container.get("resources")
         if isinstance(resources, dict):
-            yield from (problem.below(("containers", index, "resources")) for problem in _resource_problems(resources))
+            yield from (
+                problem.with_prefix(("containers", index, "resources")) for problem in _check_resources(resources)
+            )
 
 
-def _resource_problems(resources: dict[str, Any]) -> Iterator[ValidationProblem]:
+def _check_resources(resources: dict[str, Any]) -> Iterator[ValidationProblem]:
     for part in ("requests", "limits"):
         amounts = resources.get(part)
         for name, amount in amounts.items() if isinstance(amounts, dict) else ():
@@ -162,8 +166,8 @@ def _resource_problems(resources: dict[str, Any]) -> Iterator[ValidationProblem]
 
 
 CAPACITY_RULES: tuple[Rule[Any], ...] = (
-    one_capacity,
-    one_replica_count,
+    capacity_is_unique,
+    replica_count_is_unique,
     percent_bounds_are_ordered,
     shorthand_bounds_are_ordered,
     totals_are_above_zero,
@@ -184,15 +188,15 @@ NODE_CLASS_KINDS = frozenset({"NodePool", "ComputeClass", "CustomComputeClass", 
     "capacity",
     "replicaBasedBufferSpec",
     "nodeClassBufferSpec",
-    says="exactly one of capacity, replicaBasedBufferSpec, nodeClassBufferSpec must be given",
+    message="exactly one of capacity, replicaBasedBufferSpec, nodeClassBufferSpec must be given",
     cel=(
         "(has(self.capacity) ? 1 : 0) + (has(self.replicaBasedBufferSpec) ? 1 : 0) + "
         "(has(self.nodeClassBufferSpec) ? 1 : 0) == 1"
     ),
 )
-def capacity_is_spelled_once(spec: BufferSpec) -> Iterator[ValidationProblem]:
+def shorthand_excludes_capacity(spec: BufferSpec) -> Iterator[ValidationProblem]:
     """A shorthand stands for `capacity`; beside it one of them would be ignored."""
-    yield from exactly_one(
+    yield from require_exactly_one(
         {
             "capacity": spec.capacity,
             "replicaBasedBufferSpec": spec.replica_based_buffer_spec,
@@ -206,7 +210,7 @@ def capacity_is_spelled_once(spec: BufferSpec) -> Iterator[ValidationProblem]:
     "targetRef",
     "capacity",
     "replicaBasedBufferSpec",
-    says="capacity.replicas needs a targetRef",
+    message="capacity.replicas needs a targetRef",
     cel=(
         "has(self.targetRef) || !((has(self.capacity) && has(self.capacity.replicas)) || "
         "has(self.replicaBasedBufferSpec))"
@@ -214,8 +218,8 @@ def capacity_is_spelled_once(spec: BufferSpec) -> Iterator[ValidationProblem]:
 )
 def replicas_need_a_target(spec: BufferSpec) -> Iterator[ValidationProblem]:
     """Further replicas need a target whose pods they are."""
-    wants = spec.replica_based_buffer_spec is not None or (spec.capacity and spec.capacity.replicas is not None)
-    if wants and spec.target_ref is None:
+    needs_target = spec.replica_based_buffer_spec is not None or (spec.capacity and spec.capacity.replicas is not None)
+    if needs_target and spec.target_ref is None:
         yield ValidationProblem(("targetRef",), REQUIRED, "required with capacity.replicas")
 
 
@@ -224,7 +228,7 @@ def replicas_need_a_target(spec: BufferSpec) -> Iterator[ValidationProblem]:
     "targetRef",
     "capacity",
     "nodeClassBufferSpec",
-    says="capacity.nodeClass needs a targetRef or a nodeSelector",
+    message="capacity.nodeClass needs a targetRef or a nodeSelector",
     cel=(
         "has(self.targetRef) || ((!has(self.capacity) || !has(self.capacity.nodeClass) || "
         "has(self.capacity.nodeClass.nodeSelector) && size(self.capacity.nodeClass.nodeSelector) > 0) && "
@@ -246,7 +250,7 @@ def node_class_is_named(spec: BufferSpec) -> Iterator[ValidationProblem]:
     BufferSpec,
     "targetRef",
     "capacity",
-    says="capacity.pods must not have a targetRef",
+    message="capacity.pods must not have a targetRef",
     cel="!(has(self.targetRef) && has(self.capacity) && has(self.capacity.pods))",
 )
 def pods_need_no_target(spec: BufferSpec) -> Iterator[ValidationProblem]:
@@ -261,9 +265,9 @@ def pods_need_no_target(spec: BufferSpec) -> Iterator[ValidationProblem]:
     "capacity",
     "replicaBasedBufferSpec",
     "nodeClassBufferSpec",
-    says="target of another kind",
+    message="target of another kind",
 )
-def target_goes_with_the_capacity(spec: BufferSpec) -> Iterator[ValidationProblem]:
+def target_matches_the_capacity(spec: BufferSpec) -> Iterator[ValidationProblem]:
     """A known kind of the wrong sort will never become ready; a kind we do not know may be of the right one."""
     if spec.target_ref is None:
         return
@@ -276,8 +280,8 @@ def target_goes_with_the_capacity(spec: BufferSpec) -> Iterator[ValidationProble
         yield ValidationProblem(("targetRef", "kind"), SUSPICIOUS, f"{kind} is a workload and not a class of nodes")
 
 
-@rule(BufferSpec, "type", says="a type nobody provisions")
-def type_is_known(spec: BufferSpec) -> Iterator[ValidationProblem]:
+@rule(BufferSpec, "type", message="a type nobody provisions")
+def type_is_supported(spec: BufferSpec) -> Iterator[ValidationProblem]:
     """Other providers have types of their own; under our prefix there is one."""
     if spec.type and spec.type.startswith(OWN_TYPE_PREFIX) and spec.type != ACTIVE_CAPACITY:
         yield ValidationProblem(
@@ -287,14 +291,14 @@ def type_is_known(spec: BufferSpec) -> Iterator[ValidationProblem]:
         )
 
 
-@rule(BufferSpec, "recreationStrategy", "podSelector", says="a podSelector without effect")
+@rule(BufferSpec, "recreationStrategy", "podSelector", message="a podSelector without effect")
 def selector_has_an_effect(spec: BufferSpec) -> Iterator[ValidationProblem]:
     """A Buffer that is kept empty is not filled by any workload."""
     if spec.pod_selector is not None and spec.recreation_strategy not in {"KeepMinimum", "keep-minimum"}:
         yield ValidationProblem(("podSelector",), SUSPICIOUS, "has an effect with recreationStrategy KeepMinimum only")
 
 
-@rule(ScheduleWindow, "start", says="start must be a cron expression")
+@rule(ScheduleWindow, "start", message="start must be a cron expression")
 def start_is_a_cron_expression(window: ScheduleWindow) -> Iterator[ValidationProblem]:
     """A window that never starts would silently switch the Buffer off."""
     try:
@@ -306,7 +310,7 @@ def start_is_a_cron_expression(window: ScheduleWindow) -> Iterator[ValidationPro
 @rule(
     ScheduleWindow,
     "duration",
-    says="duration must be longer than 0s",
+    message="duration must be longer than 0s",
     cel="duration(self.duration) > duration('0s')",
 )
 def window_has_a_length(window: ScheduleWindow) -> Iterator[ValidationProblem]:
@@ -315,7 +319,7 @@ def window_has_a_length(window: ScheduleWindow) -> Iterator[ValidationProblem]:
         yield ValidationProblem(("duration",), INVALID, "must be longer than 0s", window.duration)
 
 
-@rule(BufferSchedule, "timeZone", says="timeZone must be an IANA name")
+@rule(BufferSchedule, "timeZone", message="timeZone must be an IANA name")
 def time_zone_exists(schedule: BufferSchedule) -> Iterator[ValidationProblem]:
     """An unknown zone cannot be guessed."""
     if schedule.time_zone is None:
@@ -326,7 +330,7 @@ def time_zone_exists(schedule: BufferSchedule) -> Iterator[ValidationProblem]:
         yield ValidationProblem(("timeZone",), INVALID, error.rule, schedule.time_zone)
 
 
-@rule(BufferPodSelector, "matchLabels", "matchExpressions", says="a selector that cannot be used")
+@rule(BufferPodSelector, "matchLabels", "matchExpressions", message="a selector that cannot be used")
 def selector_is_valid(selector: BufferPodSelector) -> Iterator[ValidationProblem]:
     """Labels have rules of their own, and so have operators."""
     try:
@@ -337,12 +341,12 @@ def selector_is_valid(selector: BufferPodSelector) -> Iterator[ValidationProblem
 
 BUFFER_RULES: tuple[Rule[Any], ...] = (
     *CAPACITY_RULES,
-    capacity_is_spelled_once,
+    shorthand_excludes_capacity,
     replicas_need_a_target,
     node_class_is_named,
     pods_need_no_target,
-    target_goes_with_the_capacity,
-    type_is_known,
+    target_matches_the_capacity,
+    type_is_supported,
     selector_has_an_effect,
     start_is_a_cron_expression,
     window_has_a_length,

@@ -18,7 +18,11 @@ from trellis.api.kinds.hvpa import (
     VpaTemplateUpdatePolicy,
 )
 from trellis.api.problems import FORBIDDEN, INVALID, SUSPICIOUS, ValidationProblem
-from trellis.api.rules.vpa import ONE_REQUIREMENT_PER_RESOURCE, ONE_REQUIREMENT_PER_RESOURCE_CEL, repeated_requirements
+from trellis.api.rules.vpa import (
+    ONE_REQUIREMENT_PER_RESOURCE,
+    ONE_REQUIREMENT_PER_RESOURCE_CEL,
+    find_repeated_requirements,
+)
 from trellis.api.schema.fields import Rule, rule
 from trellis.base.quantities import NANOS_PER_UNIT, Quantity
 
@@ -26,7 +30,7 @@ _WORDS = {"cpu": "CPU", "memory": "memory"}
 _FORBIDDEN_IN_TEMPLATE = ("updateMode", "evictionRequirements", "evictAfterOOMSeconds")
 
 
-@rule(ReplicaRange, "min", "max", says="replicas.min is above replicas.max", cel="self.min <= self.max")
+@rule(ReplicaRange, "min", "max", message="replicas.min is above replicas.max", cel="self.min <= self.max")
 def replica_range_is_not_empty(replicas: ReplicaRange) -> Iterator[ValidationProblem]:
     """A bucket without a count says nothing."""
     if replicas.min is not None and replicas.max is not None and replicas.min > replicas.max:
@@ -37,7 +41,7 @@ def replica_range_is_not_empty(replicas: ReplicaRange) -> Iterator[ValidationPro
     AmountRange,
     "min",
     "max",
-    says="min is above max",
+    message="min is above max",
     cel="quantity(string(self.min)).compareTo(quantity(string(self.max))) <= 0",
 )
 def amount_range_is_not_empty(amounts: AmountRange) -> Iterator[ValidationProblem]:
@@ -51,7 +55,7 @@ def amount_range_is_not_empty(amounts: AmountRange) -> Iterator[ValidationProble
 @rule(
     HvpaSpec,
     "buckets",
-    says="buckets must ascend in replicas and not overlap",
+    message="buckets must ascend in replicas and not overlap",
     cel=(
         "self.buckets.map(b, b.replicas.min).isSorted() && self.buckets.all(b, self.buckets.filter(c, "
         "c.replicas.min <= b.replicas.max && b.replicas.min <= c.replicas.max).size() == 1)"
@@ -66,10 +70,10 @@ def buckets_ascend(spec: HvpaSpec) -> Iterator[ValidationProblem]:
             yield ValidationProblem(("buckets", index, "replicas", "min"), INVALID, rule_text, start)
 
 
-@rule(HvpaSpec, "buckets", says="totals must not fall from one replica count to the next")
+@rule(HvpaSpec, "buckets", message="totals must not fall from one replica count to the next")
 def totals_do_not_fall(spec: HvpaSpec) -> Iterator[ValidationProblem]:
     """More replicas that hold less in total would make the count jump back and forth."""
-    if not _in_order(spec.buckets or []):
+    if not _are_ordered(spec.buckets or []):
         return
     for resource in RESOURCES:
         for index, bound in find_falling_totals(spec.buckets or (), resource):
@@ -79,11 +83,11 @@ def totals_do_not_fall(spec: HvpaSpec) -> Iterator[ValidationProblem]:
             yield ValidationProblem(("buckets", index, resource, bound), INVALID, rule_text, value)
 
 
-@rule(HvpaSpec, "buckets", says="buckets leave a hole")
+@rule(HvpaSpec, "buckets", message="buckets leave a hole")
 def buckets_leave_no_gaps(spec: HvpaSpec) -> Iterator[ValidationProblem]:
     """Holes are legal: what falls into one is served by the later bucket. They are rarely meant."""
     buckets = spec.buckets or []
-    if not _in_order(buckets):
+    if not _are_ordered(buckets):
         return
     for index, (lower, upper) in enumerate(pairwise(buckets), start=1):
         end, start = lower.replicas.max or 0, upper.replicas.min or 0
@@ -95,7 +99,7 @@ def buckets_leave_no_gaps(spec: HvpaSpec) -> Iterator[ValidationProblem]:
     for resource in RESOURCES:
         for index, below, above in find_gaps(buckets, resource):
             like = getattr(buckets[index], resource).min
-            between = f"{_WORDS[resource]} between {_amount(below, like)} and {_amount(above, like)}"
+            between = f"{_WORDS[resource]} between {_format_like(below, like)} and {_format_like(above, like)}"
             rule_text = f"{between} in total lies in no bucket; it is served by this one"
             yield ValidationProblem(("buckets", index, resource), SUSPICIOUS, rule_text)
 
@@ -104,7 +108,7 @@ def buckets_leave_no_gaps(spec: HvpaSpec) -> Iterator[ValidationProblem]:
     HvpaSpec,
     "hpa",
     "buckets",
-    says="hpa.template.spec.minReplicas and maxReplicas must not be narrower than the buckets",
+    message="hpa.template.spec.minReplicas and maxReplicas must not be narrower than the buckets",
     cel=(
         "!has(self.hpa) || !has(self.hpa.template) || !has(self.hpa.template.spec) || "
         "((!has(self.hpa.template.spec.minReplicas) || "
@@ -137,8 +141,8 @@ def hpa_reaches_every_bucket(spec: HvpaSpec) -> Iterator[ValidationProblem]:
         )
 
 
-@rule(HvpaSpec, "scaleUp", "scaleDown", "maintenanceWindow", says="a maintenance window is used but not given")
-def window_is_given_where_used(spec: HvpaSpec) -> Iterator[ValidationProblem]:
+@rule(HvpaSpec, "scaleUp", "scaleDown", "maintenanceWindow", message="a maintenance window is used but not given")
+def maintenance_window_is_set_where_used(spec: HvpaSpec) -> Iterator[ValidationProblem]:
     """Without a window the mode `MaintenanceWindow` is the mode `Off`."""
     if spec.maintenance_window is not None:
         return
@@ -151,7 +155,7 @@ def window_is_given_where_used(spec: HvpaSpec) -> Iterator[ValidationProblem]:
 @rule(
     HpaTemplateSpec,
     "scaleTargetRef",
-    says="scaleTargetRef is set by the Hvpa and must not be given",
+    message="scaleTargetRef is set by the Hvpa and must not be given",
     cel="!has(self.scaleTargetRef)",
 )
 def hpa_has_no_target(spec: HpaTemplateSpec) -> Iterator[ValidationProblem]:
@@ -163,7 +167,7 @@ def hpa_has_no_target(spec: HpaTemplateSpec) -> Iterator[ValidationProblem]:
 @rule(
     VpaTemplateSpec,
     "targetRef",
-    says="targetRef is set by the Hvpa and must not be given",
+    message="targetRef is set by the Hvpa and must not be given",
     cel="!has(self.targetRef)",
 )
 def vpa_has_no_target(spec: VpaTemplateSpec) -> Iterator[ValidationProblem]:
@@ -175,10 +179,10 @@ def vpa_has_no_target(spec: VpaTemplateSpec) -> Iterator[ValidationProblem]:
 @rule(
     VpaTemplateUpdatePolicy,
     *_FORBIDDEN_IN_TEMPLATE,
-    says="only actuationRequirements and minReplicas may be given in a template; the mode is Off",
+    message="only actuationRequirements and minReplicas may be given in a template; the mode is Off",
     cel=" && ".join(f"!has(self.{name})" for name in _FORBIDDEN_IN_TEMPLATE),
 )
-def template_leaves_the_mode_to_us(policy: VpaTemplateUpdatePolicy) -> Iterator[ValidationProblem]:
+def template_sets_no_update_mode(policy: VpaTemplateUpdatePolicy) -> Iterator[ValidationProblem]:
     """The Hvpa applies its own recommendation, so the owned VPA only recommends."""
     settings = (policy.update_mode, policy.eviction_requirements, policy.evict_after_oom_seconds)
     for name, value in zip(_FORBIDDEN_IN_TEMPLATE, settings, strict=True):
@@ -190,21 +194,21 @@ def template_leaves_the_mode_to_us(policy: VpaTemplateUpdatePolicy) -> Iterator[
 @rule(
     VpaTemplateUpdatePolicy,
     "actuationRequirements",
-    says=ONE_REQUIREMENT_PER_RESOURCE,
+    message=ONE_REQUIREMENT_PER_RESOURCE,
     cel=ONE_REQUIREMENT_PER_RESOURCE_CEL,
 )
-def one_requirement_per_resource(policy: VpaTemplateUpdatePolicy) -> Iterator[ValidationProblem]:
+def template_requirements_are_unique_per_resource(policy: VpaTemplateUpdatePolicy) -> Iterator[ValidationProblem]:
     """As in a VPA."""
-    yield from repeated_requirements(policy.actuation_requirements)
+    yield from find_repeated_requirements(policy.actuation_requirements)
 
 
-def _in_order(buckets: list[Bucket]) -> bool:
+def _are_ordered(buckets: list[Bucket]) -> bool:
     """Whether the buckets are sound enough for their totals to mean anything."""
     sound = all((b.replicas.min or 0) <= (b.replicas.max or 0) for b in buckets)
     return sound and all((a.replicas.max or 0) < (b.replicas.min or 0) for a, b in pairwise(buckets))
 
 
-def _amount(total: Fraction, like: str | int | None) -> Quantity:
+def _format_like(total: Fraction, like: str | int | None) -> Quantity:
     """A total as a quantity that prints like another; at the seams of buckets it is one exactly."""
     return Quantity(int(total * NANOS_PER_UNIT), Quantity.parse(like or 0).format)
 
@@ -216,9 +220,9 @@ HVPA_RULES: tuple[Rule[Any], ...] = (
     totals_do_not_fall,
     buckets_leave_no_gaps,
     hpa_reaches_every_bucket,
-    window_is_given_where_used,
+    maintenance_window_is_set_where_used,
     hpa_has_no_target,
     vpa_has_no_target,
-    template_leaves_the_mode_to_us,
-    one_requirement_per_resource,
+    template_sets_no_update_mode,
+    template_requirements_are_unique_per_resource,
 )

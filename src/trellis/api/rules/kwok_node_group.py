@@ -22,15 +22,15 @@ from trellis.base.quantities import Quantity
 
 # A node is called after its group, with a dash and a number of at most seven digits, and its label
 # `kubernetes.io/hostname` has room for 63 characters.
-LONGEST_NAME: Final = 55
-LONGEST_BOOT: Final = "1d"
+MAX_NAME_LENGTH: Final = 55
+MAX_BOOT_TIME: Final = "1d"
 
-_NEEDED: Final = ("cpu", "memory")
-_KNOWN: Final = ("cpu", "memory", "pods", "ephemeral-storage")
-_OWN_LABELS: Final = (GROUP_LABEL, "kubernetes.io/hostname", KWOK_KEY)
+_REQUIRED_RESOURCES: Final = ("cpu", "memory")
+_ALLOWED_RESOURCES: Final = ("cpu", "memory", "pods", "ephemeral-storage")
+_RESERVED_LABELS: Final = (GROUP_LABEL, "kubernetes.io/hostname", KWOK_KEY)
 
 
-def name_problems(metadata: object) -> list[ValidationProblem]:
+def check_group_name(metadata: object) -> list[ValidationProblem]:
     """What is wrong with a group's name beyond the rules for all names."""
     written = metadata if isinstance(metadata, Mapping) else {}
     name = written.get("name")
@@ -39,18 +39,18 @@ def name_problems(metadata: object) -> list[ValidationProblem]:
             return []
         return [ValidationProblem(("metadata", "name"), REQUIRED, "name must be given: nodes are called after it")]
     problem = check_dns_label(name) if check_dns_subdomain(name) is None else None
-    if problem is None and len(name) > LONGEST_NAME:
-        problem = f"must have at most {LONGEST_NAME} characters, because the names of nodes begin with it"
+    if problem is None and len(name) > MAX_NAME_LENGTH:
+        problem = f"must have at most {MAX_NAME_LENGTH} characters, because the names of nodes begin with it"
     return [ValidationProblem(("metadata", "name"), INVALID, problem, name)] if problem else []
 
 
-@rule(KwokNodeGroupSpec, "resources", says="a node has CPU and memory, and resources that there can be")
+@rule(KwokNodeGroupSpec, "resources", message="a node has CPU and memory, and resources that there can be")
 def node_has_resources(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
     """A node on which nothing fits is of no use."""
-    yield from _shape_problems(("resources",), spec.resources or {})
+    yield from _check_resources(("resources",), spec.resources or {})
 
 
-@rule(KwokNodeGroupSpec, "minSize", "maxSize", says="minSize is above maxSize")
+@rule(KwokNodeGroupSpec, "minSize", "maxSize", message="minSize is above maxSize")
 def sizes_are_in_order(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
     """No size would do."""
     if spec.max_size is not None and (spec.min_size or 0) > spec.max_size:
@@ -59,19 +59,19 @@ def sizes_are_in_order(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
         )
 
 
-@rule(KwokNodeGroupSpec, "labels", says="labels must be valid, and none that each node gets by itself")
+@rule(KwokNodeGroupSpec, "labels", message="labels must be valid, and none that each node gets by itself")
 def labels_are_for_all_nodes(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
     """A group is recognised by a label, and a node by its name."""
     for key, value in (spec.labels or {}).items():
         place: Path = ("labels", MapKey(key))
-        if key in _OWN_LABELS:
+        if key in _RESERVED_LABELS:
             yield ValidationProblem(place, FORBIDDEN, "is set on each node and must not be given")
         for problem, text in ((check_label_key(key), key), (check_label_value(value), value)):
             if problem:
                 yield ValidationProblem(place, INVALID, problem, text)
 
 
-@rule(KwokNodeGroupSpec, "taints", says="taints must be valid, each key and effect once")
+@rule(KwokNodeGroupSpec, "taints", message="taints must be valid, each key and effect once")
 def taints_are_possible(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
     """The API server refuses nodes with others."""
     taints: set[tuple[str, str]] = set()
@@ -92,52 +92,53 @@ def taints_are_possible(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
         taints.add((taint.key, taint.effect))
 
 
-@rule(KwokNodeGroupSpec, "bootTime", says="bootTime is longer than a day")
+@rule(KwokNodeGroupSpec, "bootTime", message="bootTime is longer than a day")
 def boots_within_a_day(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
     """A longer value is a mistake."""
-    if spec.boot_time is not None and parse_span(spec.boot_time) > parse_span(LONGEST_BOOT):
-        yield ValidationProblem(("bootTime",), INVALID, f"must be at most {LONGEST_BOOT}", spec.boot_time)
+    if spec.boot_time is not None and parse_span(spec.boot_time) > parse_span(MAX_BOOT_TIME):
+        yield ValidationProblem(("bootTime",), INVALID, f"must be at most {MAX_BOOT_TIME}", spec.boot_time)
 
 
-@rule(GroupFailure, "how", "resources", says="resources go with OtherShape, and it with them")
-def failure_has_its_shape(failure: GroupFailure) -> Iterator[ValidationProblem]:
+@rule(GroupFailure, "how", "resources", message="resources go with OtherShape, and it with them")
+def failure_resources_match_its_mode(failure: GroupFailure) -> Iterator[ValidationProblem]:
     """Only nodes of another shape need one."""
     if failure.how == GroupFailureMode.OTHER_SHAPE:
         if failure.resources is None:
             yield ValidationProblem(("resources",), REQUIRED, f"must be given with how: {GroupFailureMode.OTHER_SHAPE}")
         else:
-            yield from _shape_problems(("resources",), failure.resources)
+            yield from _check_resources(("resources",), failure.resources)
     elif failure.resources is not None:
         yield ValidationProblem(("resources",), FORBIDDEN, f"goes with how: {GroupFailureMode.OTHER_SHAPE} alone")
 
 
-def _shape_problems(place: Path, resources: Mapping[str, object]) -> Iterator[ValidationProblem]:
-    for name in _NEEDED:
+def _check_resources(place: Path, resources: Mapping[str, object]) -> Iterator[ValidationProblem]:
+    for name in _REQUIRED_RESOURCES:
         if name not in resources:
             yield ValidationProblem((*place, MapKey(name)), REQUIRED, f"{name} must be given")
-        elif _is_nothing(resources[name]):
+        elif _is_zero(resources[name]):
             yield ValidationProblem((*place, MapKey(name)), INVALID, "must be above zero", resources[name])
     for name in resources:
         problem = check_label_key(name)
-        if problem is None and name not in _KNOWN and "/" not in name and not name.startswith("hugepages-"):
-            problem = f"must be one of {', '.join(_KNOWN)}, hugepages-<size>, or have a domain, as in example.com/gpu"
+        if problem is None and name not in _ALLOWED_RESOURCES and "/" not in name and not name.startswith("hugepages-"):
+            names = ", ".join(_ALLOWED_RESOURCES)
+            problem = f"must be one of {names}, hugepages-<size>, or have a domain, as in example.com/gpu"
         if problem:
             yield ValidationProblem((*place, MapKey(name)), INVALID, problem, name)
         elif name not in ("cpu", "memory") and not _is_whole(resources[name]):
             yield ValidationProblem((*place, MapKey(name)), INVALID, "must be a whole number", resources[name])
 
 
-def _is_nothing(amount: object) -> bool:
-    read = _read(amount)
+def _is_zero(amount: object) -> bool:
+    read = _parse_amount(amount)
     return read is not None and not read
 
 
 def _is_whole(amount: object) -> bool:
-    read = _read(amount)
+    read = _parse_amount(amount)
     return read is None or read.is_whole_unit
 
 
-def _read(amount: object) -> Quantity | None:
+def _parse_amount(amount: object) -> Quantity | None:
     """What it is; None where its own field has said already that it is nothing."""
     try:
         return Quantity.parse(amount)
@@ -151,5 +152,5 @@ KWOK_NODE_GROUP_RULES: tuple[Rule[Any], ...] = (
     labels_are_for_all_nodes,
     taints_are_possible,
     boots_within_a_day,
-    failure_has_its_shape,
+    failure_resources_match_its_mode,
 )

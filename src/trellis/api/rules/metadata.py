@@ -34,8 +34,8 @@ class Metadata(ApiStruct, frozen=True):
     self_link: Annotated[str | None, Field("No longer used.")] = None
 
 
-@rule(Metadata, "name", "generateName", says="an object needs a name")
-def name_is_given(metadata: Metadata) -> Iterator[ValidationProblem]:
+@rule(Metadata, "name", "generateName", message="an object needs a name")
+def name_is_set(metadata: Metadata) -> Iterator[ValidationProblem]:
     """A DNS subdomain, for kinds that have no stricter rule."""
     if not metadata.name and not metadata.generate_name:
         yield ValidationProblem(("name",), REQUIRED, "name or generateName is required")
@@ -44,7 +44,7 @@ def name_is_given(metadata: Metadata) -> Iterator[ValidationProblem]:
         yield ValidationProblem(("name",), INVALID, problem, metadata.name)
 
 
-@rule(Metadata, "namespace", says="a namespace is a DNS label")
+@rule(Metadata, "namespace", message="a namespace is a DNS label")
 def namespace_is_a_label(metadata: Metadata) -> Iterator[ValidationProblem]:
     """Namespaces are labels, shorter than other names."""
     problem = check_dns_label(metadata.namespace) if metadata.namespace else None
@@ -52,7 +52,7 @@ def namespace_is_a_label(metadata: Metadata) -> Iterator[ValidationProblem]:
         yield ValidationProblem(("namespace",), INVALID, problem, metadata.namespace)
 
 
-@rule(Metadata, "labels", says="labels have qualified names and short values")
+@rule(Metadata, "labels", message="labels have qualified names and short values")
 def labels_are_valid(metadata: Metadata) -> Iterator[ValidationProblem]:
     """Keys are qualified names, values at most 63 characters."""
     for key, value in (metadata.labels or {}).items():
@@ -62,7 +62,7 @@ def labels_are_valid(metadata: Metadata) -> Iterator[ValidationProblem]:
                 yield ValidationProblem(place, INVALID, problem, text)
 
 
-@rule(Metadata, "annotations", says="annotations have qualified names and a limited size")
+@rule(Metadata, "annotations", message="annotations have qualified names and a limited size")
 def annotations_are_valid(metadata: Metadata) -> Iterator[ValidationProblem]:
     """Values are free; keys and the sum are not."""
     annotations = metadata.annotations or {}
@@ -76,4 +76,4 @@ def annotations_are_valid(metadata: Metadata) -> Iterator[ValidationProblem]:
         yield ValidationProblem(("annotations",), TOO_MANY, f"must have at most {MAX_ANNOTATION_BYTES} bytes", size)
 
 
-METADATA_RULES: tuple[Rule[Any], ...] = (name_is_given, namespace_is_a_label, labels_are_valid, annotations_are_valid)
+METADATA_RULES: tuple[Rule[Any], ...] = (name_is_set, namespace_is_a_label, labels_are_valid, annotations_are_valid)

@@ -19,11 +19,11 @@ from trellis.api.problems import (
     MapKey,
     Path,
     ValidationProblem,
-    supported_values,
+    describe_supported_values,
 )
 from trellis.api.rules import hvpa
-from trellis.api.rules.kwok_node_group import LONGEST_BOOT
-from trellis.api.rules.scenario_workloads import WORKLOAD_RULES, not_zero
+from trellis.api.rules.kwok_node_group import MAX_BOOT_TIME
+from trellis.api.rules.scenario_workloads import WORKLOAD_RULES, require_nonzero
 from trellis.api.scenario.autoscalers import HpaMetric, HpaMetricTarget, HpaSpec, PolicyHpaSpec, PolicyHvpaSpec
 from trellis.api.scenario.nodes import ScenarioNodeGroup
 from trellis.api.scenario.spec import PolicyForEach, PolicySpec, ScenarioIntervals, ScenarioSpec
@@ -33,8 +33,8 @@ from trellis.base.names import check_dns_label, suggest_name
 from trellis.base.quantities import Quantity
 
 
-@rule(ScenarioNodeGroup, "name", "labels", says="the name of a group is a label, and no other label stands for it")
-def group_is_known_by_its_name(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
+@rule(ScenarioNodeGroup, "name", "labels", message="the name of a group is a label, and no other label stands for it")
+def group_name_is_a_label(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
     """Nodes are called after it, and Buffers find them by it."""
     wrong = check_dns_label(group.name)
     if wrong:
@@ -44,8 +44,10 @@ def group_is_known_by_its_name(group: ScenarioNodeGroup) -> Iterator[ValidationP
             yield ValidationProblem(("labels", MapKey(key)), FORBIDDEN, "is set on each node and must not be given")
 
 
-@rule(ScenarioNodeGroup, "minSize", "maxSize", "size", says="a group has fewer nodes than it must, or more than it may")
-def sizes_of_groups_are_in_order(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
+@rule(
+    ScenarioNodeGroup, "minSize", "maxSize", "size", message="a group has fewer nodes than it must, or more than it may"
+)
+def group_sizes_are_ordered(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
     """It begins between its bounds, and stays there."""
     least, most = group.min_size or 0, group.max_size
     if most is not None and least > most:
@@ -56,36 +58,36 @@ def sizes_of_groups_are_in_order(group: ScenarioNodeGroup) -> Iterator[Validatio
         )
 
 
-@rule(ScenarioNodeGroup, "cpu", "memory", says="a node has no CPU or no memory")
-def node_of_group_has_resources(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
+@rule(ScenarioNodeGroup, "cpu", "memory", message="a node has no CPU or no memory")
+def group_node_has_resources(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
     """A node on which nothing fits is of no use."""
     for name, amount in (("cpu", group.cpu), ("memory", group.memory)):
         if amount is not None and not Quantity.parse(amount):
             yield ValidationProblem((name,), INVALID, "must be above zero", amount)
 
 
-@rule(ScenarioNodeGroup, "bootTime", says="bootTime is longer than a day")
+@rule(ScenarioNodeGroup, "bootTime", message="bootTime is longer than a day")
 def group_boots_within_a_day(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
     """A longer value is a mistake."""
-    if group.boot_time is not None and parse_span(group.boot_time) > parse_span(LONGEST_BOOT):
-        yield ValidationProblem(("bootTime",), INVALID, f"must be at most {LONGEST_BOOT}", group.boot_time)
+    if group.boot_time is not None and parse_span(group.boot_time) > parse_span(MAX_BOOT_TIME):
+        yield ValidationProblem(("bootTime",), INVALID, f"must be at most {MAX_BOOT_TIME}", group.boot_time)
 
 
 NODE_RULES: tuple[Rule[Any], ...] = (
-    group_is_known_by_its_name,
-    sizes_of_groups_are_in_order,
-    node_of_group_has_resources,
+    group_name_is_a_label,
+    group_sizes_are_ordered,
+    group_node_has_resources,
     group_boots_within_a_day,
 )
 
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-_NOT_GIVEN = "is set for each workload and must not be given"
+_SET_PER_WORKLOAD = "is set for each workload and must not be given"
 
 
-@rule(HpaMetric, "type", "resource", "containerResource", says="a metric lacks what its type names")
-def metric_has_its_source(metric: HpaMetric) -> Iterator[ValidationProblem]:
+@rule(HpaMetric, "type", "resource", "containerResource", message="a metric lacks what its type names")
+def metric_source_matches_its_type(metric: HpaMetric) -> Iterator[ValidationProblem]:
     """The type says which of the others is read."""
     name, source = ("resource", metric.resource)
     if metric.type == "ContainerResource":
@@ -94,8 +96,8 @@ def metric_has_its_source(metric: HpaMetric) -> Iterator[ValidationProblem]:
         yield ValidationProblem((name,), REQUIRED, f"must be given for a metric of type {metric.type}")
 
 
-@rule(HpaMetricTarget, "type", "averageUtilization", "averageValue", says="a target lacks what its type names")
-def target_has_its_figure(target: HpaMetricTarget) -> Iterator[ValidationProblem]:
+@rule(HpaMetricTarget, "type", "averageUtilization", "averageValue", message="a target lacks what its type names")
+def target_value_matches_its_type(target: HpaMetricTarget) -> Iterator[ValidationProblem]:
     """The type says which of the others is read."""
     if target.type == "Utilization" and target.average_utilization is None:
         yield ValidationProblem(("averageUtilization",), REQUIRED, "must be given for a target of type Utilization")
@@ -106,7 +108,7 @@ def target_has_its_figure(target: HpaMetricTarget) -> Iterator[ValidationProblem
             yield ValidationProblem(("averageValue",), INVALID, "must be above zero", target.average_value)
 
 
-@rule(HpaSpec, "minReplicas", "maxReplicas", says="minReplicas is above maxReplicas")
+@rule(HpaSpec, "minReplicas", "maxReplicas", message="minReplicas is above maxReplicas")
 def bounds_are_not_empty(spec: HpaSpec) -> Iterator[ValidationProblem]:
     """No count would do."""
     if spec.max_replicas is not None and (spec.min_replicas or 1) > spec.max_replicas:
@@ -114,33 +116,33 @@ def bounds_are_not_empty(spec: HpaSpec) -> Iterator[ValidationProblem]:
         yield ValidationProblem(("maxReplicas",), INVALID, rule_text, spec.max_replicas)
 
 
-@rule(PolicyHpaSpec, "scaleTargetRef", says="scaleTargetRef is set for each workload and must not be given")
+@rule(PolicyHpaSpec, "scaleTargetRef", message="scaleTargetRef is set for each workload and must not be given")
 def hpa_has_no_target(spec: PolicyHpaSpec) -> Iterator[ValidationProblem]:
     """The target is what the template is repeated for."""
     if spec.scale_target_ref is not None:
-        yield ValidationProblem(("scaleTargetRef",), FORBIDDEN, _NOT_GIVEN)
+        yield ValidationProblem(("scaleTargetRef",), FORBIDDEN, _SET_PER_WORKLOAD)
 
 
-@rule(PolicyHvpaSpec, "targetRef", says="targetRef is set for each workload and must not be given")
+@rule(PolicyHvpaSpec, "targetRef", message="targetRef is set for each workload and must not be given")
 def hvpa_has_no_target(spec: PolicyHvpaSpec) -> Iterator[ValidationProblem]:
     """The target is what the template is repeated for."""
     if spec.target_ref is not None:
-        yield ValidationProblem(("targetRef",), FORBIDDEN, _NOT_GIVEN)
+        yield ValidationProblem(("targetRef",), FORBIDDEN, _SET_PER_WORKLOAD)
 
 
-def _also(rules: tuple[Rule[Any], ...], struct: type[T], on: type[msgspec.Struct]) -> Iterator[Rule[Any]]:
+def _inherit_rules(rules: tuple[Rule[Any], ...], struct: type[T], on: type[msgspec.Struct]) -> Iterator[Rule[Any]]:
     """The rules of a struct for one that is made from it; no CRD has to say them."""
     yield from (msgspec.structs.replace(rule_, on=struct, cel=None) for rule_ in rules if rule_.on is on)
 
 
 AUTOSCALER_RULES: tuple[Rule[Any], ...] = (
-    metric_has_its_source,
-    target_has_its_figure,
+    metric_source_matches_its_type,
+    target_value_matches_its_type,
     bounds_are_not_empty,
     hpa_has_no_target,
     hvpa_has_no_target,
-    *_also((bounds_are_not_empty,), PolicyHpaSpec, HpaSpec),
-    *_also(hvpa.HVPA_RULES, PolicyHvpaSpec, HvpaSpec),
+    *_inherit_rules((bounds_are_not_empty,), PolicyHpaSpec, HpaSpec),
+    *_inherit_rules(hvpa.HVPA_RULES, PolicyHvpaSpec, HvpaSpec),
 )
 
 
@@ -151,33 +153,35 @@ MAX_STEPS = 2_000_000
 MAX_FIGURES = 200_000_000
 
 
-@rule(ScenarioIntervals, "recommender", "updater", "hpa", "hvpa", "nodes", says="an interval is zero")
+@rule(ScenarioIntervals, "recommender", "updater", "hpa", "hvpa", "nodes", message="an interval is zero")
 def intervals_are_positive(intervals: ScenarioIntervals) -> Iterator[ValidationProblem]:
     """Nothing can be decided without end at one moment."""
-    yield from not_zero("recommender", intervals.recommender)
-    yield from not_zero("updater", intervals.updater)
-    yield from not_zero("hpa", intervals.hpa)
-    yield from not_zero("hvpa", intervals.hvpa)
-    yield from not_zero("nodes", intervals.nodes)
+    yield from require_nonzero("recommender", intervals.recommender)
+    yield from require_nonzero("updater", intervals.updater)
+    yield from require_nonzero("hpa", intervals.hpa)
+    yield from require_nonzero("hvpa", intervals.hvpa)
+    yield from require_nonzero("nodes", intervals.nodes)
 
 
-@rule(PolicySpec, "targetRef", says="targetRef is set for each workload and must not be given")
+@rule(PolicySpec, "targetRef", message="targetRef is set for each workload and must not be given")
 def policy_has_no_target(spec: PolicySpec) -> Iterator[ValidationProblem]:
     """The target is what the template is repeated for."""
     if spec.target_ref is not None:
         yield ValidationProblem(("targetRef",), FORBIDDEN, "is set for each workload and must not be given")
 
 
-@rule(PolicyForEach, "spec", "hpa", "hvpa", says="more than one of spec, hpa and hvpa is given")
-def one_kind_for_each(template: PolicyForEach) -> Iterator[ValidationProblem]:
+@rule(PolicyForEach, "spec", "hpa", "hvpa", message="more than one of spec, hpa and hvpa is given")
+def template_has_one_kind(template: PolicyForEach) -> Iterator[ValidationProblem]:
     """An entry makes one object for each workload; two of them are two entries."""
     fields = [name for name in ("spec", "hpa", "hvpa") if getattr(template, name) is not None]
     for name in fields[1:]:
         yield ValidationProblem((name,), FORBIDDEN, f"an entry has one of spec, hpa and hvpa, and {fields[0]} is given")
 
 
-@rule(ScenarioSpec, "duration", "step", "warmUp", says="duration must be a whole number of steps, longer than warmUp")
-def time_is_whole_steps(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
+@rule(
+    ScenarioSpec, "duration", "step", "warmUp", message="duration must be a whole number of steps, longer than warmUp"
+)
+def duration_is_whole_steps(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """Usage has a figure for every step."""
     step, duration = parse_span(spec.step or DEFAULT_STEP), parse_span(spec.duration or "0")
     if step < 1:
@@ -193,8 +197,10 @@ def time_is_whole_steps(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
         )
 
 
-@rule(ScenarioSpec, "workloads", "fleet", "duration", "step", says="no workloads, or more than can be held in memory")
-def there_are_workloads(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
+@rule(
+    ScenarioSpec, "workloads", "fleet", "duration", "step", message="no workloads, or more than can be held in memory"
+)
+def scenario_has_workloads(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """Something must be simulated, and its usage must have room."""
     if not spec.workloads and spec.fleet is None:
         yield ValidationProblem((), REQUIRED, "workloads or fleet must be given")
@@ -207,7 +213,7 @@ def there_are_workloads(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
         yield ValidationProblem(("duration",), INVALID, f"{rule_text}: take a longer step", spec.duration)
 
 
-@rule(ScenarioSpec, "workloads", says="two workloads have one name")
+@rule(ScenarioSpec, "workloads", message="two workloads have one name")
 def workloads_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """Namespace, kind and name are what VPAs find a workload by."""
     names: set[tuple[str, str]] = set()
@@ -219,15 +225,15 @@ def workloads_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
         names.add(key)
 
 
-@rule(ScenarioSpec, "nodes", says="only the last nodes can do without a count")
-def counts_of_nodes_are_known(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
+@rule(ScenarioSpec, "nodes", message="only the last nodes can do without a count")
+def node_counts_are_set(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """What is left after the others have theirs."""
     for index, node in enumerate((spec.nodes or ())[:-1]):
         if node.count is None:
             yield ValidationProblem(("nodes", index, "count"), REQUIRED, "only the last entry can do without")
 
 
-@rule(ScenarioSpec, "nodes", "nodeGroups", says="nodes and a group of nodes have one name")
+@rule(ScenarioSpec, "nodes", "nodeGroups", message="nodes and a group of nodes have one name")
 def node_names_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """Nodes are called after them."""
     names = {node.name for node in spec.nodes or ()}
@@ -238,7 +244,7 @@ def node_names_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
             )
 
 
-@rule(ScenarioSpec, "workloads", "variants", "policies", says="a workload is in a variant that is not there")
+@rule(ScenarioSpec, "workloads", "variants", "policies", message="a workload is in a variant that is not there")
 def workloads_are_in_variants(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """A typo would have it nowhere."""
     names = variant_names(spec)
@@ -247,7 +253,7 @@ def workloads_are_in_variants(spec: ScenarioSpec) -> Iterator[ValidationProblem]
             if name not in names:
                 path: Path = ("workloads", index, "onlyIn", place)
                 yield ValidationProblem(
-                    path, UNSUPPORTED, supported_values(names), name, suggestion=suggest_name(name, names)
+                    path, UNSUPPORTED, describe_supported_values(names), name, suggestion=suggest_name(name, names)
                 )
 
 
@@ -257,7 +263,7 @@ def variant_names(spec: ScenarioSpec) -> tuple[str, ...]:
     return written or (FIXED, *(policy.name for policy in spec.policies or ()))
 
 
-@rule(ScenarioSpec, "variants", "policies", says="a variant names a policy that is not there")
+@rule(ScenarioSpec, "variants", "policies", message="a variant names a policy that is not there")
 def variants_name_policies(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """A typo would make a variant the same as fixed requests."""
     names = tuple(policy.name for policy in spec.policies or ())
@@ -267,14 +273,14 @@ def variants_name_policies(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
         for place, name in enumerate(variant.policies or ()):
             if name not in names:
                 path: Path = ("variants", index, "policies", place)
-                rule_text = supported_values(names) if names else "there are no policies"
+                rule_text = describe_supported_values(names) if names else "there are no policies"
                 yield ValidationProblem(path, UNSUPPORTED, rule_text, name, suggestion=suggest_name(name, names))
     for index, name in enumerate(names):
         if spec.variants and name not in used:
             yield ValidationProblem(("policies", index), SUSPICIOUS, f'no variant names the policy "{name}"')
 
 
-@rule(ScenarioSpec, "variants", says="a variant has a recommender or parameters and no policy")
+@rule(ScenarioSpec, "variants", message="a variant has a recommender or parameters and no policy")
 def recommenders_have_work(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """Without a VPA no recommender runs."""
     for index, variant in enumerate(spec.variants or ()):
@@ -283,7 +289,7 @@ def recommenders_have_work(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
             yield ValidationProblem(path, SUSPICIOUS, "has a recommender and no policies: no workload has a VPA")
 
 
-@rule(ScenarioSpec, "faults", "duration", says="a fault begins after the end")
+@rule(ScenarioSpec, "faults", "duration", message="a fault begins after the end")
 def faults_happen(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """It is no error to try a shorter run."""
     end = parse_span(spec.duration or "0")
@@ -301,11 +307,11 @@ SCENARIO_RULES: tuple[Rule[Any], ...] = (
     workloads_are_in_variants,
     intervals_are_positive,
     policy_has_no_target,
-    one_kind_for_each,
-    time_is_whole_steps,
-    there_are_workloads,
+    template_has_one_kind,
+    duration_is_whole_steps,
+    scenario_has_workloads,
     workloads_are_unique,
-    counts_of_nodes_are_known,
+    node_counts_are_set,
     variants_name_policies,
     recommenders_have_work,
     faults_happen,

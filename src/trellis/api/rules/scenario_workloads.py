@@ -29,19 +29,19 @@ _JOB_FIELDS = {"every": "every", "first": "first"}
 _SHAPES = ("steady", "daily", "weekly", "spiky", "trend", "phases", "leak", "trace")
 
 
-@rule(DailyShape, "low", "high", says="low is above high")
+@rule(DailyShape, "low", "high", message="low is above high")
 def daily_has_a_range(shape: DailyShape) -> Iterator[ValidationProblem]:
     """A wave goes from low to high."""
-    yield from _low_and_high(shape.low, shape.high)
+    yield from _check_range(shape.low, shape.high)
 
 
-@rule(WeeklyShape, "low", "high", says="low is above high")
+@rule(WeeklyShape, "low", "high", message="low is above high")
 def weekly_has_a_range(shape: WeeklyShape) -> Iterator[ValidationProblem]:
     """As a daily wave."""
-    yield from _low_and_high(shape.low, shape.high)
+    yield from _check_range(shape.low, shape.high)
 
 
-@rule(WeeklyShape, "beginHour", "endHour", says="a busy day ends before it begins")
+@rule(WeeklyShape, "beginHour", "endHour", message="a busy day ends before it begins")
 def working_hours_are_not_empty(shape: WeeklyShape) -> Iterator[ValidationProblem]:
     """Nights are what is left over."""
     begin = 8.0 if shape.begin_hour is None else shape.begin_hour
@@ -50,34 +50,34 @@ def working_hours_are_not_empty(shape: WeeklyShape) -> Iterator[ValidationProble
         yield ValidationProblem(("endHour",), INVALID, f"must be after beginHour, which is {begin:g}", end)
 
 
-@rule(SpikyShape, "length", says="a burst has no length")
+@rule(SpikyShape, "length", message="a burst has no length")
 def bursts_last(shape: SpikyShape) -> Iterator[ValidationProblem]:
     """A burst of no time adds nothing."""
-    yield from not_zero("length", shape.length)
+    yield from require_nonzero("length", shape.length)
 
 
-@rule(UsagePhase, "length", says="a phase has no length")
+@rule(UsagePhase, "length", message="a phase has no length")
 def phases_last(phase: UsagePhase) -> Iterator[ValidationProblem]:
     """Phases of no time would never come to an end."""
-    yield from not_zero("length", phase.length)
+    yield from require_nonzero("length", phase.length)
 
 
-@rule(ResourceUsage, *_SHAPES, says="no shape of usage is given")
-def some_shape_is_given(usage: ResourceUsage) -> Iterator[ValidationProblem]:
+@rule(ResourceUsage, *_SHAPES, message="no shape of usage is given")
+def usage_has_a_shape(usage: ResourceUsage) -> Iterator[ValidationProblem]:
     """Noise on nothing is nothing."""
     if all(getattr(usage, name) is None for name in _SHAPES):
         yield ValidationProblem((), REQUIRED, f"one of {', '.join(_SHAPES)} must be given")
 
 
-@rule(ContainerUsage, "cpu", says="CPU cannot leak")
+@rule(ContainerUsage, "cpu", message="CPU cannot leak")
 def only_memory_leaks(usage: ContainerUsage) -> Iterator[ValidationProblem]:
     """CPU that grows is a trend."""
     if usage.cpu is not None and usage.cpu.leak is not None:
         yield ValidationProblem(("cpu", "leak"), FORBIDDEN, "only memory leaks; CPU that grows is a trend")
 
 
-@rule(ContainerUsage, "shared", "base", says="base is given without shared")
-def base_goes_with_shared(usage: ContainerUsage) -> Iterator[ValidationProblem]:
+@rule(ContainerUsage, "shared", "base", message="base is given without shared")
+def base_requires_shared(usage: ContainerUsage) -> Iterator[ValidationProblem]:
     """Without a load that is shared, all usage is each pod's own."""
     if usage.base is not None and not usage.shared:
         yield ValidationProblem(
@@ -85,7 +85,7 @@ def base_goes_with_shared(usage: ContainerUsage) -> Iterator[ValidationProblem]:
         )
 
 
-@rule(ScenarioContainer, "requests", "limits", says="a request is above its limit")
+@rule(ScenarioContainer, "requests", "limits", message="a request is above its limit")
 def requests_are_within_limits(container: ScenarioContainer) -> Iterator[ValidationProblem]:
     """The API server refuses such a pod."""
     for resource, limit in (container.limits or {}).items():
@@ -94,26 +94,26 @@ def requests_are_within_limits(container: ScenarioContainer) -> Iterator[Validat
             yield ValidationProblem(("requests", resource), INVALID, f"must not be above its limit, {limit}", request)
 
 
-@rule(Rollouts, "at", "every", says="rollouts without a time")
+@rule(Rollouts, "at", "every", message="rollouts without a time")
 def rollouts_have_times(rollouts: Rollouts) -> Iterator[ValidationProblem]:
     """Something must say when."""
     if not rollouts.at and rollouts.every is None:
         yield ValidationProblem((), REQUIRED, "at or every must be given")
-    yield from _a_minute("every", rollouts.every)
+    yield from _check_whole_minutes("every", rollouts.every)
 
 
-@rule(JobRuns, "every", "length", says="a run takes longer than the time to the next")
+@rule(JobRuns, "every", "length", message="a run takes longer than the time to the next")
 def runs_do_not_overlap(runs: JobRuns) -> Iterator[ValidationProblem]:
     """One run of a Job at a time; those of a CronJob may overlap."""
-    yield from _a_minute("every", runs.every)
-    yield from not_zero("length", runs.length)
+    yield from _check_whole_minutes("every", runs.every)
+    yield from require_nonzero("length", runs.length)
     if runs.every is not None and runs.length is not None and parse_span(runs.length) > parse_span(runs.every):
         yield ValidationProblem(
             ("length",), INVALID, f"must not be longer than every, which is {runs.every}", runs.length
         )
 
 
-@rule(JobRuns, "schedule", "timeZone", says="a schedule that is none")
+@rule(JobRuns, "schedule", "timeZone", message="a schedule that is none")
 def runs_have_a_schedule(runs: JobRuns) -> Iterator[ValidationProblem]:
     """As the API server refuses it."""
     if runs.schedule is None:
@@ -125,7 +125,7 @@ def runs_have_a_schedule(runs: JobRuns) -> Iterator[ValidationProblem]:
         yield ValidationProblem((at,), INVALID, error.rule, error.value)
 
 
-@rule(ScenarioWorkload, "name", "namespace", says="names of workloads and namespaces are DNS labels")
+@rule(ScenarioWorkload, "name", "namespace", message="names of workloads and namespaces are DNS labels")
 def workload_names_are_labels(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
     """Pods are named after them."""
     for field, name in (("name", workload.name), ("namespace", workload.namespace)):
@@ -134,7 +134,9 @@ def workload_names_are_labels(workload: ScenarioWorkload) -> Iterator[Validation
             yield ValidationProblem((field,), INVALID, wrong, name)
 
 
-@rule(ScenarioWorkload, "kind", "runs", "rollouts", says="runs go with a Job or CronJob, rollouts with anything else")
+@rule(
+    ScenarioWorkload, "kind", "runs", "rollouts", message="runs go with a Job or CronJob, rollouts with anything else"
+)
 def jobs_run(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
     """A Job needs its runs; what serves all the time has none."""
     kind = workload.kind
@@ -147,7 +149,7 @@ def jobs_run(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
         yield ValidationProblem(("rollouts",), FORBIDDEN, f"a {kind} has none: each run has new pods")
 
 
-@rule(ScenarioWorkload, "kind", "runs", says="a Job runs every so often, a CronJob by a schedule")
+@rule(ScenarioWorkload, "kind", "runs", message="a Job runs every so often, a CronJob by a schedule")
 def runs_have_times(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
     """What says when it runs must be there, and what belongs to the other kind must not."""
     runs, kind = workload.runs, workload.kind
@@ -162,7 +164,7 @@ def runs_have_times(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
             yield ValidationProblem(("runs", name), FORBIDDEN, f"goes with kind: {other} alone")
 
 
-@rule(ScenarioWorkload, "kind", "replicas", says="a count of the pods of a DaemonSet")
+@rule(ScenarioWorkload, "kind", "replicas", message="a count of the pods of a DaemonSet")
 def daemon_sets_have_no_count(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
     """There is one pod for each node."""
     if workload.kind == "DaemonSet" and workload.replicas is not None:
@@ -175,7 +177,7 @@ def daemon_sets_have_no_count(workload: ScenarioWorkload) -> Iterator[Validation
     ScenarioWorkload,
     "containers",
     "podTemplate",
-    says="a pod template that is none, or does not have a container that is named",
+    message="a pod template that is none, or does not have a container that is named",
 )
 def containers_are_in_the_template(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
     """A typo in a name would leave the real container without usage."""
@@ -187,7 +189,7 @@ def containers_are_in_the_template(workload: ScenarioWorkload) -> Iterator[Valid
         yield ValidationProblem(("podTemplate",), INVALID, error.rule, workload.name)
         return
     written = (*spec.containers, *spec.init_containers)
-    yield from _template_problems(written)
+    yield from _check_template(written)
     names = [container.name for container in written]
     for index, container in enumerate(workload.containers or ()):
         if container.name not in names:
@@ -196,14 +198,14 @@ def containers_are_in_the_template(workload: ScenarioWorkload) -> Iterator[Valid
             yield ValidationProblem(("containers", index, "name"), INVALID, rule_text, container.name, suggestion=guess)
 
 
-@rule(FleetMix, "shares", says="a mix of nothing")
+@rule(FleetMix, "shares", message="a mix of nothing")
 def mix_has_a_share(fleet: FleetMix) -> Iterator[ValidationProblem]:
     """Weights are relative to their sum."""
     if fleet.shares is not None and not any(getattr(fleet.shares, name) for name in MixShares.__struct_fields__):
         yield ValidationProblem(("shares",), REQUIRED, "one of them must be above 0")
 
 
-@rule(FleetMix, "namespaces", says="namespaces are DNS labels")
+@rule(FleetMix, "namespaces", message="namespaces are DNS labels")
 def fleet_namespaces_are_labels(fleet: FleetMix) -> Iterator[ValidationProblem]:
     """As everywhere."""
     for index, name in enumerate(fleet.namespaces or ()):
@@ -212,7 +214,7 @@ def fleet_namespaces_are_labels(fleet: FleetMix) -> Iterator[ValidationProblem]:
             yield ValidationProblem(("namespaces", index), INVALID, wrong, name)
 
 
-def _template_problems(containers: Iterable[Container]) -> Iterator[ValidationProblem]:
+def _check_template(containers: Iterable[Container]) -> Iterator[ValidationProblem]:
     """Amounts that no API server would take."""
     for container in containers:
         for part, amounts in (("requests", container.resources.requests), ("limits", container.resources.limits)):
@@ -224,17 +226,17 @@ def _template_problems(containers: Iterable[Container]) -> Iterator[ValidationPr
                     yield ValidationProblem(("podTemplate",), INVALID, rule_text, text)
 
 
-def _low_and_high(low: str | int | None, high: str | int | None) -> Iterator[ValidationProblem]:
+def _check_range(low: str | int | None, high: str | int | None) -> Iterator[ValidationProblem]:
     if low is not None and high is not None and Quantity.parse(low) > Quantity.parse(high):
         yield ValidationProblem(("high",), INVALID, f"must not be below low, which is {low}", high)
 
 
-def _a_minute(name: str, span: str | None) -> Iterator[ValidationProblem]:
+def _check_whole_minutes(name: str, span: str | None) -> Iterator[ValidationProblem]:
     if span is not None and parse_span(span) < _MINUTE:
         yield ValidationProblem((name,), INVALID, "must be at least 1m", span)
 
 
-def not_zero(name: str, span: str | None) -> Iterator[ValidationProblem]:
+def require_nonzero(name: str, span: str | None) -> Iterator[ValidationProblem]:
     """A span that must last."""
     if span is not None and parse_span(span) <= 0:
         yield ValidationProblem((name,), INVALID, "must be longer than 0s", span)
@@ -246,9 +248,9 @@ WORKLOAD_RULES: tuple[Rule[Any], ...] = (
     working_hours_are_not_empty,
     bursts_last,
     phases_last,
-    some_shape_is_given,
+    usage_has_a_shape,
     only_memory_leaks,
-    base_goes_with_shared,
+    base_requires_shared,
     requests_are_within_limits,
     rollouts_have_times,
     runs_do_not_overlap,

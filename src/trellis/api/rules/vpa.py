@@ -39,10 +39,10 @@ _WHOLE_UNITS = {"cpu": "must be a whole number of milli CPUs", "memory": "must b
     CPUBoost,
     "type",
     "factor",
-    says="factor is required when type is Factor and forbidden otherwise",
+    message="factor is required when type is Factor and forbidden otherwise",
     cel="(self.type == 'Factor') == has(self.factor)",
 )
-def factor_goes_with_its_type(boost: CPUBoost) -> Iterator[ValidationProblem]:
+def factor_matches_its_type(boost: CPUBoost) -> Iterator[ValidationProblem]:
     """A factor belongs to `type: Factor` and to no other."""
     if boost.type == "Factor" and boost.factor is None:
         yield ValidationProblem(("factor",), REQUIRED, "required when type is Factor")
@@ -54,10 +54,10 @@ def factor_goes_with_its_type(boost: CPUBoost) -> Iterator[ValidationProblem]:
     CPUBoost,
     "type",
     "quantity",
-    says="quantity is required when type is Quantity and forbidden otherwise",
+    message="quantity is required when type is Quantity and forbidden otherwise",
     cel="(self.type == 'Quantity') == has(self.quantity)",
 )
-def quantity_goes_with_its_type(boost: CPUBoost) -> Iterator[ValidationProblem]:
+def quantity_matches_its_type(boost: CPUBoost) -> Iterator[ValidationProblem]:
     """A quantity belongs to `type: Quantity` and to no other."""
     if boost.type == "Quantity" and boost.quantity is None:
         yield ValidationProblem(("quantity",), REQUIRED, "required when type is Quantity")
@@ -67,7 +67,7 @@ def quantity_goes_with_its_type(boost: CPUBoost) -> Iterator[ValidationProblem]:
         )
 
 
-@rule(CPUBoost, "quantity", says="quantity must be a whole number of milli CPUs")
+@rule(CPUBoost, "quantity", message="quantity must be a whole number of milli CPUs")
 def boost_is_whole_milli_cpus(boost: CPUBoost) -> Iterator[ValidationProblem]:
     """Finer than a milli-CPU cannot be set on a pod."""
     if boost.quantity is not None and not Quantity.parse(boost.quantity).is_whole_milli:
@@ -78,10 +78,10 @@ def boost_is_whole_milli_cpus(boost: CPUBoost) -> Iterator[ValidationProblem]:
     CPUBoost,
     "duration",
     "durationSeconds",
-    says="duration and durationSeconds mean the same: give one of them",
+    message="duration and durationSeconds mean the same: give one of them",
     cel="!(has(self.duration) && has(self.durationSeconds))",
 )
-def duration_is_spelled_once(boost: CPUBoost) -> Iterator[ValidationProblem]:
+def duration_is_written_once(boost: CPUBoost) -> Iterator[ValidationProblem]:
     """Two spellings of one field could disagree."""
     if boost.duration is not None and boost.duration_seconds is not None:
         rule_text = "means the same as duration: give one of them"
@@ -91,10 +91,10 @@ def duration_is_spelled_once(boost: CPUBoost) -> Iterator[ValidationProblem]:
 @rule(
     ActuationRequirement,
     "resources",
-    says="a resource is listed twice",
+    message="a resource is listed twice",
     cel="size(self.resources) < 2 || self.resources[0].lowerAscii() != self.resources[1].lowerAscii()",
 )
-def requirement_lists_a_resource_once(requirement: ActuationRequirement) -> Iterator[ValidationProblem]:
+def requirement_resources_are_unique(requirement: ActuationRequirement) -> Iterator[ValidationProblem]:
     """`cpu` and `CPU` are one resource."""
     resources: set[str] = set()
     for index, resource in enumerate(requirement.resources or ()):
@@ -111,7 +111,7 @@ ONE_REQUIREMENT_PER_RESOURCE_CEL = (
 )
 
 
-def repeated_requirements(requirements: list[ActuationRequirement] | None) -> Iterator[ValidationProblem]:
+def find_repeated_requirements(requirements: list[ActuationRequirement] | None) -> Iterator[ValidationProblem]:
     """Pairs of requirements about one resource: both could never hold, or one says nothing."""
     numbered = enumerate(requirements or ())
     for (first, one), (second, other) in combinations(numbered, 2):
@@ -125,29 +125,29 @@ def repeated_requirements(requirements: list[ActuationRequirement] | None) -> It
 @rule(
     PodUpdatePolicy,
     "actuationRequirements",
-    says=ONE_REQUIREMENT_PER_RESOURCE,
+    message=ONE_REQUIREMENT_PER_RESOURCE,
     cel=ONE_REQUIREMENT_PER_RESOURCE_CEL,
 )
-def one_requirement_per_resource(policy: PodUpdatePolicy) -> Iterator[ValidationProblem]:
+def requirements_are_unique_per_resource(policy: PodUpdatePolicy) -> Iterator[ValidationProblem]:
     """Two requirements about one resource are refused, equal ones included."""
-    yield from repeated_requirements(policy.actuation_requirements)
+    yield from find_repeated_requirements(policy.actuation_requirements)
 
 
 @rule(
     PodUpdatePolicy,
     "actuationRequirements",
     "evictionRequirements",
-    says="evictionRequirements is another spelling of actuationRequirements: give one of them",
+    message="evictionRequirements is another spelling of actuationRequirements: give one of them",
     cel="!(has(self.actuationRequirements) && has(self.evictionRequirements))",
 )
-def requirements_are_spelled_once(policy: PodUpdatePolicy) -> Iterator[ValidationProblem]:
+def requirements_are_written_once(policy: PodUpdatePolicy) -> Iterator[ValidationProblem]:
     """The alias governs eviction alone; beside the other it would be unclear which rules."""
     if policy.actuation_requirements is not None and policy.eviction_requirements is not None:
         rule_text = "is another spelling of actuationRequirements: give one of them"
         yield ValidationProblem(("evictionRequirements",), FORBIDDEN, rule_text)
 
 
-@rule(PodUpdatePolicy, "evictionRequirements", says="repeated or unknown resources in evictionRequirements")
+@rule(PodUpdatePolicy, "evictionRequirements", message="repeated or unknown resources in evictionRequirements")
 def odd_eviction_requirements(policy: PodUpdatePolicy) -> Iterator[ValidationProblem]:
     """Upstream accepts these, so they are told and not refused."""
     places: dict[str, int] = {}
@@ -172,7 +172,7 @@ def odd_eviction_requirements(policy: PodUpdatePolicy) -> Iterator[ValidationPro
     "updateMode",
     "actuationRequirements",
     "evictionRequirements",
-    says="requirements in a mode that leaves running pods alone",
+    message="requirements in a mode that leaves running pods alone",
 )
 def requirements_have_an_effect(policy: PodUpdatePolicy) -> Iterator[ValidationProblem]:
     """`Off` and `Initial` never touch a running pod, so there is nothing to require."""
@@ -186,7 +186,7 @@ def requirements_have_an_effect(policy: PodUpdatePolicy) -> Iterator[ValidationP
             yield ValidationProblem((name,), SUSPICIOUS, rule_text)
 
 
-@rule(PodUpdatePolicy, "updateMode", says="update modes that have a successor, or are left open")
+@rule(PodUpdatePolicy, "updateMode", message="update modes that have a successor, or are left open")
 def update_mode_is_current(policy: PodUpdatePolicy) -> Iterator[ValidationProblem]:
     """`Auto` is on its way out; upstream's admission wants the mode spelled out."""
     if policy.update_mode == "Auto":
@@ -204,7 +204,7 @@ def update_mode_is_current(policy: PodUpdatePolicy) -> Iterator[ValidationProble
     ContainerResourcePolicy,
     "mode",
     "controlledValues",
-    says="controlledValues shouldn't be specified if container scaling mode is off",
+    message="controlledValues shouldn't be specified if container scaling mode is off",
     cel=(
         "!(has(self.mode) && self.mode == 'Off' && "
         "has(self.controlledValues) && self.controlledValues == 'RequestsAndLimits')"
@@ -219,7 +219,7 @@ def no_limits_without_scaling(policy: ContainerResourcePolicy) -> Iterator[Valid
 
 # Not in CEL: over a list without a limit, as containerPolicies is upstream, the rule costs 2.4 times what the API
 # server allows.
-@rule(ContainerResourcePolicy, "minAllowed", "maxAllowed", says="maxAllowed is below minAllowed")
+@rule(ContainerResourcePolicy, "minAllowed", "maxAllowed", message="maxAllowed is below minAllowed")
 def allowed_range_is_not_empty(policy: ContainerResourcePolicy) -> Iterator[ValidationProblem]:
     """No recommendation could satisfy a maximum below the minimum."""
     low, high = policy.min_allowed or {}, policy.max_allowed or {}
@@ -229,8 +229,8 @@ def allowed_range_is_not_empty(policy: ContainerResourcePolicy) -> Iterator[Vali
             yield ValidationProblem(("maxAllowed", MapKey(resource)), INVALID, rule_text, high[resource])
 
 
-@rule(ContainerResourcePolicy, "minAllowed", "maxAllowed", says="bounds are whole milli CPUs and whole bytes")
-def allowed_amounts_are_whole(policy: ContainerResourcePolicy) -> Iterator[ValidationProblem]:
+@rule(ContainerResourcePolicy, "minAllowed", "maxAllowed", message="bounds are whole milli CPUs and whole bytes")
+def allowed_amounts_are_whole_units(policy: ContainerResourcePolicy) -> Iterator[ValidationProblem]:
     """Bounds that no request can equal would be rounded silently."""
     for field, amounts in (("minAllowed", policy.min_allowed), ("maxAllowed", policy.max_allowed)):
         for resource, text in (amounts or {}).items():
@@ -243,30 +243,34 @@ def allowed_amounts_are_whole(policy: ContainerResourcePolicy) -> Iterator[Valid
 @rule(
     ContainerResourcePolicy,
     "oomBumpUpRatio",
-    says="oomBumpUpRatio must be greater than or equal to 1.0",
+    message="oomBumpUpRatio must be greater than or equal to 1.0",
     cel="!has(self.oomBumpUpRatio) || quantity(string(self.oomBumpUpRatio)).compareTo(quantity('1')) >= 0",
 )
 def bump_up_ratio_grows(policy: ContainerResourcePolicy) -> Iterator[ValidationProblem]:
     """A ratio below one would answer an out-of-memory kill with less memory."""
     ratio = policy.oom_bump_up_ratio
     if ratio is not None and Quantity.parse(ratio) < Quantity.parse(1):
-        yield ValidationProblem(("oomBumpUpRatio",), INVALID, "must be greater than or equal to 1.0", _as_number(ratio))
+        yield ValidationProblem(
+            ("oomBumpUpRatio",), INVALID, "must be greater than or equal to 1.0", _format_like_upstream(ratio)
+        )
 
 
 @rule(
     ContainerResourcePolicy,
     "oomMinBumpUp",
-    says="oomMinBumpUp must be greater than or equal to 0",
+    message="oomMinBumpUp must be greater than or equal to 0",
     cel="!has(self.oomMinBumpUp) || quantity(string(self.oomMinBumpUp)).compareTo(quantity('0')) >= 0",
 )
 def bump_up_is_not_negative(policy: ContainerResourcePolicy) -> Iterator[ValidationProblem]:
     """The same for the least step."""
     step = policy.oom_min_bump_up
     if step is not None and Quantity.parse(step) < Quantity.parse(0):
-        yield ValidationProblem(("oomMinBumpUp",), INVALID, "must be greater than or equal to 0", _as_number(step))
+        yield ValidationProblem(
+            ("oomMinBumpUp",), INVALID, "must be greater than or equal to 0", _format_like_upstream(step)
+        )
 
 
-def _as_number(text: str | int) -> float | str | int:
+def _format_like_upstream(text: str | int) -> float | str | int:
     """Upstream tells these as numbers, to the third place; what is finer would be told as another number."""
     amount = Quantity.parse(text)
     if not amount.is_whole_milli:
@@ -274,34 +278,34 @@ def _as_number(text: str | int) -> float | str | int:
     return amount.milli // 1000 if amount.milli % 1000 == 0 else amount.milli / 1000
 
 
-@rule(PodResourcePolicy, "containerPolicies", says="two policies for one container")
-def one_policy_per_container(policy: PodResourcePolicy) -> Iterator[ValidationProblem]:
+@rule(PodResourcePolicy, "containerPolicies", message="two policies for one container")
+def container_policies_are_unique(policy: PodResourcePolicy) -> Iterator[ValidationProblem]:
     """Upstream accepts two (the first counts, of `*` the last); that is hardly ever meant."""
     places: dict[str, int] = {}
     for index, container in enumerate(policy.container_policies or ()):
         name = container.container_name
         if name in places:
-            which = "last" if name == ANY_CONTAINER else "first"
-            rule_text = f'"{name}" has a policy already, in containerPolicies[{places[name]}]: the {which} one counts'
+            winner = "last" if name == ANY_CONTAINER else "first"
+            rule_text = f'"{name}" has a policy already, in containerPolicies[{places[name]}]: the {winner} one counts'
             yield ValidationProblem(("containerPolicies", index, "containerName"), SUSPICIOUS, rule_text)
         places.setdefault(name, index)
 
 
 VPA_RULES: tuple[Rule[Any], ...] = (
-    factor_goes_with_its_type,
-    quantity_goes_with_its_type,
+    factor_matches_its_type,
+    quantity_matches_its_type,
     boost_is_whole_milli_cpus,
-    duration_is_spelled_once,
-    requirement_lists_a_resource_once,
-    one_requirement_per_resource,
-    requirements_are_spelled_once,
+    duration_is_written_once,
+    requirement_resources_are_unique,
+    requirements_are_unique_per_resource,
+    requirements_are_written_once,
     odd_eviction_requirements,
     requirements_have_an_effect,
     update_mode_is_current,
     no_limits_without_scaling,
     allowed_range_is_not_empty,
-    allowed_amounts_are_whole,
+    allowed_amounts_are_whole_units,
     bump_up_ratio_grows,
     bump_up_is_not_negative,
-    one_policy_per_container,
+    container_policies_are_unique,
 )

@@ -9,47 +9,49 @@ import msgspec
 
 from trellis.api.registry import KINDS, RULES, Kind, PrinterColumn
 from trellis.api.schema.fields import Field, Rule
-from trellis.api.schema.tree import JsonShape, SchemaNode, schema_of
+from trellis.api.schema.tree import JsonShape, SchemaNode, build_schema_tree
 
 Rules = Mapping[type[msgspec.Struct], tuple[Rule[Any], ...]]
 
 
-def openapi_schema(node: SchemaNode, rules: Rules) -> dict[str, Any]:
+def build_openapi_schema(node: SchemaNode, rules: Rules) -> dict[str, Any]:
     """The schema of a node and of everything below it."""
     schema: dict[str, Any] = {}
     if node.field.doc:
         schema["description"] = node.field.doc
-    schema |= _type(node, rules) | _limits(node.field) | _list_and_map_kinds(node.field)
+    schema |= _build_type(node, rules) | _build_limits(node.field) | _build_list_and_map_kinds(node.field)
     if node.field.opaque or (node.shape is JsonShape.MAP and node.items is None):
         schema["x-kubernetes-preserve-unknown-fields"] = True
     in_cel = [rule for rule in rules.get(node.struct, ()) if rule.cel is not None] if node.struct else []
     if in_cel:
-        schema["x-kubernetes-validations"] = [{"rule": rule.cel, "message": rule.says} for rule in in_cel]
+        schema["x-kubernetes-validations"] = [{"rule": rule.cel, "message": rule.message} for rule in in_cel]
     return schema
 
 
-def _type(node: SchemaNode, rules: Rules) -> dict[str, Any]:
+def _build_type(node: SchemaNode, rules: Rules) -> dict[str, Any]:
     match node.shape:
         case JsonShape.OBJECT:
             schema: dict[str, Any] = {"type": "object"}
             if node.required:
                 schema["required"] = list(node.required)
             if node.members:
-                schema["properties"] = {name: openapi_schema(member, rules) for name, member in node.members.items()}
+                schema["properties"] = {
+                    name: build_openapi_schema(member, rules) for name, member in node.members.items()
+                }
             return schema
         case JsonShape.MAP if node.items is not None and not node.field.opaque:
-            return {"type": "object", "additionalProperties": openapi_schema(node.items, rules)}
+            return {"type": "object", "additionalProperties": build_openapi_schema(node.items, rules)}
         case JsonShape.MAP:
             return {"type": "object"}
         case JsonShape.LIST if node.items is not None:
-            return {"type": "array", "items": openapi_schema(node.items, rules)}
+            return {"type": "array", "items": build_openapi_schema(node.items, rules)}
         case JsonShape.QUANTITY:
             return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
         case _:
             return {"type": str(node.shape)}
 
 
-def _limits(field: Field) -> dict[str, Any]:
+def _build_limits(field: Field) -> dict[str, Any]:
     values: dict[str, Any] = {
         "enum": list(field.enum) or None,
         "format": field.format,
@@ -66,7 +68,7 @@ def _limits(field: Field) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _list_and_map_kinds(field: Field) -> dict[str, Any]:
+def _build_list_and_map_kinds(field: Field) -> dict[str, Any]:
     kinds: dict[str, Any] = {}
     if field.list_type is not None:
         kinds["x-kubernetes-list-type"] = field.list_type
@@ -102,27 +104,30 @@ def build_crd(kind: Kind) -> dict[str, Any]:
             "group": kind.group,
             "names": {**names, "shortNames": list(kind.short_names), "singular": kind.name.lower()},
             "scope": "Namespaced",
-            "versions": [_version(kind), *(_retired(kind, version) for version in kind.retired)],
+            "versions": [
+                _build_version(kind),
+                *(_build_retired_version(kind, version) for version in kind.retired_versions),
+            ],
         },
     }
 
 
-def _version(kind: Kind) -> dict[str, Any]:
+def _build_version(kind: Kind) -> dict[str, Any]:
     version: dict[str, Any] = {
         "name": kind.version,
         "served": True,
         "storage": True,
-        "schema": {"openAPIV3Schema": object_schema(kind)},
+        "schema": {"openAPIV3Schema": build_object_schema(kind)},
     }
     if kind.columns:
-        version["additionalPrinterColumns"] = [_column(column) for column in kind.columns]
-    subresources = _subresources(kind)
+        version["additionalPrinterColumns"] = [_build_column(column) for column in kind.columns]
+    subresources = _build_subresources(kind)
     if subresources:
         version["subresources"] = subresources
     return version
 
 
-def object_schema(kind: Kind) -> dict[str, Any]:
+def build_object_schema(kind: Kind) -> dict[str, Any]:
     """The schema of a whole object of a kind."""
     properties: dict[str, Any] = {name: {"description": text, "type": "string"} for name, text in _TYPE_META.items()}
     properties["metadata"] = {"type": "object"}
@@ -130,13 +135,13 @@ def object_schema(kind: Kind) -> dict[str, Any]:
         if struct is None:
             continue
         text = (struct.__doc__ or "").split("\n\n", maxsplit=1)[0].strip()
-        properties[name] = {"description": text, **openapi_schema(schema_of(struct), RULES)}
+        properties[name] = {"description": text, **build_openapi_schema(build_schema_tree(struct), RULES)}
     schema = {"description": kind.doc, "type": "object", "properties": properties}
     return {**schema, "required": ["spec"]} if kind.spec_required else schema
 
 
-def _retired(kind: Kind, version: str) -> dict[str, Any]:
-    """A version that is served no more: it must be there while `status.storedVersions` names it, and lose nothing."""
+def _build_retired_version(kind: Kind, version: str) -> dict[str, Any]:
+    """A version that is no longer served. It must exist while `status.storedVersions` names it, and prune nothing."""
     keep_all = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     retired: dict[str, Any] = {
         "name": version,
@@ -151,7 +156,7 @@ def _retired(kind: Kind, version: str) -> dict[str, Any]:
     return retired
 
 
-def _column(column: PrinterColumn) -> dict[str, Any]:
+def _build_column(column: PrinterColumn) -> dict[str, Any]:
     shown: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.path}
     if column.description:
         shown["description"] = column.description
@@ -160,7 +165,7 @@ def _column(column: PrinterColumn) -> dict[str, Any]:
     return shown
 
 
-def _subresources(kind: Kind) -> dict[str, Any]:
+def _build_subresources(kind: Kind) -> dict[str, Any]:
     subresources: dict[str, Any] = {}
     if kind.status_subresource:
         subresources["status"] = {}

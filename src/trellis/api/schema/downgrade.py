@@ -1,8 +1,7 @@
 """Fields and values of an object that are lost when upstream's CRD replaces ours.
 
-Upstream's schema prunes fields it does not have, silently and at the next write. A value it does not know stays
-stored and makes every later edit of that field fail. Both follow from the declaration: a field that is `added`, and
-values beyond `upstream_enum`.
+Upstream's schema prunes unknown fields silently at the next write. An unknown value stays stored and makes every later
+edit of that field fail. Both follow from the declaration: a field that is `added`, and values beyond `upstream_enum`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 
 from trellis.api.problems import MapKey, Path, ValidationProblem
 from trellis.api.registry import Kind
-from trellis.api.schema.tree import SchemaNode, schema_of
+from trellis.api.schema.tree import SchemaNode, build_schema_tree
 from trellis.base.reasons import Reason, Severity
 
 PRUNED = Reason("Pruned", "A field that upstream's CRD does not have is lost at the next write.", Severity.WARNING)
@@ -21,15 +20,15 @@ STRANDED = Reason(
 
 
 def find_losses(kind: Kind, document: object) -> list[ValidationProblem]:
-    """Every field and value of an object that upstream would drop or not understand."""
+    """Every field and value of an object that upstream's CRD would prune or refuse."""
     losses: list[ValidationProblem] = []
     if isinstance(document, dict):
         for name, struct in (("spec", kind.spec), ("status", kind.status)):
-            losses += _below(schema_of(struct), document.get(name), (name,))
+            losses += _find_losses_below(build_schema_tree(struct), document.get(name), (name,))
     return losses
 
 
-def _below(node: SchemaNode, value: object, path: Path) -> Iterator[ValidationProblem]:
+def _find_losses_below(node: SchemaNode, value: object, path: Path) -> Iterator[ValidationProblem]:
     if node.field.added:
         yield ValidationProblem(path, PRUNED, "upstream's CRD has no such field: it is lost at the next write", value)
         return
@@ -41,9 +40,9 @@ def _below(node: SchemaNode, value: object, path: Path) -> Iterator[ValidationPr
         for name, below in value.items():
             member = node.members.get(name)
             if member is not None and below is not None:
-                yield from _below(member, below, (*path, name))
+                yield from _find_losses_below(member, below, (*path, name))
             elif node.items is not None and below is not None:
-                yield from _below(node.items, below, (*path, MapKey(name)))
+                yield from _find_losses_below(node.items, below, (*path, MapKey(name)))
     elif isinstance(value, list) and node.items is not None:
         for index, item in enumerate(value):
-            yield from _below(node.items, item, (*path, index))
+            yield from _find_losses_below(node.items, item, (*path, index))

@@ -24,7 +24,7 @@ INT32_MAX = 2**31 - 1
 QUANTITY_PATTERN = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
-# Where a quantity is new with us it cannot be negative, and an exponent is a whole number as the API server parses it.
+# A quantity that upstream does not have cannot be negative, and its exponent is an integer, as in the API server.
 AMOUNT_PATTERN = r"^\+?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$"
 # A Go duration that is not negative. Twenty characters cannot overflow 2^63 ns with at most six digits before a unit.
 DURATION_PATTERN = r"^\+?((([0-9]{1,6}(\.[0-9]*)?)|(\.[0-9]+))(ns|us|µs|ms|s|m|h))+$|^0$"
@@ -44,10 +44,10 @@ class Field(msgspec.Struct, frozen=True):
     required: bool = False
     enum: tuple[str, ...] = ()
     minimum: int | None = None
-    minimum_says: str | None = None
+    minimum_message: str | None = None
     maximum: int | None = None
     pattern: str | None = None
-    pattern_says: str | None = None
+    pattern_message: str | None = None
     min_length: int | None = None
     max_length: int | None = None
     min_items: int | None = None
@@ -65,7 +65,7 @@ class Field(msgspec.Struct, frozen=True):
     upstream_enum: tuple[str, ...] = ()
 
     def merged(self, inner: Field) -> Field:
-        """This declaration with what it leaves open taken from the type it annotates."""
+        """This declaration, with unset attributes taken from the type that it annotates."""
         chosen = {
             name: getattr(self, name) if getattr(self, name) != default else getattr(inner, name)
             for name, default in _DEFAULTS.items()
@@ -75,8 +75,8 @@ class Field(msgspec.Struct, frozen=True):
 
 _DEFAULTS: dict[str, Any] = dict(zip(Field.__struct_fields__, Field.__struct_defaults__, strict=True))
 
-# What Kubernetes says itself of text that is no quantity, and upstream's users look for.
-_QUANTITIES_SAY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+# Kubernetes' own message about text that is no quantity, which users search for.
+_QUANTITY_MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 # Quantities stay as written: code that computes with one parses it, and a patch never rewrites "1.5Gi" as "1536Mi".
 QuantityText: TypeAlias = Annotated[
@@ -84,7 +84,7 @@ QuantityText: TypeAlias = Annotated[
     Field(
         quantity=True,
         pattern=QUANTITY_PATTERN,
-        pattern_says=f"must be a quantity such as 500m or 1.5Gi: {_QUANTITIES_SAY}",
+        pattern_message=f"must be a quantity such as 500m or 1.5Gi: {_QUANTITY_MESSAGE}",
         max_length=32,
     ),
 ]
@@ -93,7 +93,7 @@ AmountText: TypeAlias = Annotated[
     Field(
         quantity=True,
         pattern=AMOUNT_PATTERN,
-        pattern_says="must be a quantity such as 500m or 1.5Gi, not negative",
+        pattern_message="must be a quantity such as 500m or 1.5Gi, not negative",
         max_length=32,
         minimum=0,
     ),
@@ -102,7 +102,7 @@ DurationText: TypeAlias = Annotated[
     str,
     Field(
         pattern=DURATION_PATTERN,
-        pattern_says="must be a duration such as 10s, 2m or 1h30m, not negative",
+        pattern_message="must be a duration such as 10s, 2m or 1h30m, not negative",
         max_length=DURATION_LENGTH,
     ),
 ]
@@ -116,29 +116,29 @@ RuleCheck: TypeAlias = Callable[[T], Iterable[ValidationProblem]]
 class Rule(msgspec.Struct, Generic[T], frozen=True):
     """A rule over several fields of one struct.
 
-    `reads` are the fields it looks at, as spelled on the wire: the rule runs only where all of them have the right
-    types, so that one wrong value elsewhere never hides it and never makes it trip.
+    `reads` are the fields it reads, as spelled on the wire: the rule runs only where all of them have the right types,
+    so that a wrong value elsewhere neither hides it nor makes it fail.
     """
 
     on: type[T]
     reads: tuple[str, ...]
     check: RuleCheck[T]
-    says: str
+    message: str
     cel: str | None = None
 
     def problems(self, value: T) -> Iterator[ValidationProblem]:
-        """What is wrong, each marked with whether the CRD says it too."""
+        """The problems of a value, each marked with whether the CRD finds it too."""
         for problem in self.check(value):
             yield msgspec.structs.replace(problem, in_crd=True) if self.cel else problem
 
 
-def rule(on: type[T], *reads: str, says: str, cel: str | None = None) -> Callable[[RuleCheck[T]], Rule[T]]:
-    """Turn a function over a struct into a rule of it."""
+def rule(on: type[T], *reads: str, message: str, cel: str | None = None) -> Callable[[RuleCheck[T]], Rule[T]]:
+    """Declare a function over a struct as a rule."""
 
     def declare(check: RuleCheck[T]) -> Rule[T]:
-        return Rule(on=on, reads=reads, check=check, says=says, cel=cel)
+        return Rule(on=on, reads=reads, check=check, message=message, cel=cel)
 
     return declare
 
 
-SpanText: TypeAlias = Annotated[str, Field(pattern=SPAN_PATTERN, pattern_says=SPAN_RULE, max_length=32)]
+SpanText: TypeAlias = Annotated[str, Field(pattern=SPAN_PATTERN, pattern_message=SPAN_RULE, max_length=32)]

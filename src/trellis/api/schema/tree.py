@@ -51,33 +51,33 @@ _SCALARS: dict[Any, JsonShape] = {
 
 
 @functools.cache
-def schema_of(struct: type[msgspec.Struct]) -> SchemaNode:
+def build_schema_tree(struct: type[msgspec.Struct]) -> SchemaNode:
     """The tree of a struct declared with `Field` annotations."""
-    return _node(struct, Field())
+    return _build_node(struct, Field())
 
 
-def _node(annotation: Any, outer: Field) -> SchemaNode:
-    """The tree below one annotation; `outer` is what was declared around it."""
-    bare, field = _unwrap(annotation, outer)
-    origin = get_origin(bare)
-    if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
-        return SchemaNode(JsonShape.OBJECT, field, struct=bare, members=_members(bare))
+def _build_node(annotation: Any, outer: Field) -> SchemaNode:
+    """The tree below one annotation; `outer` is the declaration around it."""
+    unwrapped, field = _unwrap(annotation, outer)
+    origin = get_origin(unwrapped)
+    if isinstance(unwrapped, type) and issubclass(unwrapped, msgspec.Struct):
+        return SchemaNode(JsonShape.OBJECT, field, struct=unwrapped, members=_build_members(unwrapped))
     if field.quantity:
         return SchemaNode(JsonShape.QUANTITY, field)
     if origin is list:
-        return SchemaNode(JsonShape.LIST, field, items=_node(get_args(bare)[0], Field()))
+        return SchemaNode(JsonShape.LIST, field, items=_build_node(get_args(unwrapped)[0], Field()))
     if origin is dict and field.like is not None:
-        return SchemaNode(JsonShape.OBJECT, field, struct=field.like, members=_members(field.like))
+        return SchemaNode(JsonShape.OBJECT, field, struct=field.like, members=_build_members(field.like))
     if origin is dict:
-        values = get_args(bare)[1]
-        return SchemaNode(JsonShape.MAP, field, items=None if values is Any else _node(values, Field()))
-    if bare in _SCALARS:
-        return SchemaNode(_SCALARS[bare], field)
+        values = get_args(unwrapped)[1]
+        return SchemaNode(JsonShape.MAP, field, items=None if values is Any else _build_node(values, Field()))
+    if unwrapped in _SCALARS:
+        return SchemaNode(_SCALARS[unwrapped], field)
     raise InternalError(f"no schema for {annotation!r}")
 
 
 def _unwrap(annotation: Any, field: Field) -> tuple[Any, Field]:
-    """Take off `Annotated` and `| None`, folding declarations from the outside in."""
+    """Remove `Annotated` and `| None`, merging declarations from the outside in."""
     while True:
         origin = get_origin(annotation)
         if origin is Annotated:
@@ -92,7 +92,7 @@ def _unwrap(annotation: Any, field: Field) -> tuple[Any, Field]:
             return annotation, field
 
 
-def _members(struct: type[msgspec.Struct]) -> dict[str, SchemaNode]:
+def _build_members(struct: type[msgspec.Struct]) -> dict[str, SchemaNode]:
     hints = get_type_hints(struct, include_extras=True)
     wire = zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
-    return {encoded: _node(hints[name], Field()) for name, encoded in wire}
+    return {encoded: _build_node(hints[name], Field()) for name, encoded in wire}

@@ -76,7 +76,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     def find_position(self, path: DocumentPath = ()) -> tuple[int, int]:
         """Line and column, from 1, of a field's key or a list's item; if absent, of the nearest parent."""
         at, _ = self._find(path)
-        return _place(self._line_starts, self.source_line, at)
+        return _locate(self._line_starts, self.source_line, at)
 
     def read_source(self, path: DocumentPath) -> str | None:
         """The text of an unquoted scalar as it was written, None for everything else.
@@ -95,18 +95,18 @@ class Document(msgspec.Struct, frozen=True, dict=True):
         return _line_starts(self.source)
 
     def _find(self, path: DocumentPath) -> tuple[int, YamlNode | None]:
-        """Where to point for a path, and the value found there."""
+        """The offset of a path or its nearest existing parent, and the value of the path."""
         node = self._root
-        at = node.at if node else 0
+        at = node.offset if node else 0
         for step in path:
             if isinstance(node, AliasNode):
                 node = node.target
             if isinstance(node, MappingNode) and isinstance(step, str):
                 key, node = resolve_fields(node, []).get(step, (None, None))
-                at = key.at if key else at
+                at = key.offset if key else at
             elif isinstance(node, SequenceNode) and isinstance(step, int) and 0 <= step < len(node.children):
                 node = node.children[step]
-                at = node.at
+                at = node.offset
             else:
                 return at, None
         return at, node.target if isinstance(node, AliasNode) else node
@@ -130,7 +130,7 @@ def read_documents(text: str | bytes) -> list[Document | BrokenDocument]:
         text = text.decode("utf-8", "surrogateescape")
     text = text.removeprefix("\ufeff")
     # kubectl ends every line that it reads, so that a block at the very end of a file has its line break too.
-    documents = (_read(chunk) for chunk in _split(text if text.endswith("\n") else text + "\n"))
+    documents = (_read_document(chunk) for chunk in _split_documents(text if text.endswith("\n") else text + "\n"))
     return [document for document in documents if document is not None]
 
 
@@ -143,7 +143,7 @@ class _DocumentText(msgspec.Struct, frozen=True):
     marker: str
 
 
-def _split(text: str) -> Iterator[_DocumentText]:
+def _split_documents(text: str) -> Iterator[_DocumentText]:
     number, line, start, marker = 0, 1, 0, ""
     for separator in [*_SEPARATOR.finditer(text), None]:
         chunk = text[start : separator.start() if separator else len(text)]
@@ -158,12 +158,12 @@ def _split(text: str) -> Iterator[_DocumentText]:
             marker = separator[1].rstrip()
 
 
-def _read(chunk: _DocumentText) -> Document | BrokenDocument | None:
+def _read_document(chunk: _DocumentText) -> Document | BrokenDocument | None:
     if chunk.marker.strip() and not chunk.marker.lstrip().startswith("#"):
         rule = "only a comment may follow --- on its line; begin the document on the next one"
         error = InvalidDocument(f"---{chunk.marker}", rule, chunk.line - 1, 4)
         return BrokenDocument(chunk.number, chunk.line - 1, (error,))
-    # However many: the parser passes over one itself, and what it says would stand elsewhere.
+    # The parser skips one byte-order mark itself, which would shift its positions.
     text = chunk.text.lstrip("\ufeff")
     content = _CONTENT.search(text)
     if content is None:
@@ -171,19 +171,19 @@ def _read(chunk: _DocumentText) -> Document | BrokenDocument | None:
     first = content.end() - 1
     problems: list[YamlProblem] = []
     value: Json = None
-    if not _refused_unread(text, first, problems):
+    if not _refuse_unparsed(text, first, problems):
         text = rewrite_json_as_yaml(text)
         root = parse_yaml(text, problems)
         value = None if root is None else resolve_value(root, problems)
     line = chunk.line + text.count("\n", 0, first)
     if problems:
-        return BrokenDocument(chunk.number, line, _errors(problems, text, chunk.line))
+        return BrokenDocument(chunk.number, line, _build_errors(problems, text, chunk.line))
     # kubectl skips a document that says `null` as it skips an empty one.
     return None if value is None else Document(chunk.number, line, value, text, chunk.line)
 
 
-def _refused_unread(text: str, first: int, problems: list[YamlProblem]) -> bool:
-    """Whether the text is refused before the parser sees it."""
+def _refuse_unparsed(text: str, first: int, problems: list[YamlProblem]) -> bool:
+    """Refuse a text that must not be parsed; returns whether it was refused."""
     # A character is at most 4 bytes, so that only a long text has to be encoded to know its size.
     size = len(text.encode("utf-8", "replace")) if len(text) > MAX_DOCUMENT_BYTES // 4 else 0
     if size > MAX_DOCUMENT_BYTES:
@@ -196,14 +196,14 @@ def _refused_unread(text: str, first: int, problems: list[YamlProblem]) -> bool:
     return bool(problems)
 
 
-def _errors(problems: list[YamlProblem], text: str, first_line: int) -> tuple[InvalidDocument, ...]:
+def _build_errors(problems: list[YamlProblem], text: str, first_line: int) -> tuple[InvalidDocument, ...]:
     starts = _line_starts(text)
     errors = []
     # An alias shows the problems of its target once more.
-    for problem in sorted(dict.fromkeys(problems), key=lambda problem: problem.at):
-        other, _ = _place(starts, first_line, problem.other)
+    for problem in sorted(dict.fromkeys(problems), key=lambda problem: problem.offset):
+        other, _ = _locate(starts, first_line, problem.other_offset)
         rule = problem.rule.replace("{line}", str(other))
-        errors.append(InvalidDocument(problem.value, rule, *_place(starts, first_line, problem.at)))
+        errors.append(InvalidDocument(problem.value, rule, *_locate(starts, first_line, problem.offset)))
     return tuple(errors)
 
 
@@ -211,6 +211,6 @@ def _line_starts(text: str) -> list[int]:
     return [0, *(match.end() for match in re.finditer("\n", text))]
 
 
-def _place(line_starts: list[int], first_line: int, at: int) -> tuple[int, int]:
+def _locate(line_starts: list[int], first_line: int, at: int) -> tuple[int, int]:
     line = bisect_right(line_starts, at) - 1
     return first_line + line, at - line_starts[line] + 1

@@ -26,23 +26,23 @@ TEMPLATE: Final = "a template must be rendered before it is read"
 
 
 class YamlProblem(msgspec.Struct, frozen=True):
-    """One thing that is wrong: `at` is the offset of the character in the text of the document.
+    """One problem at a character of a document, by its offset.
 
-    A rule may name a second place: `{line}` in it stands for the line of the offset `other`.
+    A rule may name a second place: `{line}` in it stands for the line of `other_offset`.
     """
 
-    at: int
+    offset: int
     value: str
     rule: str
-    other: int = 0
+    other_offset: int = 0
 
 
 # What YAML 1.1 allows in a text. Bytes that were not UTF-8 arrive as lone surrogates, also outside.
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _INDENTED_BY_TAB: Final = re.compile(r" *\t")
 
-# The parser's words and ours, for problems that show where the parser failed.
-_WHERE_IT_FAILED: Final = {
+# Rules by libyaml's message, for problems at the place where the parser failed.
+_RULES_AT_FAILURE: Final = {
     "found a tab character": TAB,
     "expected ',' or ']'": "the list opened with [ on line {line} needs a comma or a ] here",
     "expected ',' or '}'": "the map opened with { on line {line} needs a comma or a } here",
@@ -61,8 +61,8 @@ _WHERE_IT_FAILED: Final = {
     "expected <document start>": "more text behind the end of the document; put a line --- between documents",
     "expected comment or line break": "only a comment may follow | or > on its line",
 }
-# The same for problems that show only far behind the thing that caused them.
-_WHERE_IT_BEGAN: Final = {
+# Rules by libyaml's message, for problems whose cause lies at the start of the construct.
+_RULES_AT_START: Final = {
     "found unexpected end of stream": NEVER_CLOSED,
     "found unexpected document indicator": NEVER_CLOSED,
     "could not find expected ':'": "a key needs a colon and a space behind it",
@@ -73,32 +73,32 @@ _WHERE_IT_BEGAN: Final = {
 def explain_yaml_error(error: YAMLError | UnicodeEncodeError, text: str) -> YamlProblem:
     """The problem that made the parser give up on this text."""
     if isinstance(error, ReaderError | UnicodeEncodeError):
-        return _forbidden_character(text)
+        return _find_forbidden_character(text)
     if not isinstance(error, MarkedYAMLError):
-        return YamlProblem(0, _line_at(text, 0), f"not YAML: {error}")
+        return YamlProblem(0, _get_line(text, 0), f"not YAML: {error}")
     failed = error.problem_mark.index if error.problem_mark else 0
     began = error.context_mark.index if error.context_mark else failed
     problem = error.problem or ""
-    if "<document start>" not in problem and (tab := _tab_in_front(text, failed, began)) is not None:
-        return YamlProblem(tab, _line_at(text, tab), TAB)
-    at, rule = _in_our_words(problem, failed, began)
+    if "<document start>" not in problem and (tab := _find_indenting_tab(text, failed, began)) is not None:
+        return YamlProblem(tab, _get_line(text, tab), TAB)
+    at, rule = _translate_problem(problem, failed, began)
     if at == failed and not text[failed:].strip():
         # Where the text ends there is nothing to look at: show what was left open, or the last thing written.
         at, rule = (began, NEVER_CLOSED) if began < failed else (len(text.rstrip()) - 1, rule)
-    line = _line_at(text, at)
+    line = _get_line(text, at)
     rule = rule.replace("{char}", text[at : at + 1])
     return YamlProblem(at, line, f"{rule}; {TEMPLATE}" if "{{" in line else rule, began)
 
 
-def _in_our_words(problem: str, failed: int, began: int) -> tuple[int, str]:
-    for at, words in ((failed, _WHERE_IT_FAILED), (began, _WHERE_IT_BEGAN)):
-        for theirs, ours in words.items():
-            if theirs in problem:
-                return at, ours
+def _translate_problem(problem: str, failed: int, began: int) -> tuple[int, str]:
+    for at, words in ((failed, _RULES_AT_FAILURE), (began, _RULES_AT_START)):
+        for libyaml_text, text in words.items():
+            if libyaml_text in problem:
+                return at, text
     return failed, f"not YAML: {problem}"
 
 
-def _tab_in_front(text: str, failed: int, began: int) -> int | None:
+def _find_indenting_tab(text: str, failed: int, began: int) -> int | None:
     """The tab that indents one of the two lines; within brackets a tab is as good as a space."""
     if text.lstrip().startswith(("{", "[")):
         return None
@@ -106,16 +106,16 @@ def _tab_in_front(text: str, failed: int, began: int) -> int | None:
     return next((line.end() - 1 for line in lines if line), None)
 
 
-def _forbidden_character(text: str) -> YamlProblem:
+def _find_forbidden_character(text: str) -> YamlProblem:
     match = _FORBIDDEN.search(text)
     at = match.start() if match else 0
     code = ord(match[0]) if match else 0
     if 0xDC80 <= code <= 0xDCFF:
-        return YamlProblem(at, _line_at(text, at), f"byte 0x{code - 0xDC00:02x} is not UTF-8")
-    return YamlProblem(at, _line_at(text, at), f"the character U+{code:04X} is not allowed in YAML")
+        return YamlProblem(at, _get_line(text, at), f"byte 0x{code - 0xDC00:02x} is not UTF-8")
+    return YamlProblem(at, _get_line(text, at), f"the character U+{code:04X} is not allowed in YAML")
 
 
-def _line_at(text: str, at: int) -> str:
+def _get_line(text: str, at: int) -> str:
     end = text.find("\n", at)
     return text[text.rfind("\n", 0, at) + 1 : end if end >= 0 else len(text)].strip()
 
@@ -131,9 +131,9 @@ _SCALAR_TAGS: Final = {_TAG + name: name for name in ("str", "int", "float", "bo
 
 
 class ScalarNode(msgspec.Struct, frozen=True, gc=False):
-    """A single value as it was written. `tag` is None, or the short name of the type that was asked for."""
+    """A scalar as it was written. `tag` is None, or the short name of the type in an explicit tag."""
 
-    at: int
+    offset: int
     text: str
     plain: bool
     tag: str | None = None
@@ -142,7 +142,7 @@ class ScalarNode(msgspec.Struct, frozen=True, gc=False):
 class MappingNode(msgspec.Struct, frozen=True):
     """A map: `children` holds key, value, key, value. `size` and `height` count what aliases expand to."""
 
-    at: int
+    offset: int
     children: list[YamlNode]
     size: int
     height: int
@@ -151,16 +151,16 @@ class MappingNode(msgspec.Struct, frozen=True):
 class SequenceNode(msgspec.Struct, frozen=True):
     """A list; the fields are those of a map."""
 
-    at: int
+    offset: int
     children: list[YamlNode]
     size: int
     height: int
 
 
 class AliasNode(msgspec.Struct, frozen=True):
-    """A `*name` that stands for a value written elsewhere."""
+    """A `*name` that refers to an anchored value."""
 
-    at: int
+    offset: int
     target: ScalarNode | MappingNode | SequenceNode
 
 
@@ -197,11 +197,11 @@ def _parser(text: str) -> _EventSource:
 class _Frame:
     """A collection whose end has not been read yet."""
 
-    __slots__ = ("anchor", "at", "children", "height", "in_brackets", "kind", "size")
+    __slots__ = ("anchor", "children", "height", "in_brackets", "kind", "offset", "size")
 
     def __init__(self, kind: type[MappingNode | SequenceNode], event: Any) -> None:
         self.kind = kind
-        self.at: int = event.start_mark.index
+        self.offset: int = event.start_mark.index
         self.anchor: str | None = event.anchor
         self.in_brackets: bool = event.flow_style
         self.children: list[YamlNode] = []
@@ -210,7 +210,7 @@ class _Frame:
 
 
 class _TreeBuilder:
-    """Puts events together. An open frame owns its anchor, so that an alias within its own target shows."""
+    """Builds the tree from events. An open frame owns its anchor, so that an alias within its target is detected."""
 
     def __init__(self, problems: list[YamlProblem]) -> None:
         self.problems = problems
@@ -276,7 +276,7 @@ class _TreeBuilder:
 
     def close(self) -> MappingNode | SequenceNode:
         frame = self.frames.pop()
-        node = frame.kind(frame.at, frame.children, frame.size + len(frame.children), frame.height)
+        node = frame.kind(frame.offset, frame.children, frame.size + len(frame.children), frame.height)
         if frame.anchor is not None and self.anchors[frame.anchor] is frame:
             self.anchors[frame.anchor] = node
         self.grow(node)

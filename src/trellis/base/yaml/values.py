@@ -52,7 +52,7 @@ def resolve_plain_scalar(text: str) -> Scalar:
     if first in _MAY_BE_A_WORD:
         return _WORDS.get(text, text)
     if first in _MAY_BE_A_NUMBER:
-        return _WORDS[text] if text in _WORDS else _number(text)
+        return _WORDS[text] if text in _WORDS else _resolve_number(text)
     return text
 
 
@@ -69,7 +69,7 @@ def format_key(value: Scalar) -> str | None:
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value) if value <= _INT_MAX else None
-    return _float_key(value)
+    return _format_float_key(value)
 
 
 def convert_json_number(value: float) -> int | float:
@@ -77,22 +77,22 @@ def convert_json_number(value: float) -> int | float:
     return int(value) if value.is_integer() and _INT_MIN <= value <= _INT_MAX else value
 
 
-def _number(text: str) -> Scalar:
+def _resolve_number(text: str) -> Scalar:
     if text[0] == ".":
-        return _finite(text, text.replace("_", "")) if _DOT_FLOAT.fullmatch(text) else text
+        return _convert_finite(text, text.replace("_", "")) if _DOT_FLOAT.fullmatch(text) else text
     plain = text.replace("_", "")
-    number = _integer(plain)
+    number = _resolve_integer(plain)
     if number is not None:
         return number
     if _FLOAT.fullmatch(plain):
-        return _finite(text, plain)
+        return _convert_finite(text, plain)
     inside = _SIGN_INSIDE.fullmatch(plain)
     if inside and _INT_MIN <= (number := int(inside[1], 2)) <= _INT_MAX:
         return number
     return text
 
 
-def _integer(plain: str) -> int | None:
+def _resolve_integer(plain: str) -> int | None:
     if _DECIMAL.fullmatch(plain):
         number = int(plain)
     elif match := _PREFIXED.fullmatch(plain):
@@ -107,13 +107,13 @@ def _integer(plain: str) -> int | None:
     return number if _INT_MIN <= number <= highest else None
 
 
-def _finite(text: str, plain: str) -> float | str:
+def _convert_finite(text: str, plain: str) -> float | str:
     """Beyond the range of a float Go reports an error, and go-yaml falls back to the text."""
     number = float(plain)
     return text if math.isinf(number) else number
 
 
-def _float_key(value: float) -> str:
+def _format_float_key(value: float) -> str:
     """The shortest digits that hold as a 32-bit float: sigs.k8s.io/yaml formats float keys so."""
     if math.isnan(value):
         return ".nan"
@@ -144,7 +144,7 @@ _FITS: Final[dict[str, Callable[[Scalar], bool]]] = {
 
 
 def resolve_value(node: YamlNode, problems: list[YamlProblem]) -> Json:
-    """The JSON value of a tree. What is wrong is added to `problems`, and the value is then of no use."""
+    """The JSON value of a tree. If `problems` grows, the value is incomplete."""
     if isinstance(node, AliasNode):
         node = node.target
     if isinstance(node, ScalarNode):
@@ -165,15 +165,15 @@ def resolve_fields(node: MappingNode, problems: list[YamlProblem]) -> MappingFie
     children = iter(node.children)
     for key, value in zip(children, children, strict=True):
         if isinstance(key, ScalarNode) and key.text == "<<" and (key.plain or key.tag == "merge"):
-            for source in _merge_sources(value, problems):
+            for source in _iterate_merge_sources(value, problems):
                 fields.update(resolve_fields(source, problems))
             continue
-        name = _name(key, problems)
+        name = _resolve_name(key, problems)
         if name is None:
             continue
         if name in written:
-            problems.append(YamlProblem(key.at, name, "key is written twice, first on line {line}", written[name]))
-        written.setdefault(name, key.at)
+            problems.append(YamlProblem(key.offset, name, "key is written twice, first on line {line}", written[name]))
+        written.setdefault(name, key.offset)
         fields[name] = (key, value)
     return fields
 
@@ -186,7 +186,7 @@ def resolve_scalar(node: ScalarNode, problems: list[YamlProblem]) -> Scalar:
         return node.text
     value = resolve_plain_scalar(node.text)
     if not _FITS[node.tag](value):
-        problems.append(YamlProblem(node.at, node.text, f"is not of the type !!{node.tag}"))
+        problems.append(YamlProblem(node.offset, node.text, f"is not of the type !!{node.tag}"))
     return value
 
 
@@ -194,28 +194,28 @@ def _json_scalar(node: ScalarNode, problems: list[YamlProblem]) -> Scalar:
     value = resolve_scalar(node, problems)
     if isinstance(value, float):
         if not math.isfinite(value):
-            problems.append(YamlProblem(node.at, node.text, "JSON has no such number; quote it if it is text"))
+            problems.append(YamlProblem(node.offset, node.text, "JSON has no such number; quote it if it is text"))
             return None
         return convert_json_number(value)
     return value
 
 
-def _name(key: YamlNode, problems: list[YamlProblem]) -> str | None:
+def _resolve_name(key: YamlNode, problems: list[YamlProblem]) -> str | None:
     node = key.target if isinstance(key, AliasNode) else key
     if isinstance(node, MappingNode):
         # This is what `{{ .Values.name }}` looks like to YAML; hardly anything else has a map for a key.
-        problems.append(YamlProblem(key.at, "{", f"a key must be text, not a map; {TEMPLATE}"))
+        problems.append(YamlProblem(key.offset, "{", f"a key must be text, not a map; {TEMPLATE}"))
         return None
     if isinstance(node, SequenceNode):
-        problems.append(YamlProblem(key.at, "[", "a key must be text, not a list"))
+        problems.append(YamlProblem(key.offset, "[", "a key must be text, not a list"))
         return None
     name = format_key(resolve_scalar(node, problems))
     if name is None:
-        problems.append(YamlProblem(key.at, node.text, "a key must be text; put it in quotes"))
+        problems.append(YamlProblem(key.offset, node.text, "a key must be text; put it in quotes"))
     return name
 
 
-def _merge_sources(value: YamlNode, problems: list[YamlProblem]) -> Iterator[MappingNode]:
+def _iterate_merge_sources(value: YamlNode, problems: list[YamlProblem]) -> Iterator[MappingNode]:
     """The maps behind a merge key, weakest first: of several maps in a list the first one wins."""
     for node in reversed(value.children) if isinstance(value, SequenceNode) else [value]:
         source = node.target if isinstance(node, AliasNode) else node
@@ -223,5 +223,5 @@ def _merge_sources(value: YamlNode, problems: list[YamlProblem]) -> Iterator[Map
             yield source
         else:
             problems.append(
-                YamlProblem(value.at, "<<", "a merge key needs a map, an alias of a map, or a list of those")
+                YamlProblem(value.offset, "<<", "a merge key needs a map, an alias of a map, or a list of those")
             )

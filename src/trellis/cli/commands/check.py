@@ -64,7 +64,7 @@ def command(
         raise click.UsageError("--explain has no place in SARIF: use text or json")
     checked = check(_sources(paths))
     if cluster:
-        checked = checked.joined(asyncio.run(_check_in_cluster(checked, kubeconfig, context)))
+        checked = checked.with_findings(asyncio.run(_check_in_cluster(checked, kubeconfig, context)))
     for line in _report(checked, output, explain):
         click.echo(line)
     if checked.errors or (strict and checked.warnings):
@@ -77,19 +77,19 @@ def command(
 
 async def _check_in_cluster(checked: CheckResult, kubeconfig: Path | None, context: str) -> list[Finding]:
     """What the API server says of the objects that we find nothing wrong with."""
-    from trellis.core.lint.check import read_server_findings  # noqa: PLC0415 -- only for those who ask a cluster
+    from trellis.core.lint.check import convert_server_error  # noqa: PLC0415 -- only for those who ask a cluster
     from trellis.kube.write.dry_run import dry_run  # noqa: PLC0415
 
     findings: list[Finding] = []
     async with connected(kubeconfig, context, "trellis-check") as (client, namespace):
-        for ours in checked.sound:
+        for ours in checked.valid_objects:
             if ours.kind in FILE_KINDS:
                 continue
             manifest = ours.manifest
             where = manifest.namespace or namespace
             error = await dry_run(client, ours.kind, manifest.value, where)
             if error is not None:
-                findings += read_server_findings(ours, error)
+                findings += convert_server_error(ours, error)
     return findings
 
 

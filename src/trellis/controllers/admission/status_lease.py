@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Final
 
 from trellis.api.kube.coordination import LeaseSpec
-from trellis.base.times import in_utc
+from trellis.base.times import convert_to_utc
 from trellis.controllers.admission.settings import StatusLeaseSettings
 from trellis.kube.client import Client
 from trellis.kube.lease_records import LeaseWriter, record_document
@@ -78,7 +78,7 @@ class StatusLease:
         return await self._writer.write(CreateObject(self._lease, lease | {"spec": record_document(self._record())}))
 
     def _record(self) -> LeaseSpec:
-        moment = in_utc(self._now())
+        moment = convert_to_utc(self._now())
         return LeaseSpec(self._identity, math.ceil(self._seconds), moment, moment)
 
 

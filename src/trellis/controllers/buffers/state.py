@@ -18,7 +18,7 @@ import msgspec
 from trellis.api.kinds.buffer import Buffer
 from trellis.api.kube.observed_workloads import ObservedObject
 from trellis.api.kube.pods import Pod, PodTemplateSpec
-from trellis.api.resolve import EffectiveBuffer, GivenPods, NodeClassTotals, resolve_buffer
+from trellis.api.resolve import EffectiveBuffer, FixedPods, NodeClassTotals, resolve_buffer
 from trellis.base.selectors import Selector
 from trellis.core.buffers import (
     BufferSettings,
@@ -167,7 +167,7 @@ def loop_time() -> float:
 def next_resync(state: BufferState) -> float:
     """When to reconcile a Buffer again whose status is published, on the loop's clock."""
     until = loop_time() + _RESYNC_SECONDS
-    if isinstance(state.meaning.capacity, NodeClassTotals | GivenPods):
+    if isinstance(state.meaning.capacity, NodeClassTotals | FixedPods):
         return until
     workload = state.selection[0] if state.selection is not None else None
     if not isinstance(workload, ObservedObject) or workload.metadata.controller is not None:

@@ -56,7 +56,7 @@ class BoostInformers:
     def build_startup_boosts(self) -> StartupBoosts:
         """The boosts by the present cluster state, for a plan in another thread."""
         governors = [*self._governors(VPAS.kind, self._vpas), *self._governors(HVPAS.kind, self._hvpas)]
-        if not self._settings.enabled or not any(governor.vpa.boosts for _, governor in governors):
+        if not self._settings.enabled or not any(governor.vpa.can_boost for _, governor in governors):
             return no_boosts
         workloads = {kind: informer.snapshot() for kind, informer in self._workloads.items()}
         return _StartingBoosts(governors, workloads, self._limit_ranges.snapshot(), self._settings)

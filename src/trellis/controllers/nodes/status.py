@@ -67,7 +67,7 @@ class BufferStatusPublisher:
     def _removes_condition(self, buffer: Buffer) -> bool:
         """Whether to remove the condition: in a covered namespace, if published here or if the Buffer is managed."""
         covered = self._covers(buffer.metadata.namespace)
-        return covered and (buffer.metadata.uid in self._published or resolve_buffer(buffer).is_ours)
+        return covered and (buffer.metadata.uid in self._published or resolve_buffer(buffer).is_active_capacity)
 
 
 def translated_generation(buffer: Buffer) -> int:
@@ -84,7 +84,7 @@ def _has_condition(buffer: Buffer) -> bool:
 def _without_condition(buffer: Buffer) -> dict[str, Any]:
     """The status without the condition; when the Buffer was last fully provisioned stays."""
     full = buffer.status.last_fully_provisioned if buffer.status is not None else None
-    return {"lastFullyProvisioned": full} if full and resolve_buffer(buffer).is_ours else {}
+    return {"lastFullyProvisioned": full} if full and resolve_buffer(buffer).is_active_capacity else {}
 
 
 def _apply(buffer: Buffer, status: dict[str, Any]) -> Action:

@@ -170,7 +170,7 @@ def _readiness(pod: Pod | None) -> tuple[str, str, str]:
     """What disruption budgets count of a pod; one that is being deleted counts as gone."""
     if pod is None or pod.metadata.deletion_timestamp is not None:
         return "", "", ""
-    ready = pod.status.condition(READY)
+    ready = pod.status.find_condition(READY)
     return pod.metadata.uid, pod.status.phase, ready.status if ready else ""
 
 

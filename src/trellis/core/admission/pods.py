@@ -112,7 +112,7 @@ def _decide(
     vpa, applies = governor.vpa, governor.applies
     size = size_pod(shape, governor.advice, vpa, limits) if applies and governor.advice else PodSize()
     boost = PodBoost()
-    if settings.enabled and vpa.boosts:
+    if settings.enabled and vpa.can_boost:
         boost = boost_pod(
             shape,
             size,

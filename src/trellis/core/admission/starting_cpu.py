@@ -57,7 +57,7 @@ def compute_starting_boosts(
     spec: PodSpec, governor: Governor | None, limits: NamespaceLimits, settings: BoostSettings
 ) -> ResourceAmounts:
     """By container, the millicores with which a new pod of this spec would start; only those that are boosted."""
-    if governor is None or not settings.enabled or not governor.vpa.boosts:
+    if governor is None or not settings.enabled or not governor.vpa.can_boost:
         return {}
     shape, applies = PodShape.from_spec(spec), governor.applies
     size = size_pod(shape, governor.advice, governor.vpa, limits) if applies and governor.advice else PodSize()

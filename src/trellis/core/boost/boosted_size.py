@@ -99,7 +99,7 @@ class BoostDraft(msgspec.Struct):
         base, limit = unboosted
         multiplies = boost.kind is BoostKind.FACTOR
         request = base * boost.factor if multiplies else base + boost.quantity.milli
-        draft = cls(container, base, limit or None, multiplies, policy.limits_follow and limit > 0, request)
+        draft = cls(container, base, limit or None, multiplies, policy.scales_limits and limit > 0, request)
         draft.request = min(request, draft.request_at(LARGEST_COUNT))
         return draft
 
@@ -237,7 +237,7 @@ def boost_pod(
     drafts: dict[int, BoostDraft] = {}
     notes: list[tuple[str, BoostNote]] = []
     for position, container in enumerate(shape.containers):
-        policy = vpa.container(container.name)
+        policy = vpa.get_container(container.name)
         if policy.boost is None:
             continue
         if not resizable:

@@ -125,7 +125,7 @@ def determine_boost_phases(
     observed = now if without_policy_since is None else without_policy_since
     phases = []
     for name in names:
-        boost = vpa.container(name).boost
+        boost = vpa.get_container(name).boost
         if boost is None:
             phases.append(_build_phase(name, observed + WITHDRAWAL_SECONDS, now, BOOST_WITHOUT_POLICY, BOOST_WITHDRAWN))
         elif ready:
@@ -141,7 +141,7 @@ def determine_boost_phases(
 def lacks_policy(annotations: Iterable[str], vpa: EffectiveVpa) -> bool:
     """Whether some container of a pod with these annotations is boosted without a policy."""
     names = (key.removeprefix(ANNOTATION_PREFIX) for key in annotations if key.startswith(ANNOTATION_PREFIX))
-    return any(vpa.container(name).boost is None for name in names)
+    return any(vpa.get_container(name).boost is None for name in names)
 
 
 def _find_give_up_time(boost: Boost, default: float | None, started: float) -> float:

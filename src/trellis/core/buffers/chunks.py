@@ -19,7 +19,7 @@ import msgspec
 
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.slices import NOTHING, Labels
-from trellis.api.resolve import EffectiveBuffer, FixedReplicas, GivenPods, NodeClassTotals, PercentOfReplicas, Strategy
+from trellis.api.resolve import EffectiveBuffer, FixedPods, FixedReplicas, NodeClassTotals, PercentOfReplicas, Strategy
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import pluralize
 from trellis.core.buffers.facts import BufferSettings, TargetFacts, TranslationFacts
@@ -194,7 +194,7 @@ def _read_capacity(
             return _read_replicas(buffer, capacity, facts)
         case NodeClassTotals() as totals:
             return _read_node_class(buffer, totals, facts, settings)
-        case GivenPods(count=count, pod_spec=spec, labels=labels):
+        case FixedPods(count=count, pod_spec=spec, labels=labels):
             shape = shape_from_spec(spec, labels)
             return shape if isinstance(shape, DetailedReason) else _CapacityRequest(count, shape)
         case None:
@@ -220,7 +220,7 @@ def _read_replicas(
     return (
         DetailedReason(TARGET_WITHOUT_COUNT)
         if target.replicas is None
-        else _CapacityRequest(capacity.of(target.replicas), shape)
+        else _CapacityRequest(capacity.count_for(target.replicas), shape)
     )
 
 

@@ -101,7 +101,7 @@ class PodDemands:
         if isinstance(pod, PodSummary):
             return pod.held
         spec, status = pod.spec, pod.status
-        pending = status.condition(RESIZE_PENDING)
+        pending = status.find_condition(RESIZE_PENDING)
         parts: _Parts = (
             *(spec.containers, spec.init_containers, spec.overhead, spec.resources),
             *(status.container_statuses, status.init_container_statuses, status.resources, status.allocated_resources),

@@ -16,7 +16,7 @@ from trellis.api.kinds.buffer import BufferStatus
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.pods import PodSpec
 from trellis.api.registry import BUFFER, CHECKPOINT
-from trellis.api.resolve import EffectiveBuffer, FixedReplicas, GivenPods, NodeClassTotals, PercentOfReplicas
+from trellis.api.resolve import EffectiveBuffer, FixedPods, FixedReplicas, NodeClassTotals, PercentOfReplicas
 from trellis.base.errors import InvalidInput
 from trellis.base.prices import EXAMPLE_PRICES, Prices
 from trellis.base.quantities import Quantity
@@ -109,7 +109,7 @@ def format_chunk_requests(document: Mapping[str, Any], times: int = 1) -> Quanti
 def _source(buffered: BufferEvidence, target: TargetFacts) -> tuple[Reason, PodSpec | None]:
     """The source of a chunk's shape, and the pod spec that shows it unless it is the Buffer's own."""
     match buffered.meaning.capacity:
-        case GivenPods():
+        case FixedPods():
             return SHAPE_GIVEN, None
         case NodeClassTotals():
             return SHAPE_OF_CLASS, None
@@ -186,8 +186,8 @@ def _capacity_part(evidence: Evidence, buffered: BufferEvidence, translation: Tr
     match buffered.meaning.capacity:
         case FixedReplicas(count=count):
             return CapacityPart("exactly", count, replicas)
-        case PercentOfReplicas(percent=percent, least=least, most=most) as share:
-            return CapacityPart("percent", share.of(replicas or 0), replicas, percent, least, most)
+        case PercentOfReplicas(percent=percent, minimum=least, maximum=most) as share:
+            return CapacityPart("percent", share.count_for(replicas or 0), replicas, percent, least, most)
         case NodeClassTotals() as totals:
             labels = find_class_labels(buffered.meaning, evidence.components.buffers)
             return CapacityPart(
@@ -199,7 +199,7 @@ def _capacity_part(evidence: Evidence, buffered: BufferEvidence, translation: Tr
                 nodes=nodes.count,
                 smallest=format_amounts(nodes.least),
             )
-        case GivenPods(count=count):
+        case FixedPods(count=count):
             return CapacityPart("pods", count)
         case None:
             return None

@@ -209,7 +209,7 @@ def _containers(
 
 def _steps(evidence: Evidence, place: int, vpa: VerticalPodAutoscaler, container: str) -> Iterator[AmountChangePart]:
     """The stages that changed a target, with amounts as a status has them: a bound as its policy spells it."""
-    spelled = compile_policy_bounds(_effective(evidence, vpa).container(container)).texts
+    spelled = compile_policy_bounds(_effective(evidence, vpa).get_container(container)).texts
     for step in evidence.recommended.trace.steps(place):
         yield AmountChangePart(
             step.resource, step.reason, *(_text(step.resource, value, spelled) for value in (step.before, step.after))

@@ -155,7 +155,7 @@ _RESIZED = (CPU, MEMORY)
 def read_running_demand(pod: Pod) -> Demand:
     """The demand of a placed pod. Raises `InvalidInput` if an amount cannot be read."""
     status = pod.status
-    pending = status.condition(RESIZE_PENDING)
+    pending = status.find_condition(RESIZE_PENDING)
     infeasible = pending is not None and pending.reason == "Infeasible"
     reported = {
         container.name: container for container in (*status.container_statuses, *status.init_container_statuses)

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import msgspec
 
-from trellis.api.buckets import RESOURCES, outer_steps
+from trellis.api.buckets import RESOURCES, get_outer_steps
 from trellis.api.kinds.hvpa import Bucket
 from trellis.base.wording import AMOUNTS_PER_UNIT
 from trellis.core.recommend.amounts import ResourceAmounts
@@ -36,9 +36,9 @@ class BucketSpan(msgspec.Struct, frozen=True, gc=False):
     @classmethod
     def of(cls, bucket: Bucket, resource: str) -> BucketSpan:
         """The bucket in whole numbers."""
-        start, end = outer_steps(bucket, resource)
+        start, end = get_outer_steps(bucket, resource)
         unit = AMOUNTS_PER_UNIT[resource]
-        least, rise = start.least * unit, (start.most - start.least) * unit
+        least, rise = start.minimum * unit, (start.maximum - start.minimum) * unit
         over = math.lcm(least.denominator, rise.denominator)
         return cls(start.count, end.count, int(least * over), int(rise * over), over)
 

@@ -172,7 +172,7 @@ class WatchedHvpa(Hvpa, frozen=True):
 def find_scale_writer(hvpa: Hvpa, own: str) -> str:
     """Which field manager wrote `spec.replicas`; empty if it is this one, or not known."""
     entries: tuple[ManagedFieldsEntry, ...] = getattr(hvpa.metadata, "managed_fields", ())
-    writers = [entry.manager for entry in entries if entry.has("spec", "replicas")]
+    writers = [entry.manager for entry in entries if entry.has_field("spec", "replicas")]
     return writers[-1] if writers and own not in writers else ""
 
 
@@ -255,7 +255,7 @@ def _containers(
         containers.append(
             ContainerView(
                 name,
-                all(policy.container(name).scaled for policy in policies),
+                all(policy.get_container(name).is_scaled for policy in policies),
                 parse_amounts(own.target or {}) if own is not None else {},
                 parse_amounts(own.total_target or {}) if own is not None else {},
                 _average(had),

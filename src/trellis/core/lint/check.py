@@ -25,36 +25,36 @@ from trellis.core.lint.workloads import WorkloadIndex
 def check_scenario_manifests(manifest: Manifest, kind: Kind) -> Iterator[Finding]:
     """Findings about the objects below `spec.policies` of a scenario; nothing for other kinds.
 
-    Two policies may have the same object: they are two ways to do one thing, and never meet.
+    Two policies may contain the same object: they are alternatives and never in force together.
     """
     if kind is not SCENARIO:
         return
     for nested in read_scenario_manifests(manifest):
         if not nested.api_version or not nested.kind:
-            yield nested.finding(NOT_AN_OBJECT, "not a Kubernetes object: apiVersion and kind must be given")
+            yield nested.build_finding(NOT_AN_OBJECT, "not a Kubernetes object: apiVersion and kind must be given")
             continue
-        meant, ours, mistyped = recognise_kind(nested)
+        recognised, trellis_object, mistyped = recognise_kind(nested)
         yield from mistyped
-        if ours is not None:
-            yield from (meant.problem(problem) for problem in validate(ours, meant.value))
+        if trellis_object is not None:
+            yield from (recognised.convert_problem(problem) for problem in validate(trellis_object, recognised.value))
         elif nested.kind == "HorizontalPodAutoscaler":
-            yield from (nested.problem(problem) for problem in validate_simulated_hpa(nested.value))
+            yield from (nested.convert_problem(problem) for problem in validate_simulated_hpa(nested.value))
 
 
 def read_scenario_manifests(manifest: Manifest) -> Iterator[Manifest]:
-    """The objects themselves, as far as the scenario is written well enough to hold some."""
+    """The objects of a scenario, as far as its structure can be read."""
     spec = manifest.value.get("spec")
     policies = spec.get("policies") if isinstance(spec, dict) else None
     for number, policy in enumerate(policies if isinstance(policies, list) else ()):
         objects = policy.get("objects") if isinstance(policy, dict) else None
         for index, value in enumerate(objects if isinstance(objects, list) else ()):
             if isinstance(value, dict):
-                place: Path = (*manifest.place, "spec", "policies", number, "objects", index)
+                place: Path = (*manifest.base_path, "spec", "policies", number, "objects", index)
                 yield Manifest(manifest.file, manifest.document, value, place)
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """What a check found. `objects` are ours; everything else was only looked at where ours refer to it."""
+    """The result of a check. `objects` are of our kinds; other objects were read only where these refer to them."""
 
     findings: tuple[Finding, ...]
     objects: tuple[TrellisObject, ...]
@@ -63,13 +63,13 @@ class CheckResult(msgspec.Struct, frozen=True):
     documents: int
 
     @property
-    def sound(self) -> list[TrellisObject]:
+    def valid_objects(self) -> list[TrellisObject]:
         """The objects without an error."""
-        wrong = {(finding.file, finding.document, finding.object) for finding in self.findings if finding.is_error}
-        return [ours for ours in self.objects if _identity(ours.manifest) not in wrong]
+        invalid = {(finding.file, finding.document, finding.object) for finding in self.findings if finding.is_error}
+        return [trellis_object for trellis_object in self.objects if _identity(trellis_object.manifest) not in invalid]
 
-    def joined(self, findings: Iterable[Finding]) -> CheckResult:
-        """The same with what somebody else has found."""
+    def with_findings(self, findings: Iterable[Finding]) -> CheckResult:
+        """The result with further findings."""
         return msgspec.structs.replace(self, findings=(*self.findings, *findings))
 
     @property
@@ -79,7 +79,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
     @property
     def warnings(self) -> int:
-        """How many findings are only told."""
+        """How many findings are warnings."""
         return len(self.findings) - self.errors
 
 
@@ -88,7 +88,7 @@ def _identity(manifest: Manifest) -> tuple[str, int, str]:
 
 
 def check(sources: Iterable[ManifestSource]) -> CheckResult:
-    """Everything that is wrong with these manifests, in the order of files and lines."""
+    """Check manifests; findings are in the order of files and lines."""
     manifests: list[Manifest] = []
     findings: list[Finding] = []
     order: dict[str, int] = {}
@@ -102,7 +102,7 @@ def check(sources: Iterable[ManifestSource]) -> CheckResult:
         manifest, kind, mistyped = recognise_kind(written)
         findings += mistyped
         if kind is not None:
-            findings += [manifest.problem(problem) for problem in validate(kind, manifest.value)]
+            findings += [manifest.convert_problem(problem) for problem in validate(kind, manifest.value)]
             findings += check_scenario_manifests(manifest, kind)
             objects.append(TrellisObject(manifest, kind, decode_manifest(manifest, kind)))
     workloads = WorkloadIndex(manifests)
@@ -118,22 +118,23 @@ NOT_SERVED = Reason("NotServed", "The cluster does not know this kind, or not th
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]|\[([^\]]+)\]")
 
 
-def read_server_findings(ours: TrellisObject, error: KubeError) -> Iterator[Finding]:
+def convert_server_error(trellis_object: TrellisObject, error: KubeError) -> Iterator[Finding]:
     """One finding per field that the server objects to, or one for the object."""
     if isinstance(error, Unreachable):
-        raise error  # not about this object, and the same for all others
-    manifest = ours.manifest
+        raise error  # it concerns the server, not this object
+    manifest = trellis_object.manifest
     if isinstance(error, Invalid) and error.details.causes:
         for cause in error.details.causes:
             path = parse_field_path(cause.field)
-            yield manifest.finding(REFUSED, f"the API server says: {cause.message}", path)
+            yield manifest.build_finding(REFUSED, f"the API server says: {cause.message}", path)
     elif isinstance(error, NotFound) and error.details.kind != "namespaces":
-        message = f"the cluster does not serve {ours.kind.api_version} {ours.kind.name}: install it with `trellis crds`"
-        yield manifest.finding(NOT_SERVED, message, ("apiVersion",))
+        kind = trellis_object.kind
+        message = f"the cluster does not serve {kind.api_version} {kind.name}: install it with `trellis crds`"
+        yield manifest.build_finding(NOT_SERVED, message, ("apiVersion",))
     elif isinstance(error, NotFound):
-        yield manifest.finding(NOT_SERVED, f"the API server says: {error.message}", ("metadata", "namespace"))
+        yield manifest.build_finding(NOT_SERVED, f"the API server says: {error.message}", ("metadata", "namespace"))
     else:
-        yield manifest.finding(REFUSED, f"the API server says: {error.message}")
+        yield manifest.build_finding(REFUSED, f"the API server says: {error.message}")
 
 
 def parse_field_path(text: str) -> Path:

@@ -32,7 +32,7 @@ NO_SUCH_TARGET = Reason(
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line of a report. `path` is empty where the finding is about a whole document."""
+    """One problem at one place. `path` is empty if the finding is about a whole document."""
 
     file: str
     document: int

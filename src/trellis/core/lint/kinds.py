@@ -1,4 +1,4 @@
-"""Recognises objects of Trellis' kinds, and objects that were meant to be of one: misspelled kinds and versions."""
+"""Recognises objects of Trellis' kinds, misspelled kinds and versions included."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from trellis.core.lint.manifests import Manifest
 
 _NAMES = tuple(kind.name for kind in ALL_KINDS)
 _GROUPS = tuple(sorted({kind.group for kind in ALL_KINDS}))
-# Other people's kinds in a group that we share: no typos of ours, however close they come.
+# Kinds of other projects in a shared group: never typos of ours.
 _NEIGHBOURS = frozenset({"CapacityBuffer", "CapacityQuota", "ProvisioningRequest"})
 _TYPE_FIELDS = ("apiVersion", "kind")
 
 
 def recognise_kind(manifest: Manifest) -> tuple[Manifest, Kind | None, list[Finding]]:
-    """The object with its first two fields read as they were meant, its kind if it is ours, and what was mistyped."""
+    """The object with mistyped `apiVersion` and `kind` corrected, its kind if it is ours, and the findings."""
     findings: list[Finding] = []
     meant = dict(manifest.value)
-    for name, field in _mistyped(manifest):
+    for name, field in _find_mistyped_fields(manifest):
         guess = f'there is no field "{name}" here (did you mean "{field}"?)'
-        findings.append(manifest.finding(UNKNOWN_FIELD, f"Unknown field: {guess}", (name,)))
+        findings.append(manifest.build_finding(UNKNOWN_FIELD, f"Unknown field: {guess}", (name,)))
         meant[field] = meant.pop(name)
     manifest = msgspec.structs.replace(manifest, value=meant)
     kind = find_kind(manifest.api_version, manifest.kind)
     if kind is None:
-        kind, found = _almost(manifest)
-        findings += found
+        kind, other_findings = _recognise_near_miss(manifest)
+        findings += other_findings
     return manifest, kind, findings
 
 
-def _mistyped(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Fields that can only have been meant as `apiVersion` or `kind`."""
+def _find_mistyped_fields(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Misspellings of `apiVersion` and `kind`."""
     for field in _TYPE_FIELDS:
         if field not in manifest.value:
             for name in manifest.value:
@@ -45,35 +45,35 @@ def _mistyped(manifest: Manifest) -> Iterator[tuple[str, str]]:
                     yield name, field
 
 
-def _almost(manifest: Manifest) -> tuple[Kind | None, list[Finding]]:
-    """An object that is not ours as written: a typo of one that is, or somebody else's."""
+def _recognise_near_miss(manifest: Manifest) -> tuple[Kind | None, list[Finding]]:
+    """The kind that was probably misspelled, with findings; neither for objects of other projects."""
     by_name = next((kind for kind in ALL_KINDS if kind.name == manifest.kind), None)
     if by_name is not None:
-        return _another_version(manifest, by_name)
+        return _recognise_other_version(manifest, by_name)
     group = manifest.api_version.partition("/")[0]
     guess = suggest_name(manifest.kind, _NAMES) if group in _GROUPS and manifest.kind not in _NEIGHBOURS else None
     if guess is None:
         return None, []
     message = f'there is no kind "{manifest.kind}" in {group} (did you mean "{guess}"?)'
-    return None, [manifest.finding(UNKNOWN_KIND, message, ("kind",))]
+    return None, [manifest.build_finding(UNKNOWN_KIND, message, ("kind",))]
 
 
-def _another_version(manifest: Manifest, kind: Kind) -> tuple[Kind | None, list[Finding]]:
+def _recognise_other_version(manifest: Manifest, kind: Kind) -> tuple[Kind | None, list[Finding]]:
     """A kind of ours under another apiVersion."""
     written = manifest.api_version
     if not written:
         message = f"Required value: {kind.name} needs apiVersion: {kind.api_version}"
-        return kind, [manifest.finding(REQUIRED, message, ("apiVersion",))]
+        return kind, [manifest.build_finding(REQUIRED, message, ("apiVersion",))]
     group, _, version = written.partition("/")
     if group == kind.group:
         retired = f"{kind.group}/{version} is no longer served"
         unknown = f"there is no version {version} of {kind.name}"
-        why = retired if version in (*kind.retired, "v1beta1") else unknown
-        return kind, [manifest.finding(UNKNOWN_KIND, f"{why}: write {kind.api_version}", ("apiVersion",))]
-    # `Buffer` and `Hvpa` are names others use too; only a group much like ours is a slip.
+        reason_text = retired if version in (*kind.retired_versions, "v1beta1") else unknown
+        return kind, [manifest.build_finding(UNKNOWN_KIND, f"{reason_text}: write {kind.api_version}", ("apiVersion",))]
+    # Other projects use the names `Buffer` and `Hvpa` too; only a similar group is a typo.
     if kind.name == "VerticalPodAutoscaler" or group in _GROUPS or suggest_name(group, _GROUPS):
         message = f"there is no {kind.name} in {written}: write {kind.api_version}"
-        return kind, [manifest.finding(UNKNOWN_KIND, message, ("apiVersion",))]
+        return kind, [manifest.build_finding(UNKNOWN_KIND, message, ("apiVersion",))]
     return None, []
 
 

@@ -14,7 +14,7 @@ from trellis.core.lint.findings import NOT_AN_OBJECT, UNREADABLE, Finding
 
 
 class ManifestSource(msgspec.Struct, frozen=True):
-    """A file, or standard input. `named` tells a file that was asked for from one that was found in a directory."""
+    """A file, or standard input. `named` distinguishes a named file from one found in a directory."""
 
     name: str
     data: bytes
@@ -22,61 +22,61 @@ class ManifestSource(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """One object: its JSON, and its place. Objects of a `kind: List` have a place below their document's."""
+    """One object: its JSON and its document. `base_path` is its path in the document, for items of a `kind: List`."""
 
     file: str
     document: Document
     value: Mapping[str, Any]
-    place: Path = ()
+    base_path: Path = ()
 
     @property
     def api_version(self) -> str:
         """As written; empty if it is not text."""
-        return _text(self.value.get("apiVersion"))
+        return _get_text(self.value.get("apiVersion"))
 
     @property
     def kind(self) -> str:
         """As written; empty if it is not text."""
-        return _text(self.value.get("kind"))
+        return _get_text(self.value.get("kind"))
 
     @property
     def name(self) -> str:
         """The object's name, empty if it has none."""
-        return _text(_metadata(self.value).get("name"))
+        return _get_text(_get_metadata(self.value).get("name"))
 
     @property
     def namespace(self) -> str:
         """The object's namespace, empty if it names none."""
-        return _text(_metadata(self.value).get("namespace"))
+        return _get_text(_get_metadata(self.value).get("namespace"))
 
     @property
     def title(self) -> str:
-        """How a person would call the object."""
+        """Kind and name of the object, for messages."""
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.kind} {name}".strip()
 
-    def finding(self, reason: Reason, message: str, path: Path = ()) -> Finding:
+    def build_finding(self, reason: Reason, message: str, path: Path = ()) -> Finding:
         """A finding about a field of this object."""
-        line, column = self.document.find_position(self.place + path)
+        line, column = self.document.find_position(self.base_path + path)
         shown = format_path(path) if path else ""
         return Finding(self.file, self.document.number, line, column, reason, message, self.title, shown)
 
-    def problem(self, problem: ValidationProblem) -> Finding:
-        """A finding from what the validator found."""
-        return self.finding(problem.reason, self._unquoted(problem) or problem.message, problem.path)
+    def convert_problem(self, problem: ValidationProblem) -> Finding:
+        """A finding from a problem of the validator."""
+        return self.build_finding(problem.reason, self._unquoted(problem) or problem.message, problem.path)
 
     def _unquoted(self, problem: ValidationProblem) -> str | None:
         """YAML's best-known trap: `updateMode: Off` is not text but the boolean false."""
         if not isinstance(problem.value, bool):
             return None
-        written = self.document.read_source(self.place + problem.path)
+        written = self.document.read_source(self.base_path + problem.path)
         if written is None or written.lower() in {"true", "false"}:
             return None
         return f'{problem.message}; {written} without quotes is a boolean in YAML: write "{written}"'
 
 
 def read_manifests(source: ManifestSource) -> tuple[list[Manifest], list[Finding]]:
-    """The objects of a file, and what keeps the rest of it from being one."""
+    """The objects of a file, and findings about documents that are none."""
     manifests: list[Manifest] = []
     findings: list[Finding] = []
     for document in read_documents(source.data):
@@ -86,8 +86,8 @@ def read_manifests(source: ManifestSource) -> tuple[list[Manifest], list[Finding
                 for error in document.errors
             ]
             continue
-        for place, value in _objects(document.value, ()):
-            if isinstance(value, dict) and (value.keys() & {"apiVersion", "kind"} or _looks_like_one(value)):
+        for place, value in _iterate_objects(document.value, ()):
+            if isinstance(value, dict) and (value.keys() & {"apiVersion", "kind"} or _resembles_object(value)):
                 manifests.append(Manifest(source.name, document, value, place))
             elif source.named or place:
                 line, column = document.find_position(place)
@@ -96,9 +96,9 @@ def read_manifests(source: ManifestSource) -> tuple[list[Manifest], list[Finding
     return manifests, findings
 
 
-def _objects(value: object, place: Path) -> Iterator[tuple[Path, object]]:
-    """The object itself, or those of a list."""
-    is_list = isinstance(value, dict) and _text(value.get("kind")) == "List"
+def _iterate_objects(value: object, place: Path) -> Iterator[tuple[Path, object]]:
+    """The object itself, or the items of a list."""
+    is_list = isinstance(value, dict) and _get_text(value.get("kind")) == "List"
     items = value.get("items") if is_list and isinstance(value, dict) else None
     if isinstance(items, list):
         for index, item in enumerate(items):
@@ -107,15 +107,15 @@ def _objects(value: object, place: Path) -> Iterator[tuple[Path, object]]:
         yield place, value
 
 
-def _looks_like_one(value: Mapping[str, Any]) -> bool:
-    """Whether somebody meant an object and mistyped its first lines."""
+def _resembles_object(value: Mapping[str, Any]) -> bool:
+    """Whether a map is an object with misspelled `apiVersion` or `kind`."""
     return any(key.lower() in {"apiversion", "kind"} for key in value)
 
 
-def _metadata(value: Mapping[str, Any]) -> Mapping[str, Any]:
+def _get_metadata(value: Mapping[str, Any]) -> Mapping[str, Any]:
     metadata = value.get("metadata")
     return metadata if isinstance(metadata, dict) else {}
 
 
-def _text(value: object) -> str:
+def _get_text(value: object) -> str:
     return value if isinstance(value, str) else ""

@@ -33,13 +33,13 @@ _KINDS: Mapping[str, type[msgspec.Struct]] = {
 }
 
 
-def _pod_spec(workload: Any) -> PodSpec:
+def _get_pod_spec(workload: Any) -> PodSpec:
     spec = workload.spec.job_template.spec if isinstance(workload, CronJob) else workload.spec
     found: PodSpec = spec.template.spec
     return found
 
 
-def _replicas(workload: Any) -> tuple[int, int] | None:
+def _get_replicas(workload: Any) -> tuple[int, int] | None:
     """How many pods a workload has; a DaemonSet has one on each node."""
     if isinstance(workload, DaemonSet):
         return None
@@ -56,9 +56,9 @@ def _read_hpa(manifest: Manifest) -> HorizontalPodAutoscaler | None:
 
 
 class WorkloadManifest(msgspec.Struct, frozen=True):
-    """What lint and explanations ask of a workload: its containers, native sidecars among them.
+    """A workload as lint and explanations read it: its containers, native sidecars included.
 
-    `replicas` are the least and the most pods that one controller of it has, None where manifests do not tell.
+    `replicas` are the fewest and the most pods of one controller, None where the manifests do not say.
     """
 
     kind: str
@@ -74,32 +74,32 @@ class WorkloadManifest(msgspec.Struct, frozen=True):
 
 
 class WorkloadIndex:
-    """Look-up by namespace, kind and name; only what is referred to is ever decoded."""
+    """Workloads by namespace, kind and name, decoded on first use."""
 
     def __init__(self, manifests: Iterable[Manifest]) -> None:
-        self._found: dict[tuple[str, str, str], Manifest] = {}
+        self._cache: dict[tuple[str, str, str], Manifest] = {}
         self.hpas: list[Manifest] = []
         for manifest in manifests:
             if manifest.kind in _KINDS:
-                self._found.setdefault((manifest.namespace, manifest.kind, manifest.name), manifest)
+                self._cache.setdefault((manifest.namespace, manifest.kind, manifest.name), manifest)
             elif manifest.kind == "HorizontalPodAutoscaler":
                 self.hpas.append(manifest)
 
     def find(self, namespace: str, kind: str, name: str) -> WorkloadManifest | None:
-        """The workload, if the set has it and it can be read."""
-        manifest = self._found.get((namespace, kind, name))
+        """The workload, if it exists and can be read."""
+        manifest = self._cache.get((namespace, kind, name))
         if manifest is None:
             return None
         try:
             workload: Any = convert_object(manifest.value, _KINDS[kind])
         except UnreadableObject:
-            return None  # its own tools will say what is wrong with it
-        spec = _pod_spec(workload)
+            return None  # `kubectl` reports what is wrong with it
+        spec = _get_pod_spec(workload)
         sidecars = tuple(container for container in spec.init_containers if container.is_sidecar)
-        replicas = self._scaled(namespace, kind, name) or _replicas(workload)
+        replicas = self._find_hpa_bounds(namespace, kind, name) or _get_replicas(workload)
         return WorkloadManifest(kind, name, (*spec.containers, *sidecars), spec, replicas)
 
-    def _scaled(self, namespace: str, kind: str, name: str) -> tuple[int, int] | None:
+    def _find_hpa_bounds(self, namespace: str, kind: str, name: str) -> tuple[int, int] | None:
         """The bounds of an HPA on the workload."""
         for manifest in self.hpas:
             hpa = _read_hpa(manifest)
@@ -110,9 +110,9 @@ class WorkloadIndex:
                 return 1 if least is None else least, hpa.spec.max_replicas
         return None
 
-    def names(self, namespace: str, kind: str) -> tuple[str, ...]:
+    def list_names(self, namespace: str, kind: str) -> tuple[str, ...]:
         """Names of the workloads of a kind in a namespace."""
-        return tuple(name for (where, what, name) in self._found if where == namespace and what == kind)
+        return tuple(name for (where, what, name) in self._cache if where == namespace and what == kind)
 
 
 def read_scaled_resources(manifest: Manifest) -> tuple[tuple[str, str], frozenset[str]] | None:

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from trellis.api.resolve.stored_values import stored_amount
+from trellis.api.resolve.stored_values import read_stored_amount
 from trellis.base.errors import InvalidQuantity
 from trellis.base.quantities import Quantity, QuantityFormat
 from trellis.base.quantity_columns import parse_milli_column
@@ -149,7 +149,7 @@ def _parse_amount(resource: str, quantity: str | int | None) -> int | None:
     digits = text[:-1] if is_milli else text
     if len(digits) <= _MAX_PLAIN_DIGITS and digits.isascii() and digits.isdigit():
         return int(digits) * (1000 if resource == "cpu" and not is_milli else 1)
-    amount = stored_amount(text)
+    amount = read_stored_amount(text)
     if amount is None:
         return None
     return amount.milli if resource == "cpu" else amount.units
@@ -158,7 +158,7 @@ def _parse_amount(resource: str, quantity: str | int | None) -> int | None:
 @lru_cache(maxsize=4096, typed=True)
 def is_rounded_up(resource: str, text: str | None) -> bool:
     """Whether the count of a quantity is more than what is written: `1500m` of memory is a byte and a half."""
-    amount, count = stored_amount(text), _parse_amount(resource, text)
+    amount, count = read_stored_amount(text), _parse_amount(resource, text)
     return (
         amount is not None and count is not None and amount.exact() < Fraction(count, 1000 if resource == "cpu" else 1)
     )

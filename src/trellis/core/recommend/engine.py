@@ -448,14 +448,14 @@ class RecommenderEngine:
         boosting = {
             name: served.effective
             for name in {vpa for _, vpa in governed}
-            if (served := self._served.get((namespace, name))) is not None and served.effective.boosts
+            if (served := self._served.get((namespace, name))) is not None and served.effective.can_boost
         }
         restarting: dict[str, set[str]] = {}
         for pod, vpa in governed if boosting else ():
             if (effective := boosting.get(vpa)) is None:
                 continue
             for container in pod.spec.running:
-                if container.restarts_on_cpu and effective.container(container.name).boost is not None:
+                if container.restarts_on_cpu and effective.get_container(container.name).boost is not None:
                     restarting.setdefault(vpa, set()).add(container.name)
         return restarting
 

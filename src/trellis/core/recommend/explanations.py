@@ -212,7 +212,7 @@ def _build_recommended_documents(
         return {}
     names = [container.key.container for container in explained]
     amounts = np.stack([container.amounts for container in explained], axis=-1)
-    bound_texts = [compile_policy_bounds(entry.vpa.effective.container(name)).texts for name in names]
+    bound_texts = [compile_policy_bounds(entry.vpa.effective.get_container(name)).texts for name in names]
     documents = build_container_recommendations(
         names, amounts, {at: texts for at, texts in enumerate(bound_texts) if texts}
     )

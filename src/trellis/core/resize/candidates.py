@@ -325,7 +325,10 @@ def find_warnings(view: WorkloadView) -> tuple[Reason, ...]:
         return ()
     names = {advice.container for advice in view.governor.advice}
     controlled = {
-        name for container in names for name in vpa.container(container).controlled if vpa.container(container).scaled
+        name
+        for container in names
+        for name in vpa.get_container(container).controlled
+        if vpa.get_container(container).is_scaled
     }
     return (HPA_CONFLICT,) if controlled & view.hpa_resources else ()
 

@@ -228,7 +228,7 @@ class PodView(msgspec.Struct, frozen=True):
         in_spec = PodShape.from_spec(pod.spec)
         reported = read_resources_in_force(pod)
         in_force = in_spec.with_resources(reported) if reported else in_spec
-        ready = status.condition(READY)
+        ready = status.find_condition(READY)
         changed = ready.last_transition_time if ready is not None else None
         return cls(
             pod=pod,

@@ -125,13 +125,16 @@ def _validate(written: Manifest, others: Collection[str]) -> tuple[Manifest, lis
     manifest, kind, findings = recognise_kind(written)
     if kind is not KWOK_NODE_GROUP:
         expected = f"must be {KWOK_NODE_GROUP.name} of {KWOK_NODE_GROUP.api_version}"
-        return manifest, [*findings, manifest.problem(ValidationProblem(("kind",), INVALID, expected, manifest.kind))]
-    findings += [manifest.problem(problem) for problem in validate(kind, manifest.value)]
+        return manifest, [
+            *findings,
+            manifest.convert_problem(ValidationProblem(("kind",), INVALID, expected, manifest.kind)),
+        ]
+    findings += [manifest.convert_problem(problem) for problem in validate(kind, manifest.value)]
     if manifest.name in others:
         duplicate = ValidationProblem(
             ("metadata", "name"), DUPLICATE, "there is a group of this name already", manifest.name
         )
-        findings.append(manifest.problem(duplicate))
+        findings.append(manifest.convert_problem(duplicate))
     return manifest, findings
 
 

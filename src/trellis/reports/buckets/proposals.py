@@ -55,7 +55,7 @@ class WorkloadProposals(msgspec.Struct, frozen=True):
 
     def money(self, outcome: ReplayCost) -> float:
         """What it costs in a month, which is nothing where nothing costs anything."""
-        return 0.0 if self.advised.prices.are_free else outcome.money
+        return 0.0 if self.advised.prices.is_free else outcome.money
 
     @property
     def reasons(self) -> list[tuple[Reason, int]]:

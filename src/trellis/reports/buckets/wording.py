@@ -28,7 +28,7 @@ def answer_sentence(proposals: WorkloadProposals) -> str:
     now, then = _money(proposals)
     prices = proposals.advised.prices
     summary = f"Buckets for {many} of {everything}"
-    if prices.are_free:
+    if prices.is_free:
         return f"{summary}."
     return f"{summary}: {prices.currency} {format_money(then)} a month instead of {format_money(now)}."
 
@@ -117,13 +117,13 @@ def list_outcomes(proposal: WorkloadProposal) -> Iterator[tuple[str, ReplayCost]
 def cost_headers(proposals: WorkloadProposals) -> list[str]:
     """The headers of the columns of `cost_cells`."""
     prices = proposals.advised.prices
-    priced = [] if prices.are_free else [f"{prices.currency}/month"]
+    priced = [] if prices.is_free else [f"{prices.currency}/month"]
     return [*_HEADS, *priced, "CPU short", "memory short", "changes"]
 
 
 def cost_cells(name: str, found: ReplayCost, proposals: WorkloadProposals) -> list[str]:
     """One way of scaling: how many replicas, what it cost, and for how much of the time it was too little."""
-    priced = [] if proposals.advised.prices.are_free else [format_money(proposals.money(found))]
+    priced = [] if proposals.advised.prices.is_free else [format_money(proposals.money(found))]
     hours = [format_significant(found.core_hours), format_significant(found.gib_hours)]
     short = [format_share(found.cpu_over), format_share(found.memory_over)]
     return [

@@ -31,7 +31,7 @@ REFUSED: Final = "Does nothing: it is refused, see below."
 
 def describe_objects(checked: CheckResult) -> list[dict[str, Any]]:
     """Object, file and sentences for every object of ours, as JSON shows them; one that is refused says so."""
-    sound = {id(ours) for ours in checked.sound}
+    sound = {id(ours) for ours in checked.valid_objects}
     described = []
     for ours in checked.objects:
         manifest = ours.manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trellis.api.resolve import EffectiveBuffer, FixedReplicas, GivenPods, NodeClassTotals, PercentOfReplicas, Strategy
+from trellis.api.resolve import EffectiveBuffer, FixedPods, FixedReplicas, NodeClassTotals, PercentOfReplicas, Strategy
 from trellis.base.wording import RESOURCE_WORDS, pluralize
 from trellis.core.buffers import BufferSettings, DetailedReason, NodeClassFacts, find_class_labels
 from trellis.core.buffers.node_classes import NODE_CLASS_CONTRADICTED, NodeClassChunks, split_into_chunks
@@ -16,7 +16,7 @@ from trellis.reports.text.phrases import format_duration, join_words
 
 def buffer_sentences(buffer: EffectiveBuffer) -> list[str]:
     """How much capacity it asks for, how that is counted, and when."""
-    if not buffer.is_ours:
+    if not buffer.is_active_capacity:
         return [f"Is left alone: {buffer.type} is not a type that Trellis provisions."]
     sentences = [_capacity_sentence(buffer), *_shape(buffer), _strategy(buffer)]
     if buffer.schedule is not None:
@@ -32,14 +32,14 @@ def _capacity_sentence(buffer: EffectiveBuffer) -> str:
     match buffer.capacity:
         case FixedReplicas(count=count):
             return f"Keeps room for {pluralize(count, 'further pod')} of {target}."
-        case PercentOfReplicas(percent=percent, least=least, most=most):
+        case PercentOfReplicas(percent=percent, minimum=least, maximum=most):
             limits = [f"at least {least}"] if least else []
             limits += [f"at most {most}"] if most is not None else []
             within = f", {join_words(limits)}" if limits else ""
             return f"Keeps room for further pods of {target}: {percent} % of its replicas, rounded up{within}."
         case NodeClassTotals() as totals:
             return _totals(totals, target)
-        case GivenPods(count=count) as pods:
+        case FixedPods(count=count) as pods:
             return f"Keeps room for {pluralize(count, 'pod')} of the given spec{_size_phrase(pods)}."
         case _:
             return "Keeps no room: it states no capacity that can be read."
@@ -58,7 +58,7 @@ def _totals(totals: NodeClassTotals, target: str) -> str:
     return f"{capacity}, in chunks of {join_words(chunk)}{many}."
 
 
-def _size_phrase(pods: GivenPods) -> str:
+def _size_phrase(pods: FixedPods) -> str:
     """What one of the pods requests."""
     shape = shape_from_spec(pods.pod_spec)
     if isinstance(shape, DetailedReason):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from trellis.api.buckets import RESOURCES, amount_bounds, replica_steps, uses_binary_units
+from trellis.api.buckets import RESOURCES, get_amount_bounds, list_replica_steps, uses_binary_units
 from trellis.api.kinds.hvpa import Bucket
 from trellis.api.kinds.parts import TargetReference
 from trellis.api.resolve import EffectiveHvpa, ReplicaSizing, ScaleMode, ScalePolicy
@@ -49,7 +49,7 @@ def _sources(hvpa: EffectiveHvpa) -> str:
 def _bucket(bucket: Bucket) -> Iterator[str]:
     first, last = bucket.replicas.min or 1, bucket.replicas.max or 1
     at = f"At {pluralize(first, 'replica')}" if first == last else f"At {first} to {last} replicas"
-    ranges = {resource: amount_bounds(getattr(bucket, resource)) for resource in RESOURCES}
+    ranges = {resource: get_amount_bounds(getattr(bucket, resource)) for resource in RESOURCES}
     binary = uses_binary_units([bucket])
 
     def told(value: Fraction, resource: str) -> str:
@@ -67,7 +67,8 @@ def _bucket(bucket: Bucket) -> Iterator[str]:
     if first < last and last - first < _MOST_STEPS:
         for resource in RESOURCES:
             totals = [
-                f"{step.count} for up to {told(step.most_total, resource)}" for step in replica_steps(bucket, resource)
+                f"{step.count} for up to {told(step.maximum_total, resource)}"
+                for step in list_replica_steps(bucket, resource)
             ]
             yield f"  Replicas by {RESOURCE_WORDS[resource]} in total: {', '.join(totals)}."
 

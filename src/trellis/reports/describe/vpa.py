@@ -68,7 +68,7 @@ def _mode(vpa: EffectiveVpa, name: str, expected: tuple[UpdatePreview, ...]) -> 
 def _policies(vpa: EffectiveVpa) -> Iterator[str]:
     for name, container in vpa.containers.items():
         subject = "Every container without a policy of its own" if name == ANY_CONTAINER else f"Container {name}"
-        if not container.scaled:
+        if not container.is_scaled:
             yield f"{subject} keeps the requests it was given."
             continue
         rules = list(_limits(container))
@@ -85,7 +85,7 @@ def _limits(container: EffectiveContainerPolicy) -> Iterator[str]:
         least, most = container.min_allowed.get(resource), container.max_allowed.get(resource)
         if least is not None or most is not None:
             yield f"{RESOURCE_WORDS[resource]} {format_bounds(least, most)}"
-    if not container.limits_follow:
+    if not container.scales_limits:
         yield "limits stay as they are"
 
 
@@ -114,14 +114,14 @@ def _boosts(vpa: EffectiveVpa, target: str, workload: WorkloadManifest | None) -
     named = list(workload.names) if workload else [name for name in vpa.containers if name != ANY_CONTAINER]
     groups: dict[tuple[Boost, bool], list[str]] = {}
     for name in named:
-        meaning = vpa.container(name)
+        meaning = vpa.get_container(name)
         if meaning.boost is not None:
             groups.setdefault((meaning.boost, _recommended(vpa, meaning)), []).append(name)
-    rest = vpa.container(ANY_CONTAINER)
+    rest = vpa.get_container(ANY_CONTAINER)
     for (boost, recommended), names in groups.items():
         all_containers = workload is not None and len(names) == len(named)
         yield _boost_sentence(_group(names, target, all_containers), boost, recommended, plural=len(names) > 1)
-    spared = [name for name in named if rest.boost is not None and vpa.container(name).boost is None]
+    spared = [name for name in named if rest.boost is not None and vpa.get_container(name).boost is None]
     if spared:
         yield f"Not boosted: {join_words(spared)}."
     if workload is None and rest.boost is not None:
@@ -138,7 +138,7 @@ def _group(names: list[str], target: str, all_containers: bool) -> str:
 
 def _recommended(vpa: EffectiveVpa, container: EffectiveContainerPolicy) -> bool:
     """Whether the boost starts from the recommendation or from the container's own request."""
-    return vpa.mode is not UpdateMode.OFF and container.scaled and "cpu" in container.controlled
+    return vpa.mode is not UpdateMode.OFF and container.is_scaled and "cpu" in container.controlled
 
 
 def _boost_sentence(containers: str, boost: Boost, recommended: bool, plural: bool) -> str:

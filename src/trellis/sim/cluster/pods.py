@@ -186,7 +186,7 @@ def with_condition(
 ) -> PodStatus:
     """A status with a condition, whose time changes only with its value or its reason."""
     text = "True" if value else "False"
-    previous = status.condition(type_)
+    previous = status.find_condition(type_)
     since = api_time(now)
     if previous is not None and (previous.status, previous.reason) == (text, reason):
         since = previous.last_transition_time or since
@@ -199,7 +199,7 @@ def with_condition(
 
 def without_condition(status: PodStatus, type_: str) -> PodStatus:
     """A status without a condition."""
-    if status.condition(type_) is None:
+    if status.find_condition(type_) is None:
         return status
     return msgspec.structs.replace(
         status, conditions=tuple(condition for condition in status.conditions if condition.type != type_)

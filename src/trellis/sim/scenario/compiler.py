@@ -65,7 +65,7 @@ def compile_scenario(scenario: Scenario, *, traces: TraceReader = no_traces, fil
     policies = PolicyManifests(workloads, files, orders_nodes=bool(spec.node_groups))
     variants = compile_variants(spec, policies)
     result = (*_workload_problems(spec, workloads), *usage.problems, *policies.problems)
-    problems = [problem.below(("spec",)) for problem in result]
+    problems = [problem.with_prefix(("spec",)) for problem in result]
     if problems:
         raise InvalidScenario(scenario.metadata.name, problems)
     return Fleet(

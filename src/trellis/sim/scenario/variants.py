@@ -84,7 +84,7 @@ class PolicyManifests:
     def _generate(self, templates: Sequence[PolicyForEach], at: Path) -> Iterator[Document]:
         for number, each in enumerate(templates):
             self.problems += [
-                problem.below((*at, number, "hvpa")) for problem in _find_unsupported_metrics(each.hvpa or {})
+                problem.with_prefix((*at, number, "hvpa")) for problem in _find_unsupported_metrics(each.hvpa or {})
             ]
         for field, api_version, made, reference in _MADE:
             chosen = [template for template in templates if _find_field(template) == field]

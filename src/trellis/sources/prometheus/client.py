@@ -24,8 +24,8 @@ from trellis import __version__
 from trellis.base.errors import (
     BadKubeconfig,
     InvalidInput,
+    PrometheusLimitExceeded,
     PrometheusRefused,
-    PrometheusTooMuch,
     PrometheusUnreachable,
     Unauthorized,
 )
@@ -239,9 +239,9 @@ class PrometheusClient:
                 raise self._build_length_error(response)
         return b"".join(parts)
 
-    def _build_length_error(self, response: aiohttp.ClientResponse) -> PrometheusTooMuch:
+    def _build_length_error(self, response: aiohttp.ClientResponse) -> PrometheusLimitExceeded:
         message = f"the answer of Prometheus at {self._address} is longer than {self._limit} bytes"
-        return PrometheusTooMuch(message, response.status)
+        return PrometheusLimitExceeded(message, response.status)
 
     def _get_session(self) -> aiohttp.ClientSession:
         """The session. It is made with the first request, because it belongs to the event loop that runs then."""

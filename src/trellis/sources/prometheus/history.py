@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 import numpy as np
 
-from trellis.base.errors import PrometheusTooMuch
+from trellis.base.errors import PrometheusLimitExceeded
 from trellis.core.usage.columns import FloatColumn
 from trellis.core.usage.samples import Measurements, Samples
 from trellis.sources.prometheus.client import PrometheusClient
@@ -185,7 +185,7 @@ async def read_windows(
         end = start + (window.steps - 1) * times.step
         try:
             results = [await client.query_range(query, start, end, times.step) for query in queries(window.namespaces)]
-        except PrometheusTooMuch:
+        except PrometheusLimitExceeded:
             if not windows.halve():
                 raise
             continue

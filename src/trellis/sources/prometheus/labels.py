@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trellis.base.errors import PrometheusTooMuch
+from trellis.base.errors import PrometheusLimitExceeded
 from trellis.core.cluster.past_pods import PodLabels
 from trellis.core.usage.columns import FloatColumn
 from trellis.sources.prometheus.client import PrometheusClient
@@ -28,7 +28,7 @@ async def query_label_values(
     grouping = f"group by ({', '.join(labels)})"
     try:
         result = await client.query(f"{grouping} (last_over_time({metric}[{settings.history_length}]))", now)
-    except PrometheusTooMuch:
+    except PrometheusLimitExceeded:
         result = await client.query(f"{grouping} ({metric})", now)
     return result.labels
 
@@ -40,7 +40,7 @@ async def query_pod_labels(client: PrometheusClient, settings: PrometheusSetting
         return {}
     try:
         result = await client.query(query, now)
-    except PrometheusTooMuch:
+    except PrometheusLimitExceeded:
         if not query.endswith("]"):
             raise
         # A range has every single sample in it. The last of each series has the same labels.

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from trellis.base.errors import PrometheusTooMuch
+from trellis.base.errors import PrometheusLimitExceeded
 from trellis.core.usage.samples import Samples
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.queries import (
@@ -39,7 +39,7 @@ async def read_newest(
         group = waiting.popleft()
         try:
             batches.append(await _read_group(client, settings, group, now))
-        except PrometheusTooMuch:
+        except PrometheusLimitExceeded:
             if group is None or len(group) < 2:
                 raise
             middle = len(group) // 2

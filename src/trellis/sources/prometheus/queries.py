@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, TypeVar
 
-from trellis.base.errors import PrometheusTooMuch
+from trellis.base.errors import PrometheusLimitExceeded
 from trellis.sources.prometheus.settings import PrometheusSettings
 
 # A name of a namespace has no other characters. What has is taken literally all the same.
@@ -103,7 +103,7 @@ async def query_in_groups(
         group = waiting.popleft()
         try:
             results.append(await query_group(group))
-        except PrometheusTooMuch:
+        except PrometheusLimitExceeded:
             if len(group) < 2:
                 raise
             middle = len(group) // 2

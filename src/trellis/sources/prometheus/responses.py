@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from trellis.base.errors import PrometheusRefused, PrometheusTooMuch, format_value
+from trellis.base.errors import PrometheusLimitExceeded, PrometheusRefused, format_value
 from trellis.core.usage.columns import FloatColumn, IntColumn
 
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -186,12 +186,12 @@ def build_refusal(address: str, status: int, headers: Mapping[str, str], body: b
     elif status in _ADVICE and not kind:
         reason = f"{_ADVICE[status]}{f' ({reason})' if reason else ''}"
     message = f"Prometheus at {address} answers {status}: {reason or 'no reason'}"
-    return (PrometheusTooMuch if _asks_too_much(status, kind, reason) else PrometheusRefused)(message, status, kind)
+    return (PrometheusLimitExceeded if _asks_too_much(status, kind, reason) else PrometheusRefused)(message, status, kind)
 
 
 def is_temporary(error: PrometheusRefused) -> bool:
     """Whether the same query may succeed later."""
-    if isinstance(error, PrometheusTooMuch):
+    if isinstance(error, PrometheusLimitExceeded):
         return False
     return error.status == 429 or error.status >= 500
 

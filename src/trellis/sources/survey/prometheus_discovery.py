@@ -15,7 +15,7 @@ import msgspec
 
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.slices import Slice
-from trellis.base.errors import InvalidInput, KubeError, PrometheusError, PrometheusTooMuch, Unreachable
+from trellis.base.errors import InvalidInput, KubeError, PrometheusError, PrometheusLimitExceeded, Unreachable
 from trellis.kube.client import Client
 from trellis.kube.resources import Resource
 from trellis.kube.transport.requests import Request
@@ -66,7 +66,7 @@ class ProxiedPrometheus(PrometheusClient):
         except Unreachable as error:
             raise ConnectionError(error.message) from error
         if len(response.body) > self._limit:
-            raise PrometheusTooMuch(f"the answer of {self._server} is longer than {self._limit} bytes", response.status)
+            raise PrometheusLimitExceeded(f"the answer of {self._server} is longer than {self._limit} bytes", response.status)
         return response.status, response.headers, _read_response_body(response)
 
 

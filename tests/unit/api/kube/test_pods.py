@@ -263,11 +263,11 @@ def test_a_resize_under_way_shows_spec_allocation_and_reality_apart() -> None:
         name="web-0",
     )
     status = read.status
-    pending, ready = status.condition(RESIZE_PENDING), status.condition(READY)
+    pending, ready = status.find_condition(RESIZE_PENDING), status.find_condition(READY)
     assert pending is not None
     assert ready is not None
     assert (pending.status, pending.reason) == ("True", "Deferred")
-    assert status.condition(RESIZE_IN_PROGRESS) is None
+    assert status.find_condition(RESIZE_IN_PROGRESS) is None
     assert ready.last_transition_time == datetime(2026, 3, 1, 10, 1, tzinfo=UTC)
     assert status.start_time == datetime(2026, 3, 1, 10, tzinfo=UTC)
     [app] = status.container_statuses

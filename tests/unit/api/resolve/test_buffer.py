@@ -14,8 +14,8 @@ from support.builders.manifests import TARGET, buffer, class_buffer, replica_buf
 from trellis.api.kinds.buffer import Buffer
 from trellis.api.resolve import (
     EffectiveBuffer,
+    FixedPods,
     FixedReplicas,
-    GivenPods,
     NodeClassTotals,
     PercentOfReplicas,
     Strategy,
@@ -32,7 +32,7 @@ def meaning(document: dict[str, Any]) -> EffectiveBuffer:
 def test_type_and_strategy_have_defaults() -> None:
     found = meaning(replica_buffer(exactly=3))
     assert found.type == "buffer.x-k8s.io/active-capacity"
-    assert found.is_ours
+    assert found.is_active_capacity
     assert found.strategy is Strategy.KEEP_EMPTY
     assert found.capacity == FixedReplicas(3)
 
@@ -41,7 +41,7 @@ def test_type_and_strategy_have_defaults() -> None:
 def test_a_type_of_others_is_not_ours() -> None:
     document = replica_buffer(exactly=3)
     document["spec"]["type"] = "buffer.gke.io/standby-capacity"
-    assert not meaning(document).is_ours
+    assert not meaning(document).is_active_capacity
 
 
 @pytest.mark.req("BF-33")
@@ -73,12 +73,12 @@ def test_strategies_in_both_spellings(written: str, strategy: Strategy) -> None:
     ],
 )
 def test_a_share_rounds_up_within_its_bounds(share: PercentOfReplicas, replicas: int, chunks: int) -> None:
-    assert share.of(replicas) == chunks
+    assert share.count_for(replicas) == chunks
 
 
 @given(st.integers(0, 300), st.integers(0, 10_000))
 def test_a_share_is_the_smallest_count_that_covers_the_percentage(percent: int, replicas: int) -> None:
-    chunks = PercentOfReplicas(percent, 0, None).of(replicas)
+    chunks = PercentOfReplicas(percent, 0, None).count_for(replicas)
     assert chunks * 100 >= percent * replicas
     assert chunks == 0 or (chunks - 1) * 100 < percent * replicas
 
@@ -114,7 +114,7 @@ def test_totals_mean_the_same_in_any_spelling(cpu: int | str, memory: int | str)
 @pytest.mark.req("BF-31")
 def test_given_pods_keep_their_spec() -> None:
     spec = {"containers": [{"name": "a"}], "nodeSelector": {"pool": "spot"}}
-    assert meaning(buffer(capacity={"pods": {"replicaNum": 5, "podSpec": spec}})).capacity == GivenPods(5, spec)
+    assert meaning(buffer(capacity={"pods": {"replicaNum": 5, "podSpec": spec}})).capacity == FixedPods(5, spec)
 
 
 @pytest.mark.req("BF-54")

@@ -73,9 +73,9 @@ def test_what_bounds_the_vpas_recommendation_bounds_no_size_of_the_hvpa() -> Non
     off = {"containerName": "sidecar", "mode": "Off"}
     spec = {"resourcePolicy": {"containerPolicies": [policy, off]}}
     found = resolve_hvpa_pods(msgspec.convert(hvpa(STORY_1, vpa={"template": {"spec": spec}}), Hvpa))
-    app = found.container("app")
+    app = found.get_container("app")
     assert app.controlled == ("cpu", "memory")
     assert app.min_allowed == {}
     assert app.max_allowed == {}
-    assert not app.limits_follow
-    assert not found.container("sidecar").scaled
+    assert not app.scales_limits
+    assert not found.get_container("sidecar").is_scaled

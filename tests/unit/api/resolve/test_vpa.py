@@ -16,7 +16,7 @@ from trellis.api.resolve import (
     ChangeRequirement,
     EffectiveVpa,
     UpdateMode,
-    reaches_pods,
+    is_applied_to_pods,
     resolve_vpa,
     selects_recommender,
 )
@@ -36,10 +36,10 @@ def test_an_absent_policy_leaves_every_field_at_its_default() -> None:
     assert plain.min_replicas is None
     assert plain.requirements == ()
     assert plain.warnings == ()
-    container = plain.container("any")
-    assert container.scaled
+    container = plain.get_container("any")
+    assert container.is_scaled
     assert container.controlled == ("cpu", "memory")
-    assert container.limits_follow
+    assert container.scales_limits
     assert container.min_allowed == {}
     assert container.max_allowed == {}
     assert container.boost is None
@@ -82,16 +82,16 @@ def test_deprecated_mode_is_among_the_warnings() -> None:
 def test_only_default_serves_objects_that_name_no_recommender(recommenders: Any) -> None:
     found = meaning(vpa(recommenders=recommenders))
     assert found.recommender == "default"
-    assert found.served_by("default")
-    assert not found.served_by("weekly")
+    assert found.is_served_by("default")
+    assert not found.is_served_by("weekly")
 
 
 @pytest.mark.req("CR-09")
 @pytest.mark.parametrize("other", ["Weekly", "weekly ", "week", "default", ""])
 def test_names_of_recommenders_compare_letter_for_letter(other: str) -> None:
     found = meaning(vpa(recommenders=[{"name": "weekly"}]))
-    assert found.served_by("weekly")
-    assert not found.served_by(other)
+    assert found.is_served_by("weekly")
+    assert not found.is_served_by(other)
 
 
 @pytest.mark.req("CR-06")
@@ -106,7 +106,7 @@ def test_matching_takes_lists_of_any_length() -> None:
 @given(st.sampled_from([None, "default", "a", "b"]), st.sets(st.sampled_from(["default", "a", "b"])))
 def test_at_most_one_running_recommender_serves_an_object(named: str | None, running: set[str]) -> None:
     found = meaning(vpa(recommenders=[{"name": named}] if named else None))
-    assert {name for name in running if found.served_by(name)} == running & {named or "default"}
+    assert {name for name in running if found.is_served_by(name)} == running & {named or "default"}
 
 
 @pytest.mark.req("CR-19")
@@ -155,7 +155,7 @@ def test_a_requirement_of_a_newer_version_is_never_satisfied() -> None:
 def test_the_pods_boost_is_every_containers_default() -> None:
     found = meaning(boosted(type="Factor", factor=3))
     for name in ("app", "sidecar"):
-        boost = found.container(name).boost
+        boost = found.get_container(name).boost
         assert boost is not None
         assert (boost.kind, boost.factor) == (BoostKind.FACTOR, 3)
 
@@ -165,11 +165,11 @@ def test_a_containers_boost_replaces_the_pods_whole() -> None:
     own = {"cpu": {"type": "Quantity", "quantity": "500m"}}
     document = policy(startupBoost=own)
     document["spec"]["startupBoost"] = DEFAULT_60S
-    boost = meaning(document).container("app").boost
+    boost = meaning(document).get_container("app").boost
     assert boost is not None
     assert (boost.kind, boost.quantity) == (BoostKind.QUANTITY, Quantity.parse("500m"))
     assert boost.duration.total_seconds() == 0
-    other = meaning(document).container("other").boost
+    other = meaning(document).get_container("other").boost
     assert other is not None
     assert other.duration.total_seconds() == 60
 
@@ -178,29 +178,29 @@ def test_a_containers_boost_replaces_the_pods_whole() -> None:
 def test_a_boost_without_cpu_switches_the_default_off() -> None:
     document = policy(startupBoost={})
     document["spec"]["startupBoost"] = DEFAULT_60S
-    assert meaning(document).container("app").boost is None
-    assert meaning(document).container("other").boost is not None
-    assert meaning(vpa(startupBoost={})).container("app").boost is None
+    assert meaning(document).get_container("app").boost is None
+    assert meaning(document).get_container("other").boost is not None
+    assert meaning(vpa(startupBoost={})).get_container("app").boost is None
 
 
 @pytest.mark.req("SB-24", "SB-54")
 def test_a_factor_of_one_is_no_boost() -> None:
     document = policy(startupBoost={"cpu": {"type": "Factor", "factor": 1}})
     document["spec"]["startupBoost"] = {"cpu": {"type": "Factor", "factor": 2}}
-    assert meaning(document).container("app").boost is None
-    other = meaning(document).container("other").boost
+    assert meaning(document).get_container("app").boost is None
+    other = meaning(document).get_container("other").boost
     assert other is not None
     assert other.factor == 2
 
 
 def test_a_quantity_of_zero_is_no_boost() -> None:
-    assert meaning(boosted(type="Quantity", quantity="0")).container("app").boost is None
+    assert meaning(boosted(type="Quantity", quantity="0")).get_container("app").boost is None
 
 
 @pytest.mark.req("SB-14")
 def test_the_duration_is_zero_unless_given_in_either_spelling() -> None:
     def seconds(**cpu: Any) -> float:
-        boost = meaning(boosted(type="Factor", factor=2, **cpu)).container("app").boost
+        boost = meaning(boosted(type="Factor", factor=2, **cpu)).get_container("app").boost
         assert boost is not None
         return boost.duration.total_seconds()
 
@@ -210,8 +210,8 @@ def test_the_duration_is_zero_unless_given_in_either_spelling() -> None:
 
 
 def test_giving_up_is_never_unless_given() -> None:
-    never = meaning(boosted(type="Factor", factor=2)).container("app").boost
-    later = meaning(boosted(type="Factor", factor=2, giveUpAfterSeconds=300)).container("app").boost
+    never = meaning(boosted(type="Factor", factor=2)).get_container("app").boost
+    later = meaning(boosted(type="Factor", factor=2, giveUpAfterSeconds=300)).get_container("app").boost
     assert never is not None
     assert never.give_up_after is None
     assert later is not None
@@ -222,17 +222,17 @@ def test_giving_up_is_never_unless_given() -> None:
 @pytest.mark.req("SB-26")
 def test_a_boost_in_a_named_policy_is_for_that_container_alone() -> None:
     found = meaning(policy(startupBoost={"cpu": {"type": "Factor", "factor": 2}}))
-    assert found.container("app").boost is not None
-    assert found.container("other").boost is None
+    assert found.get_container("app").boost is not None
+    assert found.get_container("other").boost is None
 
 
 @pytest.mark.req("SB-25")
 def test_boost_depends_on_neither_mode_nor_controlled_resources() -> None:
     boost = {"cpu": {"type": "Factor", "factor": 2}}
     for fields in ({"mode": "Off"}, {"controlledResources": ["memory"]}, {"maxAllowed": {"cpu": "1m"}}):
-        assert meaning(policy(startupBoost=boost, **fields)).container("app").boost is not None
+        assert meaning(policy(startupBoost=boost, **fields)).get_container("app").boost is not None
     off = vpa(updatePolicy={"updateMode": "Off"}, startupBoost=boost)
-    assert meaning(off).container("app").boost is not None
+    assert meaning(off).get_container("app").boost is not None
 
 
 # Container policies
@@ -244,10 +244,10 @@ def test_a_containers_policy_comes_before_that_of_the_star() -> None:
         {"containerName": "app", "controlledValues": "RequestsOnly", "controlledResources": ["memory"]},
     ]
     found = meaning(vpa(resourcePolicy={"containerPolicies": policies}))
-    assert not found.container("other").scaled
-    assert found.container("app").scaled
-    assert found.container("app").controlled == ("memory",)
-    assert not found.container("app").limits_follow
+    assert not found.get_container("other").is_scaled
+    assert found.get_container("app").is_scaled
+    assert found.get_container("app").controlled == ("memory",)
+    assert not found.get_container("app").scales_limits
 
 
 def test_of_two_policies_for_one_name_the_first_counts_and_of_two_stars_the_last() -> None:
@@ -258,12 +258,12 @@ def test_of_two_policies_for_one_name_the_first_counts_and_of_two_stars_the_last
         {"containerName": "*", "mode": "Off"},
     ]
     found = meaning(vpa(resourcePolicy={"containerPolicies": policies}))
-    assert not found.container("app").scaled
-    assert not found.container("other").scaled
+    assert not found.get_container("app").is_scaled
+    assert not found.get_container("other").is_scaled
 
 
 def test_stored_amounts_that_cannot_be_read_bind_nothing() -> None:
-    found = meaning(policy(minAllowed={"cpu": "lots", "memory": "1Gi"})).container("app")
+    found = meaning(policy(minAllowed={"cpu": "lots", "memory": "1Gi"})).get_container("app")
     assert found.min_allowed == {"memory": Quantity.parse("1Gi")}
 
 
@@ -274,4 +274,4 @@ def test_the_acting_vpa_is_one_with_an_acting_mode(mode: str | None) -> None:
     written = [{"updatePolicy": {"updateMode": mode}}] if mode is not None else [{}, {"updatePolicy": {}}]
     for each in written:
         found = msgspec.convert(vpa(**each), VerticalPodAutoscaler)
-        assert reaches_pods(found) is (resolve_vpa(found).mode is not UpdateMode.OFF)
+        assert is_applied_to_pods(found) is (resolve_vpa(found).mode is not UpdateMode.OFF)

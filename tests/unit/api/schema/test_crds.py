@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from trellis.api.registry import BUFFER, CHECKPOINT, HVPA, KINDS, VPA, Kind
-from trellis.api.schema.crds import build_crd, object_schema
-from trellis.api.schema.tree import JsonShape, SchemaNode, schema_of
+from trellis.api.schema.crds import build_crd, build_object_schema
+from trellis.api.schema.tree import JsonShape, SchemaNode, build_schema_tree
 
 
 def at(schema: dict[str, Any], path: str) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def test_subresources() -> None:
 
 @pytest.mark.req("CR-03")
 def test_recommenders_are_an_optional_list_of_objects_with_a_name() -> None:
-    schema = object_schema(VPA)
+    schema = build_object_schema(VPA)
     recommenders = at(schema, "spec.recommenders")
     assert recommenders["type"] == "array"
     assert recommenders["items"]["type"] == "object"
@@ -100,27 +100,29 @@ def test_recommenders_are_an_optional_list_of_objects_with_a_name() -> None:
 
 @pytest.mark.req("SB-09")
 def test_the_factors_minimum_is_in_the_schema_itself() -> None:
-    schema = object_schema(VPA)
+    schema = build_object_schema(VPA)
     for place in ("spec.startupBoost.cpu", "spec.resourcePolicy.containerPolicies[].startupBoost.cpu"):
         factor = at(schema, f"{place}.factor")
         assert (factor["type"], factor["minimum"], factor["format"]) == ("integer", 1, "int32")
 
 
 def test_upstreams_own_cel_rules_are_kept() -> None:
-    rules = {rule["rule"] for rule in at(object_schema(VPA), "spec.startupBoost.cpu")["x-kubernetes-validations"]}
+    rules = {rule["rule"] for rule in at(build_object_schema(VPA), "spec.startupBoost.cpu")["x-kubernetes-validations"]}
     assert "(self.type == 'Factor') == has(self.factor)" in rules
     assert "(self.type == 'Quantity') == has(self.quantity)" in rules
 
 
 def test_quantities_are_text_or_numbers_with_upstreams_pattern() -> None:
-    quantity = at(object_schema(VPA), "spec.resourcePolicy.containerPolicies[].minAllowed")["additionalProperties"]
+    quantity = at(build_object_schema(VPA), "spec.resourcePolicy.containerPolicies[].minAllowed")[
+        "additionalProperties"
+    ]
     assert quantity["x-kubernetes-int-or-string"] is True
     assert quantity["pattern"].startswith(r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))")
     assert quantity["maxLength"] == 32
 
 
 def test_checkpoints_keep_upstreams_format() -> None:
-    schema = object_schema(CHECKPOINT)
+    schema = build_object_schema(CHECKPOINT)
     assert "required" not in schema
     assert set(schema["properties"]["status"]["properties"]) >= {
         "lastUpdateTime", "version", "cpuHistogram", "memoryHistogram", "firstSampleStart", "lastSampleStart",
@@ -137,12 +139,12 @@ def test_checkpoints_keep_upstreams_format() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_there_are_no_schema_defaults_because_they_show_in_every_diff(kind: Kind) -> None:
-    assert not [schema for schema in schemas(object_schema(kind)) if "default" in schema]
+    assert not [schema for schema in schemas(build_object_schema(kind)) if "default" in schema]
 
 
 @pytest.mark.parametrize("kind", [VPA, HVPA, BUFFER], ids=lambda kind: kind.name)
 def test_conditions_are_a_map_by_type_with_the_generation_observed(kind: Kind) -> None:
-    conditions = at(object_schema(kind), "status.conditions")
+    conditions = at(build_object_schema(kind), "status.conditions")
     assert conditions["x-kubernetes-list-type"] == "map"
     assert conditions["x-kubernetes-list-map-keys"] == ["type"]
     assert "observedGeneration" in conditions["items"]["properties"]
@@ -152,7 +154,10 @@ def test_conditions_are_a_map_by_type_with_the_generation_observed(kind: Kind) -
 def test_every_field_is_described(kind: Kind) -> None:
     for struct in (kind.spec, kind.status):
         undescribed = [
-            name for node in nodes(schema_of(struct)) for name, member in node.members.items() if not member.field.doc
+            name
+            for node in nodes(build_schema_tree(struct))
+            for name, member in node.members.items()
+            if not member.field.doc
         ]
         assert undescribed == []
 
@@ -163,7 +168,7 @@ def test_every_list_of_our_own_kinds_that_users_write_is_bounded(kind: Kind) -> 
     upstreams = {"containerPolicies", "controlledResources", "resources"}
     unbounded = [
         name
-        for node in nodes(schema_of(kind.spec))
+        for node in nodes(build_schema_tree(kind.spec))
         for name, member in node.members.items()
         if member.shape is JsonShape.LIST and member.field.max_items is None
     ]
@@ -175,7 +180,7 @@ def test_every_text_of_our_own_kinds_that_users_write_is_bounded(kind: Kind) -> 
     upstreams = {"containerName", "resources"}
     unbounded = [
         name
-        for node in nodes(schema_of(kind.spec))
+        for node in nodes(build_schema_tree(kind.spec))
         for name, member in node.members.items()
         for text in (member, member.items)
         if text is not None
@@ -188,7 +193,7 @@ def test_every_text_of_our_own_kinds_that_users_write_is_bounded(kind: Kind) -> 
 
 @pytest.mark.req("BF-37", "BF-07")
 def test_a_buffers_status_holds_the_pods_the_conditions_and_the_last_full_time() -> None:
-    status = object_schema(BUFFER)["properties"]["status"]["properties"]
+    status = build_object_schema(BUFFER)["properties"]["status"]["properties"]
     told = {"podBasedBufferSpec", "conditions", "lastFullyProvisioned", "observedGeneration", "selector"}
     assert set(status) == told
     assert set(status["podBasedBufferSpec"]["properties"]) == {"replicaNum", "podSpec", "podLabels"}

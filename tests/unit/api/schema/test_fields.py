@@ -11,10 +11,10 @@ import pages
 from trellis.api import registry
 from trellis.api.kinds.parts import ApiStruct
 from trellis.api.registry import Kind
-from trellis.api.schema.crds import object_schema
+from trellis.api.schema.crds import build_object_schema
 from trellis.api.schema.fields import Field
-from trellis.api.schema.tree import schema_of
-from trellis.api.validation import Conformance, validate
+from trellis.api.schema.tree import build_schema_tree
+from trellis.api.validation import SchemaValidator, validate
 
 
 class NewSpec(ApiStruct, frozen=True):
@@ -38,14 +38,14 @@ def kind() -> Kind:
 
 
 def test_a_new_field_is_validated(kind: Kind) -> None:
-    problems = Conformance({}).check(schema_of(NewSpec), {"leadTime": 4}, ("spec",))
+    problems = SchemaValidator({}).check(build_schema_tree(NewSpec), {"leadTime": 4}, ("spec",))
     assert [str(problem) for problem in problems] == [
         "spec.leadTime: Invalid value: 4: must be greater than or equal to 5"
     ]
 
 
 def test_a_new_field_is_in_the_crd(kind: Kind) -> None:
-    spec = object_schema(kind)["properties"]["spec"]
+    spec = build_object_schema(kind)["properties"]["spec"]
     assert spec["required"] == ["leadTime"]
     assert spec["properties"]["leadTime"] == {"description": "How long before.", "type": "integer", "minimum": 5}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.builders.hvpas import buckets, shapes, sizings, totals
 from support.worlds.hvpas import Follower, decided, meaning, view
-from trellis.api.buckets import RESOURCES, find_falling_totals, replica_steps
+from trellis.api.buckets import RESOURCES, find_falling_totals, list_replica_steps
 from trellis.api.kinds.hvpa import Bucket
 from trellis.core.hvpa import HvpaMemory, HvpaPlan, Ladders, ResolvedHvpa
 from trellis.core.hvpa.demand.windows import DemandWindow, add_sample, window_extreme
@@ -45,8 +45,8 @@ def test_the_count_is_the_smallest_that_holds_every_total(
     units = {"cpu": 1000, "memory": 1}
     wanted = 0
     for name in RESOURCES:
-        rungs = [rung for each in read for rung in replica_steps(each, name)]
-        holding = [rung.count for rung in rungs if rung.most_total * units[name] >= total[name]]
+        rungs = [rung for each in read for rung in list_replica_steps(each, name)]
+        holding = [rung.count for rung in rungs if rung.maximum_total * units[name] >= total[name]]
         wanted = max(wanted, min(holding, default=rungs[-1].count))
     assert desired_count(Ladders.of(read), total) == wanted
 

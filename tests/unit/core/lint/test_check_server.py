@@ -6,7 +6,7 @@ import pytest
 
 from trellis.api.problems import Path
 from trellis.base.errors import Cause, Details, Forbidden, Invalid, NotFound, Unreachable
-from trellis.core.lint.check import check, parse_field_path, read_server_findings
+from trellis.core.lint.check import check, convert_server_error, parse_field_path
 from trellis.core.lint.cross_checks import TrellisObject
 from trellis.core.lint.manifests import ManifestSource
 
@@ -35,7 +35,7 @@ def test_every_field_that_the_server_objects_to_is_found_at_its_line(ours: Trell
         Cause("FieldValueRequired", "Required value", "spec"),
     )
     error = Invalid(422, "Invalid", "Hvpa is invalid", Details(causes=causes))
-    found = list(read_server_findings(ours, error))
+    found = list(convert_server_error(ours, error))
     assert [(finding.line, finding.path, finding.message) for finding in found] == [
         (8, "spec.buckets[0].cpu", "the API server says: Invalid value: too much"),
         (4, "spec", "the API server says: Required value"),
@@ -43,25 +43,25 @@ def test_every_field_that_the_server_objects_to_is_found_at_its_line(ours: Trell
 
 
 def test_a_kind_that_is_not_served_is_reported_with_the_remedy(ours: TrellisObject) -> None:
-    (found,) = read_server_findings(ours, NotFound(404, "NotFound", "the server could not find the requested resource"))
+    (found,) = convert_server_error(ours, NotFound(404, "NotFound", "the server could not find the requested resource"))
     assert found.reason.code == "NotServed"
     assert found.message.endswith("install it with `trellis crds`")
 
 
 def test_a_missing_namespace_is_reported_where_it_is_named(ours: TrellisObject) -> None:
     error = NotFound(404, "NotFound", 'namespaces "shop" not found', Details(name="shop", kind="namespaces"))
-    (found,) = read_server_findings(ours, error)
+    (found,) = convert_server_error(ours, error)
     assert (found.path, found.line) == ("metadata.namespace", 3)
 
 
 def test_any_other_refusal_is_about_the_object(ours: TrellisObject) -> None:
-    (found,) = read_server_findings(ours, Forbidden(403, "Forbidden", "not you"))
+    (found,) = convert_server_error(ours, Forbidden(403, "Forbidden", "not you"))
     assert (found.path, found.line, found.message) == ("", 1, "the API server says: not you")
 
 
 def test_a_server_that_does_not_answer_says_nothing_about_an_object(ours: TrellisObject) -> None:
     with pytest.raises(Unreachable):
-        list(read_server_findings(ours, Unreachable("no route")))
+        list(convert_server_error(ours, Unreachable("no route")))
 
 
 @pytest.mark.parametrize(

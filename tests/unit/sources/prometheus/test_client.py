@@ -20,8 +20,8 @@ from trellis.base.durations import parse_duration
 from trellis.base.errors import (
     InvalidInput,
     PrometheusError,
+    PrometheusLimitExceeded,
     PrometheusRefused,
-    PrometheusTooMuch,
     PrometheusUnreachable,
 )
 from trellis.base.quantities import Quantity
@@ -320,7 +320,7 @@ def test_permanent_errors_are_reported_at_once(trouble: Callable[[], web.StreamR
     server = Scripted(trouble)
     result = refused(server)
     assert isinstance(result, PrometheusRefused)
-    assert not isinstance(result, PrometheusTooMuch)
+    assert not isinstance(result, PrometheusLimitExceeded)
     assert len(server.requests) == 1
     with pytest.raises(PrometheusRefused, match=said):
         raise result
@@ -339,7 +339,7 @@ def test_permanent_errors_are_reported_at_once(trouble: Callable[[], web.StreamR
 )
 def test_a_query_for_too_much_is_distinguished_and_not_retried(trouble: Callable[[], web.StreamResponse]) -> None:
     server = Scripted(trouble)
-    assert isinstance(refused(server), PrometheusTooMuch)
+    assert isinstance(refused(server), PrometheusLimitExceeded)
     assert len(server.requests) == 1
 
 
@@ -356,7 +356,7 @@ def test_a_too_long_response_is_not_read_to_its_end(announced: bool) -> None:
             sent += 65536
 
     result = refused(endless, prometheus_answer_limit=Quantity.from_units(1 << 20))
-    assert isinstance(result, PrometheusTooMuch)
+    assert isinstance(result, PrometheusLimitExceeded)
     assert "is longer than 1048576 bytes" in str(result)
     assert sent < 1 << 24
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.local_server import serving
 from support.prometheus.server import Container, ModelPrometheus
-from trellis.base.errors import PrometheusRefused, PrometheusTooMuch
+from trellis.base.errors import PrometheusLimitExceeded, PrometheusRefused
 from trellis.base.quantities import Quantity
 from trellis.core.cluster.past_pods import PodLabels
 from trellis.core.usage.samples import Samples
@@ -144,7 +144,7 @@ def test_a_container_that_is_too_much_for_any_window_is_an_error() -> None:
     server = ModelPrometheus(most_samples=1)
     server.put("memory", APP, hours_ago(5))
     server.put("memory", PROXY, hours_ago(5))
-    with pytest.raises(PrometheusTooMuch, match="too many samples"):
+    with pytest.raises(PrometheusLimitExceeded, match="too many samples"):
         read(server, ["shop"])
 
 
@@ -180,7 +180,7 @@ def test_history_that_fails_midway_has_yielded_earlier_samples() -> None:
                     batches.append(batch)
                     server.most_samples = 0 if len(batches) == 2 else server.most_samples
 
-    with pytest.raises(PrometheusTooMuch):
+    with pytest.raises(PrometheusLimitExceeded):
         asyncio.run(main())
     [rows] = collect_samples(batches).values()
     assert [round((NOW - time) / HOUR) for time, _, _ in rows] == list(range(192, 144, -1))
@@ -217,7 +217,7 @@ def test_live_usage_is_queried_in_groups_which_are_halved_if_too_large() -> None
         server.put("memory", (f"ns-{number}", "web", "app"), {NOW - 1: float(number)})
     batch = live(server, [f"ns-{number}" for number in range(9)], prometheus_namespaces_per_query=4)
     assert batch.memory.tolist() == list(map(float, range(9)))
-    with pytest.raises(PrometheusTooMuch):
+    with pytest.raises(PrometheusLimitExceeded):
         live(server, None)
 
 

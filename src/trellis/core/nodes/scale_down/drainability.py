@@ -97,7 +97,7 @@ class DisruptionBudgets:
 
     def _may_evict_unhealthy(self, pod: Pod, key: ObjectKey) -> bool:
         """Whether an unhealthy pod may be evicted without counting against its budget."""
-        ready = pod.status.condition(READY)
+        ready = pod.status.find_condition(READY)
         if ready is not None and ready.status == "True":
             return False
         budget = self._budgets[key][1]

@@ -103,7 +103,7 @@ def has_volume_claims(pod: Pod) -> bool:
 
 def is_unschedulable(pod: Pod) -> bool:
     """Whether the scheduler reported that no node fits a pod."""
-    condition = pod.status.condition(POD_SCHEDULED)
+    condition = pod.status.find_condition(POD_SCHEDULED)
     return condition is not None and condition.status == "False" and condition.reason == _UNSCHEDULABLE
 
 
@@ -274,7 +274,7 @@ def read_chunks(buffer: Buffer) -> BufferChunks | DetailedReason | None:
     """The chunks, or the reason why they are unreadable; None if the Buffer is not ours or not translated yet."""
     meaning = resolve_buffer(buffer)
     pods = buffer.status.pod_based_buffer_spec if buffer.status is not None else None
-    if not meaning.is_ours or pods is None or buffer.metadata.deletion_timestamp is not None:
+    if not meaning.is_active_capacity or pods is None or buffer.metadata.deletion_timestamp is not None:
         return None
     count = pods.replica_num or 0
     if not 0 <= count <= _MAX_CHUNKS:

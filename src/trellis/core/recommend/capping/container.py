@@ -105,7 +105,7 @@ def find_bounds(
 ) -> Mapping[str, Sequence[AmountBound]]:
     """The bounds of each resource of a container, in the order in which they apply; most containers have none."""
     least, most = policy.min_allowed, policy.max_allowed
-    if policy.limits_follow and not (least or most or limits.least or limits.most):
+    if policy.scales_limits and not (least or most or limits.least or limits.most):
         return _NOTHING_BOUND
     by_resource = {}
     for resource in RESOURCES:

@@ -12,7 +12,7 @@ from fractions import Fraction
 import msgspec
 
 from trellis.api.kube.policies import LimitRange, LimitRangeItem
-from trellis.api.resolve.stored_values import stored_amount
+from trellis.api.resolve.stored_values import read_stored_amount
 from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts, parse_amounts
 
 _NONE: ResourceAmounts = {}
@@ -58,7 +58,7 @@ def _find_lowest_ratios(items: Iterable[LimitRangeItem]) -> dict[str, Fraction]:
     chosen: dict[str, Fraction] = {}
     for item in items:
         for resource in RESOURCES:
-            ratio = stored_amount(item.max_limit_request_ratio.get(resource))
+            ratio = read_stored_amount(item.max_limit_request_ratio.get(resource))
             if ratio is not None and ratio.nanos > 0:
                 chosen[resource] = min(chosen.get(resource, ratio.exact()), ratio.exact())
     return chosen

@@ -183,7 +183,7 @@ class _ContainerCapping(msgspec.Struct):
         Without a recommendation there are no bounds: the container is resized along with its neighbours, and is never
         the reason to disturb a pod. A resource of it that nothing changed stays out.
         """
-        name, follow, notes = self.container.name, self.policy.limits_follow, tuple(self.notes)
+        name, follow, notes = self.container.name, self.policy.scales_limits, tuple(self.notes)
         if advised:
             return CappedResources(name, **self.amounts, notes=notes, limits_follow=follow)
         changed = {note.resource for note in notes}
@@ -221,18 +221,18 @@ def cap_for_pod(
     has_pod_range = bool(limits.pod.least or limits.pod.most) and any(
         container.name in advice_by_container for container in containers
     )
-    policies = {container.name: vpa.container(container.name) for container in containers}
+    policies = {container.name: vpa.get_container(container.name) for container in containers}
     cappings: dict[str, _ContainerCapping] = {}
     for container in containers:
         policy = policies[container.name]
         resources = advice_by_container.get(container.name) or (
             _recommend_current_requests(container) if has_pod_range else None
         )
-        if resources is not None and policy.scaled:
+        if resources is not None and policy.is_scaled:
             amounts = {field: _select_controlled(getattr(resources, field), policy) for field in fields}
             cappings[container.name] = _ContainerCapping(container, policy, amounts)
     if has_pod_range:
-        limits_follow = {name: policy.limits_follow for name, policy in policies.items()}
+        limits_follow = {name: policy.scales_limits for name, policy in policies.items()}
         for field in fields:
             _fit_to_pod_range(field, cappings, containers, limits_follow, limits.pod)
     for capping in cappings.values():

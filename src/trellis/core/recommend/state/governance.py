@@ -17,7 +17,7 @@ from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.registry import HVPA
-from trellis.api.resolve import EffectiveVpa, reaches_pods, resolve_vpa
+from trellis.api.resolve import EffectiveVpa, is_applied_to_pods, resolve_vpa
 from trellis.core.cluster.governance import Governance, TargetClaim, assign_governors
 from trellis.core.cluster.owners import Owners, ScaleInfo, TargetRef
 from trellis.core.cluster.store import BY_NAMESPACE
@@ -79,7 +79,7 @@ def build_governance(
                 created.timestamp() if created else float("nan"),
                 target,
                 None if isinstance(selector, TargetProblem) else selector,
-                rank=_ACTS if reaches_pods(vpa) else _ONLY_RECOMMENDS,
+                rank=_ACTS if is_applied_to_pods(vpa) else _ONLY_RECOMMENDS,
             )
         )
         if (target.kind, target.name) in targets:

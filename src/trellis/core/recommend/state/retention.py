@@ -83,7 +83,7 @@ class UsageRetention:
         effective = self._served[key].effective
         if not effective.containers:
             return {}
-        return {name: read_tuning(effective.container(name), self._model.settings.tuning) for name in containers}
+        return {name: read_tuning(effective.get_container(name), self._model.settings.tuning) for name in containers}
 
     def forget(self, key: ObjectKey) -> None:
         """Drop the tunings of a VPA that is no longer served."""

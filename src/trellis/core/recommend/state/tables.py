@@ -61,8 +61,8 @@ class ServedVpa(msgspec.Struct, frozen=True, gc=False):
 
     def sizes_any_container(self, containers: Iterable[str]) -> bool:
         """Whether any of its containers is to be sized; while it has none, one may come that is."""
-        policies = [self.effective.container(name) for name in containers]
-        return not policies or any(policy.scaled and policy.controlled for policy in policies)
+        policies = [self.effective.get_container(name) for name in containers]
+        return not policies or any(policy.is_scaled and policy.controlled for policy in policies)
 
 
 def read_served_vpa(vpa: VerticalPodAutoscaler, previous: ServedVpa | None) -> ServedVpa:
@@ -273,7 +273,7 @@ class ContainerTable(KeyedTable[RowKey]):
         self, number: int, policy: EffectiveContainerPolicy, bounds: PolicyBounds, *, integer_cpu: bool
     ) -> None:
         """Put a container's policy into the columns."""
-        self.scaled[number] = policy.scaled
+        self.scaled[number] = policy.is_scaled
         self.cpu[number], self.memory[number] = (resource in policy.controlled for resource in RESOURCES)
         self.integer_cpu[number] = integer_cpu
         self.least_cpu[number], self.least_memory[number] = bounds.least

@@ -314,7 +314,7 @@ class VpaStore:
         compiled: dict[int, PolicyBounds] = {}
         for container in containers:
             name = self.containers.find_name(container)
-            policy = vpa.effective.container(name)
+            policy = vpa.effective.get_container(name)
             if id(policy) not in compiled:
                 compiled[id(policy)] = compile_policy_bounds(policy)
             bounds = compiled[id(policy)]

@@ -42,7 +42,7 @@ def effective(*policies: dict[str, Any]) -> EffectiveVpa:
 
 
 def meaning(**policy: Any) -> EffectiveContainerPolicy:
-    return effective({"containerName": "app", **policy}).container("app")
+    return effective({"containerName": "app", **policy}).get_container("app")
 
 
 def limit_range(*items: dict[str, Any]) -> LimitRange:
