@@ -40,7 +40,7 @@ def component_command(
 
     def run(**parameters: Any) -> None:
         path = parameters.pop(_CONFIG)
-        loaded = _loaded(settings, path, parameters)
+        loaded = _load_settings(settings, path, parameters)
         logs.configure(log_settings(loaded.settings), sys.stderr)
         log = logs.Logger(f"trellis.{name}")
         for setting, origin in sorted(loaded.origins.items()):
@@ -74,7 +74,7 @@ class _ComponentCommand(click.Command):
             raise
 
 
-def _loaded(settings: type[S], path: Path | None, parameters: dict[str, Any]) -> LoadedSettings[S]:
+def _load_settings(settings: type[S], path: Path | None, parameters: dict[str, Any]) -> LoadedSettings[S]:
     sources = [from_flags(settings, parameters), from_environment(settings, os.environ)]
     if path is not None:
         sources.append(from_file(settings, path))

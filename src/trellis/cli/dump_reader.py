@@ -56,13 +56,16 @@ def read_node_groups(collected: ClusterState) -> KnownNodeGroups:
     return KnownNodeGroups(groups.states, problems, declared=True)
 
 
-def with_node_settings(components: CollectedSettings, collected: ClusterState) -> CollectedSettings:
+def add_node_settings(components: CollectedSettings, collected: ClusterState) -> CollectedSettings:
     """The same with what the flags of the node autoscaler say; one that cannot be read stands for its default."""
     component = collected.component(_COMPONENT)
     if component is None:
         return components
     problems: list[str] = []
-    up, down = _read(ScaleUpFlags(), component.flags, problems), _read(ScaleDownFlags(), component.flags, problems)
+    up, down = (
+        _read_settings(ScaleUpFlags(), component.flags, problems),
+        _read_settings(ScaleDownFlags(), component.flags, problems),
+    )
     figures = up.figures()
     return msgspec.structs.replace(
         components,
@@ -74,7 +77,7 @@ def with_node_settings(components: CollectedSettings, collected: ClusterState) -
     )
 
 
-def _read(settings: S, flags: Mapping[str, str], problems: list[str]) -> S:
+def _read_settings(settings: S, flags: Mapping[str, str], problems: list[str]) -> S:
     changed: dict[str, Any] = {}
     for setting in declared_settings(type(settings)):
         text = flags.get(setting.name)

@@ -14,19 +14,19 @@ INTERRUPTED = 130
 
 
 @contextmanager
-def asked_to_stop(message: str) -> Iterator[Callable[[], bool]]:
+def catch_interrupt(message: str) -> Iterator[Callable[[], bool]]:
     """While inside, the first Ctrl-C is remembered and answered with what will happen; the second raises."""
     stop_requested = False
 
-    def ask(_signal: int, _frame: FrameType | None) -> None:
+    def request_stop(_signal: int, _frame: FrameType | None) -> None:
         nonlocal stop_requested
         if stop_requested:
             raise KeyboardInterrupt
         stop_requested = True
         click.echo(f"\n{message}", err=True)
 
-    before = signal.signal(signal.SIGINT, ask)
+    previous_handler = signal.signal(signal.SIGINT, request_stop)
     try:
         yield lambda: stop_requested
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous_handler)

@@ -65,7 +65,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 _STANDARD_OUTPUT = 1
 # What writing fails with where there is no room left for it.
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Shorter names, which no list shows.
 ALIASES = {"admission": "admission-controller"}
 
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.echo(f"trellis: {error.filename}: {error.strerror}", err=True)
         sys.exit(2)
     except OSError as error:
-        if error.errno not in _NO_ROOM or error.filename is not None:
+        if error.errno not in _DISK_FULL_ERRORS or error.filename is not None:
             raise
         # What was not written is still waiting to be, and would fail once more at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), _STANDARD_OUTPUT)

@@ -33,7 +33,9 @@ def cluster_access_options(command: F) -> F:
 
 
 @asynccontextmanager
-async def connected(kubeconfig: Path | None, context: str, field_manager: str) -> AsyncIterator[tuple[Client, str]]:
+async def open_chosen_client(
+    kubeconfig: Path | None, context: str, field_manager: str
+) -> AsyncIterator[tuple[Client, str]]:
     """A client for the chosen cluster, and the namespace of its context."""
     from trellis.kube.client import Client  # noqa: PLC0415
     from trellis.kube.client_factory import find_connection  # noqa: PLC0415
@@ -52,12 +54,17 @@ async def connected(kubeconfig: Path | None, context: str, field_manager: str) -
 def history_option(default: str) -> Callable[[F], F]:
     """`--history` with the default of the command."""
     option: Callable[[F], F] = click.option(
-        "--history", default=default, show_default=True, metavar="DURATION", help="How far back.", callback=_checked
+        "--history",
+        default=default,
+        show_default=True,
+        metavar="DURATION",
+        help="How far back.",
+        callback=_check_history,
     )
     return option
 
 
-def _checked(context: click.Context, option: click.Parameter, text: str) -> str:
+def _check_history(context: click.Context, option: click.Parameter, text: str) -> str:
     if context.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
         from trellis.base.errors import InvalidInput  # noqa: PLC0415 -- NumPy comes with the rest; --help does not wait
         from trellis.sources.prometheus.durations import check_span  # noqa: PLC0415

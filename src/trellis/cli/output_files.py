@@ -22,7 +22,7 @@ R_contra = TypeVar("R_contra", contravariant=True)
 
 STANDARD_OUTPUT: Final = Path("-")
 # Columns where neither a terminal nor $COLUMNS says how many there are, and the most: longer lines are hard to follow.
-_USUAL_WIDTH, _WIDEST = 100, 140
+_DEFAULT_WIDTH, _MAX_WIDTH = 100, 140
 
 
 class WriteFailed(click.ClickException):
@@ -47,12 +47,12 @@ def check_writable(outputs: Mapping[str, Path | None]) -> None:
         raise click.UsageError(f"{' and '.join(shared)} cannot both go to standard output")
 
 
-def text_width(widest: int = _WIDEST) -> int:
+def get_text_width(widest: int = _MAX_WIDTH) -> int:
     """Columns for a report: those of the terminal or of $COLUMNS, else 100, and never more than `widest`."""
-    return min(shutil.get_terminal_size((_USUAL_WIDTH, 24)).columns, widest)
+    return min(shutil.get_terminal_size((_DEFAULT_WIDTH, 24)).columns, widest)
 
 
-def wrap_width() -> int:
+def get_wrap_width() -> int:
     """Columns at which lines are wrapped for a person; zero where a program reads them, for which a line is a line."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
@@ -76,7 +76,7 @@ class ReportModule(Protocol[R_contra]):
 def write_report(report: ReportModule[R_contra], result: R_contra, outputs: Mapping[str, Path | None]) -> None:
     """Print the table, unless something else goes to standard output, and write what is wanted into files."""
     if STANDARD_OUTPUT not in outputs.values():
-        for line in report.as_text(result, text_width()):
+        for line in report.as_text(result, get_text_width()):
             click.echo(line)
     write_output(outputs["--html"], lambda: report.as_html(result).encode())
     write_output(outputs["--json"], lambda: report.as_json(result))
@@ -119,34 +119,34 @@ def write_texts(directory: Path, texts: Mapping[str, str]) -> None:
 
 
 COMPRESSED: Final = ".gz"
-_OWNER_ALONE: Final = 0o600
+_OWNER_ONLY: Final = 0o600
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[BufferedIOBase]:
+def open_atomically(path: Path) -> Iterator[BufferedIOBase]:
     """A file to write to, gzipped if its name ends in `.gz`; an error leaves no file behind."""
     if path == STANDARD_OUTPUT:
         yield cast("BufferedIOBase", sys.stdout.buffer)
         sys.stdout.flush()
         return
     if path.exists() and not path.is_file():
-        with path.open("wb") as file, _packed(path, file) as packed:
+        with path.open("wb") as file, _compress(path, file) as packed:
             yield packed
         return
-    place = path.resolve()  # of a link it is the file that changes, and not the link
-    beside = place.with_name(f".{place.name}.{os.getpid()}.part")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ALONE)
+    target = path.resolve()  # of a link it is the file that changes, and not the link
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
     try:
-        with os.fdopen(descriptor, "wb") as file, _packed(path, file) as packed:
+        with os.fdopen(descriptor, "wb") as file, _compress(path, file) as packed:
             yield packed
-        beside.replace(place)
+        temporary.replace(target)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 @contextmanager
-def _packed(path: Path, file: BufferedIOBase) -> Iterator[BufferedIOBase]:
+def _compress(path: Path, file: BufferedIOBase) -> Iterator[BufferedIOBase]:
     if not path.name.endswith(COMPRESSED):
         yield file
         return

@@ -18,7 +18,7 @@ FormatSpeed = Callable[[float], str]
 
 _QUARTERS: Final = 4
 # Seconds before a speed says anything: news of other processes comes in bursts.
-_SOON: Final = 0.2
+_MIN_ELAPSED: Final = 0.2
 
 
 def format_plural(count: float, noun: str) -> str:
@@ -35,14 +35,14 @@ def show_progress(
     if quiet:
         yield lambda _part, _done, _total: None
     elif where.isatty():
-        with _bars(parts, speed, where) as tell:
-            yield tell
+        with _show_bars(parts, speed, where) as report:
+            yield report
     else:
         yield _ProgressLines(speed, where)
 
 
 @contextmanager
-def _bars(parts: Sequence[str], speed: FormatSpeed, stream: IO[str]) -> Iterator[ReportProgress]:
+def _show_bars(parts: Sequence[str], speed: FormatSpeed, stream: IO[str]) -> Iterator[ReportProgress]:
     from rich.console import Console  # noqa: PLC0415 -- half of a command's start, for those who look at bars
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -84,17 +84,17 @@ class _ProgressLines:
 
     def __call__(self, part: str, done: float, total: float) -> None:
         now = time.monotonic()
-        began, already = self._began.setdefault(part, (now, done))
+        began, previous_quarter = self._began.setdefault(part, (now, done))
         quarter = int(_QUARTERS * done / total) if total else _QUARTERS
         if quarter <= self._reported.get(part, 0):
             return
         self._reported[part] = quarter
-        spent = now - began
+        elapsed = now - began
         # What was done before the first report says nothing about speed either.
-        rate = (done - already) / spent if spent > _SOON else 0.0
+        rate = (done - previous_quarter) / elapsed if elapsed > _MIN_ELAPSED else 0.0
         rest = f", {self._speed(rate)}" if rate else ""
         if done >= total:
-            rest += f", took {spent:,.1f} s"
+            rest += f", took {elapsed:,.1f} s"
         elif rate:
             rest += f", {(total - done) / rate:,.0f} s to go"
         print(f"{part}: {100 * done / total if total else 100:.0f} %{rest}", file=self._stream, flush=True)

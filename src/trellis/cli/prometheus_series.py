@@ -36,7 +36,7 @@ class PrometheusOptions(msgspec.Struct, frozen=True):
     config: Path | None = None
     headers: tuple[str, ...] = ()
 
-    def sources(self) -> list[Mapping[str, WrittenValue]]:
+    def list_sources(self) -> list[Mapping[str, WrittenValue]]:
         """Flags, environment and file, of which the first that has a setting wins."""
         flags: dict[str, WrittenValue] = {
             "history-length": WrittenValue(self.history, "flag --history"),
@@ -49,15 +49,15 @@ class PrometheusOptions(msgspec.Struct, frozen=True):
         file = [from_file(PrometheusSettings, self.config)] if self.config is not None else []
         return [flags, from_environment(PrometheusSettings, os.environ), *file]
 
-    def settings(self) -> PrometheusSettings:
+    def load_settings(self) -> PrometheusSettings:
         """Settings with the usual labels as defaults."""
         usual = {name: WrittenValue(value, "the usual label") for name, value in USUAL_LABELS.items()}
-        return load_settings(PrometheusSettings, *self.sources(), usual).settings
+        return load_settings(PrometheusSettings, *self.list_sources(), usual).settings
 
 
-def series_from_prometheus(options: PrometheusOptions, namespaces: Sequence[str], *, quiet: bool) -> LoadedSeries:
+def read_prometheus_series(options: PrometheusOptions, namespaces: Sequence[str], *, quiet: bool) -> LoadedSeries:
     """Usage until now, in the namespaces that a pattern matches; without patterns in all."""
-    settings = options.settings()
+    settings = options.load_settings()
 
     async def read() -> LoadedSeries:
         async with PrometheusClient(settings, fail_fast=True) as client:
@@ -71,12 +71,12 @@ def series_from_prometheus(options: PrometheusOptions, namespaces: Sequence[str]
     return asyncio.run(read())
 
 
-def history_from_prometheus(
+def read_prometheus_history(
     options: PrometheusOptions, namespaces: Sequence[str], *, quiet: bool
 ) -> tuple[list[ContainerHistory], list[MissingData]]:
     """The series in the form of a dump; an error becomes missing data, because the rest is still worth having."""
     try:
-        loaded = series_from_prometheus(options, namespaces, quiet=quiet)
+        loaded = read_prometheus_series(options, namespaces, quiet=quiet)
     except (PrometheusError, InvalidSeries) as error:
         return [], [MissingData("history", "", f"could not be read: {error}")]
     history = []

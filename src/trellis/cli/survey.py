@@ -17,8 +17,8 @@ import msgspec
 
 from trellis.base.errors import InvalidInput
 from trellis.base.names import suggest_name
-from trellis.cli.interrupts import asked_to_stop
-from trellis.cli.options import connected, read_machine
+from trellis.cli.interrupts import catch_interrupt
+from trellis.cli.options import open_chosen_client, read_machine
 from trellis.cli.progress import show_progress
 from trellis.cli.prometheus_series import PrometheusOptions
 from trellis.controllers.recommender.plugins.entry_points import find_plugins
@@ -57,17 +57,17 @@ def configure_recommender(name: str, sets: Sequence[str]) -> ConfiguredRecommend
         hint = f' (did you mean "{guess}"?)' if guess else ""
         raise InvalidInput(name, f"there is no such recommender{hint}; there are {', '.join(choices)}")
     recommender = load_recommender(name, choices[name])
-    parameters = _in_full(recommender, read_presets(sets, [name]).get(name, {}))
+    parameters = _expand_names(recommender, read_presets(sets, [name]).get(name, {}))
     return ConfiguredRecommender(apply_preset(recommender, parameters), parameters)
 
 
-def _in_full(recommender: Recommender, parameters: dict[str, str]) -> dict[str, str]:
+def _expand_names(recommender: Recommender, parameters: dict[str, str]) -> dict[str, str]:
     """The same with short names as all that they are short for."""
     declared = {parameter.name for parameter in recommender.parameters}
     expanded: dict[str, str] = {}
     for name, value in parameters.items():
-        meant = [parameter for parameter in SHORT_NAMES.get(name, ()) if parameter in declared]
-        expanded |= dict.fromkeys([name] if name in declared or not meant else meant, value)
+        full_name = [parameter for parameter in SHORT_NAMES.get(name, ()) if parameter in declared]
+        expanded |= dict.fromkeys([name] if name in declared or not full_name else full_name, value)
     return expanded
 
 
@@ -100,41 +100,43 @@ class SurveyOptions(msgspec.Struct, frozen=True):
     context: str
 
     @property
-    def choice(self) -> WorkloadFilter:
+    def workload_filter(self) -> WorkloadFilter:
         """The filter for workloads; raises `InvalidInput`."""
         labels = [label.strip() for label in self.job_labels.split(",") if label.strip()]
         return WorkloadFilter.parse(self.namespaces, self.selector, self.kinds, labels)
 
-    def settings(self) -> PrometheusSettings:
+    def load_settings(self) -> PrometheusSettings:
         """Settings of Prometheus; flags win over the environment, and that over a file."""
         headers = list(self.prometheus_headers)
         headers += [f"X-Scope-OrgID={self.prometheus_tenant}"] if self.prometheus_tenant else []
         options = PrometheusOptions(
             self.prometheus_url, self.history, self.resolution, self.prometheus_config, tuple(headers)
         )
-        return survey_settings(*options.sources())
+        return survey_settings(*options.list_sources())
 
 
 class SurveyOutcome(msgspec.Struct, frozen=True):
     """The result of a survey, the parameters of its recommender, and whether it was stopped."""
 
-    surveyed: SurveyResult
+    result: SurveyResult
     parameters: dict[str, str] = {}
     is_stopped: bool = False
 
 
-def surveyed(traces: Sequence[str], **how: Any) -> SurveyOutcome:
+def run_survey(traces: Sequence[str], **parameters: Any) -> SurveyOutcome:
     """Survey the workloads that the options select; raises errors of ours."""
-    options = SurveyOptions(**how)
+    options = SurveyOptions(**parameters)
     _check(traces, options)
-    chosen = configure_recommender(options.recommender, options.sets)
-    settings = SurveySettings(chosen.recommender, totals=options.suggest_buckets)
+    configured = configure_recommender(options.recommender, options.sets)
+    settings = SurveySettings(configured.recommender, totals=options.suggest_buckets)
     if traces:
         machine = read_machine(options.machine)
-        outcome = SurveyOutcome(survey_files(find_parts(traces), ", ".join(traces), options.choice, settings, machine))
+        outcome = SurveyOutcome(
+            survey_files(find_parts(traces), ", ".join(traces), options.workload_filter, settings, machine)
+        )
     else:
-        outcome = asyncio.run(_surveyed(options, settings, time.time()))
-    return msgspec.structs.replace(outcome, parameters=chosen.parameters)
+        outcome = asyncio.run(_run_in_cluster(options, settings, time.time()))
+    return msgspec.structs.replace(outcome, parameters=configured.parameters)
 
 
 def _check(traces: Sequence[str], options: SurveyOptions) -> None:
@@ -148,29 +150,29 @@ def _check(traces: Sequence[str], options: SurveyOptions) -> None:
         raise click.UsageError("--no-cluster needs --prometheus-url: nobody else says where Prometheus is")
 
 
-async def _surveyed(options: SurveyOptions, survey_settings: SurveySettings, now: float) -> SurveyOutcome:
-    choice, settings = options.choice, options.settings()
+async def _run_in_cluster(options: SurveyOptions, survey_settings: SurveySettings, now: float) -> SurveyOutcome:
+    choice, settings = options.workload_filter, options.load_settings()
     if options.no_cluster:
         async with PrometheusClient(settings, fail_fast=True) as prometheus:
-            return await _from_prometheus(options, prometheus, settings, survey_settings=survey_settings, now=now)
-    async with connected(options.kubeconfig, options.context, _FIELD_MANAGER) as (client, home):
+            return await _survey_prometheus(options, prometheus, settings, survey_settings=survey_settings, now=now)
+    async with open_chosen_client(options.kubeconfig, options.context, _FIELD_MANAGER) as (client, home):
         present = await list_cluster_workloads(client, choice, home, nodes=options.suggest_buckets)
         if options.vpas:
-            return SurveyOutcome(_from_vpas(present, choice, now))
+            return SurveyOutcome(_survey_vpas(present, choice, now))
         if options.prometheus_url:
             async with PrometheusClient(settings, fail_fast=True) as prometheus:
-                return await _from_prometheus(
+                return await _survey_prometheus(
                     options, prometheus, settings, survey_settings=survey_settings, now=now, present=present
                 )
         async with find_prometheus(client, settings, now) as (prometheus, place):
-            outcome = await _from_prometheus(
+            outcome = await _survey_prometheus(
                 options, prometheus, settings, survey_settings=survey_settings, now=now, present=present
             )
-            surveyed = msgspec.structs.replace(outcome.surveyed, source=str(place))
+            surveyed = msgspec.structs.replace(outcome.result, source=str(place))
             return msgspec.structs.replace(outcome, surveyed=surveyed)
 
 
-def _from_vpas(present: SurveyObjects, choice: WorkloadFilter, now: float) -> SurveyResult:
+def _survey_vpas(present: SurveyObjects, choice: WorkloadFilter, now: float) -> SurveyResult:
     selected = find_workloads(present, choice)
     return SurveyResult(
         time=now,
@@ -181,7 +183,7 @@ def _from_vpas(present: SurveyObjects, choice: WorkloadFilter, now: float) -> Su
     )
 
 
-async def _from_prometheus(
+async def _survey_prometheus(
     options: SurveyOptions,
     prometheus: PrometheusClient,
     settings: PrometheusSettings,
@@ -195,7 +197,13 @@ async def _from_prometheus(
     )
     with _follow_progress(quiet=options.quiet) as (report, stop):
         survey = PrometheusSurvey(
-            prometheus, settings, options.choice, survey_settings, resume_file=resume_file, report=report, stop=stop
+            prometheus,
+            settings,
+            options.workload_filter,
+            survey_settings,
+            resume_file=resume_file,
+            report=report,
+            stop=stop,
         )
         surveyed = await survey.run(present)
         return SurveyOutcome(surveyed, is_stopped=stop())
@@ -205,13 +213,13 @@ async def _from_prometheus(
 def _follow_progress(*, quiet: bool) -> Iterator[Any]:
     """A function that reports progress, and one that says whether the survey is to stop."""
     with (
-        asked_to_stop(
+        catch_interrupt(
             "stopping after this namespace, or at once by another Ctrl-C; what there is so far follows"
         ) as stop_requested,
-        show_progress([_PART], lambda rate: f"{rate:,.1f} namespaces/s", quiet=quiet) as tell,
+        show_progress([_PART], lambda rate: f"{rate:,.1f} namespaces/s", quiet=quiet) as report_progress,
     ):
 
         def report(progress: PrometheusSurveyProgress) -> None:
-            tell(_PART, progress.done, max(progress.total, 1))
+            report_progress(_PART, progress.done, max(progress.total, 1))
 
         yield report, stop_requested

@@ -14,43 +14,44 @@ from trellis.core.lint.findings import Finding
 Painter = Callable[[str, Severity], str]
 
 
-def plain(text: str, _severity: Severity) -> str:
+def without_colour(text: str, _severity: Severity) -> str:
     """No emphasis at all."""
     return text
 
 
-def as_text(checked: CheckResult, paint: Painter = plain) -> Iterator[str]:
+def as_text(checked: CheckResult, paint: Painter = without_colour) -> Iterator[str]:
     """One line per finding, and one for the sum."""
     yield from format_findings(checked.findings, paint)
-    yield _summary(checked)
+    yield _summarize(checked)
 
 
-def format_findings(findings: Iterable[Finding], paint: Painter = plain) -> Iterator[str]:
+def format_findings(findings: Iterable[Finding], paint: Painter = without_colour) -> Iterator[str]:
     """One line per finding, in the form that editors can jump to."""
     for finding in findings:
-        yield f"{_place(finding)}: {paint(finding.reason.severity, finding.reason.severity)}: {_message(finding)}"
+        severity = finding.reason.severity
+        yield f"{_format_place(finding)}: {paint(severity, severity)}: {_format_message(finding)}"
 
 
-def _place(finding: Finding) -> str:
+def _format_place(finding: Finding) -> str:
     return f"{finding.file}:{finding.line}:{finding.column}"
 
 
-def _message(finding: Finding) -> str:
+def _format_message(finding: Finding) -> str:
     """The message with its field and object. The document's number helps where a file holds several."""
     about = ", ".join(part for part in (finding.object, f"document {finding.document}") if part)
     field = f"{finding.path}: " if finding.path else ""
     return f"{field}{finding.message} [{finding.reason.code}] ({about})"
 
 
-def _summary(checked: CheckResult) -> str:
-    objects = _count(len(checked.objects), "object")
-    where = f"{objects} in {_count(checked.files, 'file')}"
+def _summarize(checked: CheckResult) -> str:
+    objects = _format_count(len(checked.objects), "object")
+    where = f"{objects} in {_format_count(checked.files, 'file')}"
     if not checked.findings:
         return f"{where}: {'no problems' if checked.objects else 'nothing to check'}"
-    return f"{where}: {_count(checked.errors, 'error')}, {_count(checked.warnings, 'warning')}"
+    return f"{where}: {_format_count(checked.errors, 'error')}, {_format_count(checked.warnings, 'warning')}"
 
 
-def _count(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -16,7 +16,7 @@ import msgspec
 import yaml
 
 CsvCell = str | float | int | None
-_WHOLE = 1e6  # from here on fractions are of no use
+_LARGE = 1e6  # from here on fractions are of no use
 
 
 def encode_json(kind: str, result: msgspec.Struct) -> bytes:
@@ -32,13 +32,15 @@ def encode_indented(document: Any) -> bytes:
 def _to_document(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         fields = {name: getattr(value, name) for name in value.__struct_fields__}
-        return {_camel(name): _to_document(field) for name, field in fields.items() if field is not msgspec.UNSET}
+        return {
+            _to_camel_case(name): _to_document(field) for name, field in fields.items() if field is not msgspec.UNSET
+        }
     if isinstance(value, list) and value and not isinstance(value[0], (int, float, str)):
         return [_to_document(item) for item in value]
     return value
 
 
-def _camel(name: str) -> str:
+def _to_camel_case(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(part.capitalize() for part in others)
 
@@ -48,15 +50,15 @@ def encode_csv(columns: Sequence[str], rows: Iterable[Sequence[CsvCell]]) -> str
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_cell(value) for value in row] for row in rows)
+    writer.writerows([_format_cell(value) for value in row] for row in rows)
     return text.getvalue()
 
 
-def _cell(value: CsvCell) -> str:
+def _format_cell(value: CsvCell) -> str:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     if isinstance(value, float):
-        return f"{value:.0f}" if abs(value) >= _WHOLE else f"{value:.10g}"
+        return f"{value:.0f}" if abs(value) >= _LARGE else f"{value:.10g}"
     return str(value)
 
 

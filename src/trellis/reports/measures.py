@@ -24,7 +24,7 @@ class ComparisonMode(StrEnum):
     RELATIVELY = "relatively"  # per cent of the first
     IN_POINTS = "in points"  # shares: percentage points
     BY_COUNT = "by count"  # so many more or fewer
-    NOT = "not"
+    NONE = "not"
 
 
 class Measure(msgspec.Struct, Generic[T], frozen=True):
@@ -39,9 +39,9 @@ class Measure(msgspec.Struct, Generic[T], frozen=True):
     compared: ComparisonMode = ComparisonMode.RELATIVELY
     better: int = -1
 
-    def difference(self, value: float, first: float) -> str:
+    def format_difference(self, value: float, first: float) -> str:
         """How far off the first a value is, in words of one size: `-41 %`, `+0.3 pt`, `+12`, or nothing to say."""
-        if self.compared is ComparisonMode.NOT or not (math.isfinite(value) and math.isfinite(first)):
+        if self.compared is ComparisonMode.NONE or not (math.isfinite(value) and math.isfinite(first)):
             return ""
         if value == first == 0:
             return ""
@@ -61,13 +61,13 @@ class Measure(msgspec.Struct, Generic[T], frozen=True):
             return f"{format_significant(value / first)}x"
         return f"{'+' if apart > 0 else '-'}{format_share(abs(apart / first))}"
 
-    def improvement(self, value: float, first: float) -> int:
+    def compare(self, value: float, first: float) -> int:
         """1 where a value is better than the first, -1 where it is worse, 0 where it is neither or the same."""
-        if self.difference(value, first) in ("", "="):
+        if self.format_difference(value, first) in ("", "="):
             return 0
         return self.better if value > first else -self.better
 
-    def titled(self, unit: str = "") -> str:
+    def format_title(self, unit: str = "") -> str:
         """The title with its unit, or with the one given in its stead."""
         named = unit or self.unit
         return f"{self.title}, {named}" if named else self.title

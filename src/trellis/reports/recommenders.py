@@ -25,7 +25,7 @@ def as_text(entries: Sequence[CatalogEntry], width: int = 0) -> Iterator[str]:
         yield f"{entry.name} ({f'{entry.package} {entry.version}' if entry.package else 'built in'}{needs})"
         if entry.problem:
             yield f"  cannot be used: {entry.problem}"
-        for line in align_columns([_parameter_cells(parameter) for parameter in entry.parameters], left=2):
+        for line in align_columns([_parameter_cells(parameter) for parameter in entry.parameters], left_aligned=2):
             yield from textwrap.wrap(line, width or len(line), subsequent_indent=_INDENT, break_on_hyphens=False)
 
 

@@ -17,7 +17,7 @@ from testbed.processes import free_ports
 from testbed.prometheus import Prometheus
 from testbed.waiting import until
 from trellis.base.errors import InvalidInput
-from trellis.cli.options import connected
+from trellis.cli.options import open_chosen_client
 from trellis.core.advice.survey.model import SurveyedWorkload, SurveyResult
 from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
 from trellis.core.advice.survey.usage import SurveySettings
@@ -62,7 +62,7 @@ def openmetrics(namespace: str, pods: list[str], now: int) -> str:
 
 def present(kubeconfig: Path, *namespaces: str) -> SurveyObjects:
     async def main() -> SurveyObjects:
-        async with connected(kubeconfig, "", "test") as (client, home):
+        async with open_chosen_client(kubeconfig, "", "test") as (client, home):
             return await list_cluster_workloads(client, WorkloadFilter.parse(namespaces), home)
 
     return asyncio.run(main())
@@ -75,7 +75,7 @@ def survey(cluster: Cluster, namespace: str, now: float, url: str = "") -> tuple
     settings = survey_settings({name: WrittenValue(value, name) for name, value in written.items()})
 
     async def main() -> tuple[SurveyResult, str]:
-        async with connected(cluster.kubeconfig, "", "test") as (client, home):
+        async with open_chosen_client(cluster.kubeconfig, "", "test") as (client, home):
             here = await list_cluster_workloads(client, choice, home)
             if url:
                 async with PrometheusClient(settings, environment={}) as prometheus:

@@ -12,7 +12,7 @@ from testbed.cluster import Cluster
 from testbed.waiting import until
 from testbed.workloads import container, pod
 from trellis.cli.dump_reader import read_node_groups
-from trellis.cli.options import connected
+from trellis.cli.options import open_chosen_client
 from trellis.core.cluster.state import ClusterState
 from trellis.core.explain import CollectedSettings, ObjectExplanation, build_evidence, explain_node, explain_pod
 from trellis.core.explain.component_decisions.node_plans import run_node_autoscaler
@@ -26,7 +26,7 @@ def seen(cluster: Cluster, namespace: str) -> ClusterState:
     """What is collected for a node, with the groups of a test of many that share the cluster."""
 
     async def read() -> ClusterState:
-        async with connected(cluster.kubeconfig, "", "trellis-explain") as (client, own):
+        async with open_chosen_client(cluster.kubeconfig, "", "trellis-explain") as (client, own):
             wanted = CollectionScope((), own, node_groups=f"{namespace}/groups", nodes_only=True)
             return await collect_state(client, wanted, time.time())
 

@@ -10,12 +10,12 @@ import pytest
 
 from trellis.base.errors import InvalidSeries, PrometheusUnreachable
 from trellis.cli import prometheus_series
-from trellis.cli.prometheus_series import PrometheusOptions, history_from_prometheus, series_from_prometheus
+from trellis.cli.prometheus_series import PrometheusOptions, read_prometheus_history, read_prometheus_series
 from trellis.sources.series.tables import LoadedSeries
 
 
 def test_series_are_asked_for_by_the_labels_that_most_clusters_have() -> None:
-    settings = PrometheusOptions("http://p", "14d", "5m").settings()
+    settings = PrometheusOptions("http://p", "14d", "5m").load_settings()
     assert (settings.container_pod_name_label, settings.container_name_label) == ("pod", "container")
     assert settings.prometheus_cadvisor_job_name == ""
 
@@ -24,7 +24,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
     config = tmp_path / "prometheus.yaml"
     config.write_text("container-pod-name-label: pod_name\ncontainer-name-label: name\nhistory-length: 3d\n")
     monkeypatch.setenv("TRELLIS_CONTAINER_NAME_LABEL", "box")
-    settings = PrometheusOptions("http://p", "14d", "5m", config).settings()
+    settings = PrometheusOptions("http://p", "14d", "5m", config).load_settings()
     assert (settings.container_pod_name_label, settings.container_name_label) == ("pod_name", "box")
     assert settings.history_length == "14d"
 
@@ -33,8 +33,8 @@ def test_what_prometheus_does_not_have_is_missing_and_no_error(monkeypatch: pyte
     def nothing(*_: object, **__: object) -> LoadedSeries:
         raise InvalidSeries("http://p", "knows no containers")
 
-    monkeypatch.setattr(prometheus_series, "series_from_prometheus", nothing)
-    history, (missing,) = history_from_prometheus(PrometheusOptions("http://p", "1d", "5m"), ["shop"], quiet=True)
+    monkeypatch.setattr(prometheus_series, "read_prometheus_series", nothing)
+    history, (missing,) = read_prometheus_history(PrometheusOptions("http://p", "1d", "5m"), ["shop"], quiet=True)
     assert history == []
     assert str(missing) == 'history: could not be read: "http://p": knows no containers'
 
@@ -47,4 +47,4 @@ def test_a_prometheus_that_is_not_there_is_reported_at_once(monkeypatch: pytest.
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(PrometheusUnreachable, match=r"Prometheus at .* cannot be connected to: Connection refused"):
-        series_from_prometheus(PrometheusOptions(url, "1d", "5m"), ["shop"], quiet=True)
+        read_prometheus_series(PrometheusOptions(url, "1d", "5m"), ["shop"], quiet=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trellis.cli.interrupts import INTERRUPTED, asked_to_stop
+from trellis.cli.interrupts import INTERRUPTED, catch_interrupt
 from trellis.cli.options import (
     history_option,
     machine_option,
@@ -106,7 +106,7 @@ def command(
     fail_above: tuple[str, ...],
     processes: int,
     quiet: bool,
-    **how: Any,
+    **options: Any,
 ) -> None:
     """Score recommenders on recorded usage.
 
@@ -124,14 +124,14 @@ def command(
     Exit status: 0 done, 1 a series could not be used or --fail-above holds, 2 the command could not run or had nothing
     to compare for --fail-above, 130 stopped by Ctrl-C, with what there was so far.
     """  # noqa: D301 -- click wants the backspace character itself
-    if not traces and not how["prometheus_url"]:
+    if not traces and not options["prometheus_url"]:
         raise click.UsageError("give files or directories with usage, or --prometheus-url")
-    if how["namespaces"] and not how["prometheus_url"]:
+    if options["namespaces"] and not options["prometheus_url"]:
         raise click.UsageError("--namespace goes with --prometheus-url; of files all series are scored")
     outputs = {"--html": html, "--json": json_, "--csv": csv_}
     check_writable(outputs)
-    limits = _limits(fail_above)
-    result, is_stopped = _replayed(traces, processes, quiet=quiet, **how)
+    limits = _parse_limits(fail_above)
+    result, is_stopped = _replay(traces, processes, quiet=quiet, **options)
     if result is None:
         sys.exit(INTERRUPTED if is_stopped else 2)
     from trellis.reports.backtest import report  # noqa: PLC0415 -- see below
@@ -149,41 +149,41 @@ def command(
         sys.exit(2)
 
 
-def _replayed(
-    traces: tuple[str, ...], processes: int, *, quiet: bool, **how: Any
+def _replay(
+    traces: tuple[str, ...], processes: int, *, quiet: bool, **options: Any
 ) -> tuple[BacktestResult | None, bool]:
     """What came of it, and whether it was stopped; None if there is nothing to show, which has been said."""
     from trellis.sim.backtest.run import backtest  # noqa: PLC0415 -- NumPy comes with it, for which --help does not wait
     from trellis.sources.series.files import find_parts  # noqa: PLC0415
 
-    request = _request(**how)
+    request = _build_request(**options)
     parts = find_parts(traces)
-    loaded = _from_prometheus(quiet=quiet, **how) if how["prometheus_url"] else None
+    loaded = _read_prometheus(quiet=quiet, **options) if options["prometheus_url"] else None
     problems = [str(error) for error in (*parts.problems, *(loaded.problems if loaded else ()))]
     with (
-        asked_to_stop("stopping; what there is so far follows") as stop_requested,
-        show_progress(["replaying"], lambda samples: f"{samples:,.0f} samples/s", quiet=quiet) as tell,
+        catch_interrupt("stopping; what there is so far follows") as stop_requested,
+        show_progress(["replaying"], lambda samples: f"{samples:,.0f} samples/s", quiet=quiet) as report_progress,
     ):
         result = backtest(
             request,
             parts.parts,
             loaded.series if loaded else (),
             processes=processes,
-            progress=lambda progress: tell("replaying", progress.done, progress.total),
+            progress=lambda progress: report_progress("replaying", progress.done, progress.total),
             stop=stop_requested,
         )
         is_stopped = stop_requested()
-    left_out = [*problems, *result.left_out]
+    skipped = [*problems, *result.left_out]
     if not result.facts:
-        for line in left_out or ["stopped before anything was finished"]:
+        for line in skipped or ["stopped before anything was finished"]:
             click.echo(f"trellis: {line}", err=True)
         return None, is_stopped
     from msgspec.structs import replace  # noqa: PLC0415 -- see above
 
-    return replace(result, left_out=left_out, notes=[*(loaded.notes if loaded else ()), *result.notes]), is_stopped
+    return replace(result, left_out=skipped, notes=[*(loaded.notes if loaded else ()), *result.notes]), is_stopped
 
 
-def _request(
+def _build_request(
     *,
     recommenders: str,
     sets: tuple[str, ...],
@@ -198,8 +198,8 @@ def _request(
     from trellis.sim.backtest.request import BacktestTerms, build_request  # noqa: PLC0415
 
     terms = BacktestTerms(
-        step=_seconds("--step", step, least=60.0),
-        warm_up=_seconds("--warm-up", warm_up),
+        step=_parse_seconds("--step", step, least=60.0),
+        warm_up=_parse_seconds("--warm-up", warm_up),
         threshold=threshold,
         machine=read_machine(machine),
     )
@@ -208,7 +208,7 @@ def _request(
     return build_request(names, sets, sweeps, terms, installed)
 
 
-def _from_prometheus(
+def _read_prometheus(
     *,
     prometheus_url: str,
     prometheus_config: Path | None,
@@ -218,13 +218,13 @@ def _from_prometheus(
     quiet: bool,
     **_others: Any,
 ) -> LoadedSeries:
-    from trellis.cli.prometheus_series import PrometheusOptions, series_from_prometheus  # noqa: PLC0415 -- for those who ask Prometheus
+    from trellis.cli.prometheus_series import PrometheusOptions, read_prometheus_series  # noqa: PLC0415 -- for those who ask Prometheus
 
     options = PrometheusOptions(prometheus_url, history, resolution, prometheus_config)
-    return series_from_prometheus(options, namespaces, quiet=quiet)
+    return read_prometheus_series(options, namespaces, quiet=quiet)
 
 
-def _limits(texts: tuple[str, ...]) -> dict[str, float]:
+def _parse_limits(texts: tuple[str, ...]) -> dict[str, float]:
     from trellis.base.errors import InvalidInput  # noqa: PLC0415 -- see above
     from trellis.sim.backtest.limits import read_limits  # noqa: PLC0415
 
@@ -234,7 +234,7 @@ def _limits(texts: tuple[str, ...]) -> dict[str, float]:
         raise click.BadParameter(str(error), param_hint="--fail-above") from error
 
 
-def _seconds(flag: str, text: str, least: float = 0.0) -> float:
+def _parse_seconds(flag: str, text: str, least: float = 0.0) -> float:
     from trellis.base.errors import InvalidDuration  # noqa: PLC0415 -- see above
     from trellis.sources.prometheus.durations import parse_prometheus_duration  # noqa: PLC0415
 

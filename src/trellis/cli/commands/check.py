@@ -14,12 +14,12 @@ import click
 from trellis import __version__
 from trellis.api.registry import FILE_KINDS
 from trellis.base.reasons import Severity
-from trellis.cli.options import cluster_access_options, connected
-from trellis.cli.output_files import wrap_width
+from trellis.cli.options import cluster_access_options, open_chosen_client
+from trellis.cli.output_files import get_wrap_width
 from trellis.core.lint.check import CheckResult, check
 from trellis.core.lint.findings import Finding
 from trellis.core.lint.manifests import ManifestSource
-from trellis.reports.findings import as_json, as_sarif, as_text, plain
+from trellis.reports.findings import as_json, as_sarif, as_text, without_colour
 from trellis.reports.formats import encode_indented
 from trellis.reports.text.tables import wrap_line
 
@@ -62,7 +62,7 @@ def command(
     """
     if explain and output == "sarif":
         raise click.UsageError("--explain has no place in SARIF: use text or json")
-    checked = check(_sources(paths))
+    checked = check(_read_sources(paths))
     if cluster:
         checked = checked.with_findings(asyncio.run(_check_in_cluster(checked, kubeconfig, context)))
     for line in _report(checked, output, explain):
@@ -81,39 +81,39 @@ async def _check_in_cluster(checked: CheckResult, kubeconfig: Path | None, conte
     from trellis.kube.write.dry_run import dry_run  # noqa: PLC0415
 
     findings: list[Finding] = []
-    async with connected(kubeconfig, context, "trellis-check") as (client, namespace):
-        for ours in checked.valid_objects:
-            if ours.kind in FILE_KINDS:
+    async with open_chosen_client(kubeconfig, context, "trellis-check") as (client, namespace):
+        for trellis_object in checked.valid_objects:
+            if trellis_object.kind in FILE_KINDS:
                 continue
-            manifest = ours.manifest
+            manifest = trellis_object.manifest
             where = manifest.namespace or namespace
-            error = await dry_run(client, ours.kind, manifest.value, where)
+            error = await dry_run(client, trellis_object.kind, manifest.value, where)
             if error is not None:
-                findings += convert_server_error(ours, error)
+                findings += convert_server_error(trellis_object, error)
     return findings
 
 
 def _report(checked: CheckResult, output: str, explain: bool) -> Iterator[str]:
     if output == "json":
-        explanations = {"explanations": _explanations(checked)} if explain else {}
+        explanations = {"explanations": _describe(checked)} if explain else {}
         yield encode_indented(as_json(checked) | explanations).decode().rstrip()
         return
     if output == "sarif":
         yield encode_indented(as_sarif(checked, __version__)).decode().rstrip()
         return
     # For a person sentences fit the terminal; for a program each is a line.
-    width = wrap_width()
+    width = get_wrap_width()
     if explain:
-        for explanation in _explanations(checked):
+        for explanation in _describe(checked):
             yield f"{explanation['object']} ({explanation['file']})"
             for sentence in explanation["sentences"]:
                 yield from wrap_line(f"  {sentence}", width)
             yield ""
     coloured = bool(width) and not os.environ.get("NO_COLOR")
-    yield from as_text(checked, _paint if coloured else plain)
+    yield from as_text(checked, _paint if coloured else without_colour)
 
 
-def _explanations(checked: CheckResult) -> list[dict[str, Any]]:
+def _describe(checked: CheckResult) -> list[dict[str, Any]]:
     from trellis.reports.describe import describe_objects  # noqa: PLC0415 -- only for those who ask
 
     return describe_objects(checked)
@@ -123,7 +123,7 @@ def _paint(text: str, severity: Severity) -> str:
     return click.style(text, fg=_COLOURS[severity], bold=True)
 
 
-def _sources(paths: tuple[str, ...]) -> Iterator[ManifestSource]:
+def _read_sources(paths: tuple[str, ...]) -> Iterator[ManifestSource]:
     """The files to check; what cannot be read is said at once, with the operating system's reason."""
     yielded: set[Path] = set()
     for name in paths:
@@ -133,20 +133,20 @@ def _sources(paths: tuple[str, ...]) -> Iterator[ManifestSource]:
         path = Path(name)
         if not path.exists():
             raise click.UsageError(f"{name}: there is no such file or directory")
-        files = _below(path) if path.is_dir() else [path]
+        files = _list_manifests(path) if path.is_dir() else [path]
         for file in files:
             if file.resolve() not in yielded:
                 yielded.add(file.resolve())
-                yield ManifestSource(str(file), _read(file), named=not path.is_dir())
+                yield ManifestSource(str(file), _read_file(file), named=not path.is_dir())
 
 
-def _below(directory: Path) -> list[Path]:
+def _list_manifests(directory: Path) -> list[Path]:
     """Manifests of a directory, in a stable order; hidden directories such as .git are left out."""
     manifests: list[Path] = []
     for folder, folders, files in os.walk(directory, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        here = (Path(folder, name) for name in files if not name.startswith("."))
-        manifests += (path for path in here if path.suffix.lower() in _SUFFIXES and path.is_file())
+        directory_path = (Path(folder, name) for name in files if not name.startswith("."))
+        manifests += (path for path in directory_path if path.suffix.lower() in _SUFFIXES and path.is_file())
     return sorted(manifests)
 
 
@@ -155,7 +155,7 @@ def _refuse(error: OSError) -> NoReturn:
     raise click.UsageError(f"{error.filename}: {error.strerror}")
 
 
-def _read(file: Path) -> bytes:
+def _read_file(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:

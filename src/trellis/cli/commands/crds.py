@@ -11,7 +11,7 @@ import click
 
 from trellis.api.registry import CHECKPOINT, KINDS, VPA
 from trellis.api.schema.crds import build_crds
-from trellis.cli.options import cluster_access_options, connected
+from trellis.cli.options import cluster_access_options, open_chosen_client
 
 
 @click.command(name="crds")
@@ -43,13 +43,13 @@ def command(kinds: tuple[str, ...], output: str, downgrade_check: bool, kubeconf
     Exit status of --downgrade-check: 0 nothing would be lost, 1 something would.
     """  # noqa: D301 -- click wants the backspace character itself
     if downgrade_check:
-        losses = asyncio.run(_losses(kubeconfig, context))
+        losses = asyncio.run(_find_losses(kubeconfig, context))
         for line in losses:
             click.echo(line)
         nouns = "field or value" if len(losses) == 1 else "fields and values"
         click.echo(f"{len(losses)} {nouns} would be lost" if losses else "nothing would be lost")
         sys.exit(1 if losses else 0)
-    chosen = set(_chosen(kinds))
+    chosen = set(_choose_kinds(kinds))
     definitions = [crd for crd in build_crds() if crd["spec"]["names"]["kind"] in chosen]
     if output == "json":
         click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions}, indent=2))
@@ -59,13 +59,13 @@ def command(kinds: tuple[str, ...], output: str, downgrade_check: bool, kubeconf
         click.echo(encode_yaml(definitions), nl=False)
 
 
-async def _losses(kubeconfig: Path | None, context: str) -> list[str]:
+async def _find_losses(kubeconfig: Path | None, context: str) -> list[str]:
     """What upstream's CRDs would drop or strand, object by object."""
     from trellis.api.schema.downgrade import find_losses  # noqa: PLC0415 -- only for those who ask a cluster
     from trellis.kube.client import iterate_stored_objects  # noqa: PLC0415
 
     losses: list[str] = []
-    async with connected(kubeconfig, context, "trellis-crds") as (client, _):
+    async with open_chosen_client(kubeconfig, context, "trellis-crds") as (client, _):
         for kind in (VPA, CHECKPOINT):
             async for document in iterate_stored_objects(client, kind):
                 metadata = document.get("metadata", {})
@@ -74,7 +74,7 @@ async def _losses(kubeconfig: Path | None, context: str) -> list[str]:
     return losses
 
 
-def _chosen(names: tuple[str, ...]) -> list[str]:
+def _choose_kinds(names: tuple[str, ...]) -> list[str]:
     """The kinds that were asked for, by any of their names."""
     kinds_by_alias = {
         alias.lower(): kind.name for kind in KINDS for alias in (kind.name, kind.plural, *kind.short_names)

@@ -18,13 +18,13 @@ import click
 from trellis.cli.interrupts import INTERRUPTED
 from trellis.cli.options import (
     cluster_access_options,
-    connected,
     history_option,
+    open_chosen_client,
     prometheus_config_option,
     prometheus_history_url_option,
     resolution_option,
 )
-from trellis.cli.output_files import STANDARD_OUTPUT, check_writable, written_whole
+from trellis.cli.output_files import STANDARD_OUTPUT, check_writable, open_atomically
 from trellis.cli.progress import format_plural, show_progress
 
 if TYPE_CHECKING:
@@ -94,13 +94,13 @@ def command(
 
     writing = DumpWriter(Anonymizer(secrets.token_bytes(_SECRET_BYTES)) if anonymous else None)
     try:
-        with written_whole(path) as file:
+        with open_atomically(path) as file:
             asyncio.run(_collect(file, writing, (kubeconfig, context), namespaces, now, quiet=quiet))
             if prometheus_url:
                 from trellis.cli.prometheus_series import PrometheusOptions  # noqa: PLC0415 -- see above
 
                 options = PrometheusOptions(prometheus_url, history, resolution, prometheus_config)
-                file.writelines(_history(writing, options, namespaces, quiet=quiet))
+                file.writelines(_read_history(writing, options, namespaces, quiet=quiet))
             file.write(writing.encode_end())
     except KeyboardInterrupt:
         click.echo("trellis: stopped; nothing was written", err=True)
@@ -110,7 +110,7 @@ def command(
     except OSError as error:
         click.echo(f"trellis: {path}: {error.strerror or error}", err=True)
         sys.exit(2)
-    for line in _summary(writing):
+    for line in _summarize(writing):
         click.echo(line, err=True)
     if path == STANDARD_OUTPUT:
         return
@@ -131,28 +131,30 @@ async def _collect(
     from trellis.sources.cluster.collector import collect_lines  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
-    with show_progress([_PART], lambda lists: f"{lists:,.0f} lists/s", quiet=quiet) as tell:
-        async with connected(*access, "trellis-dump") as (client, own):
+    with show_progress([_PART], lambda lists: f"{lists:,.0f} lists/s", quiet=quiet) as report_progress:
+        async with open_chosen_client(*access, "trellis-dump") as (client, context_namespace):
             # Some namespaces alone do not decide what becomes of nodes.
-            scope = CollectionScope(namespaces, own, node_groups="" if namespaces else CONFIG_MAP)
-            collecting = collect_lines(client, scope, writing, now, lambda done, total: tell(_PART, done, total))
-            async with aclosing(collecting) as answers:  # nothing is asked any more once nothing can be written
-                async for lines in answers:
+            scope = CollectionScope(namespaces, context_namespace, node_groups="" if namespaces else CONFIG_MAP)
+            collecting = collect_lines(
+                client, scope, writing, now, lambda done, total: report_progress(_PART, done, total)
+            )
+            async with aclosing(collecting) as responses:  # nothing is asked any more once nothing can be written
+                async for lines in responses:
                     file.write(lines)
 
 
-def _history(
+def _read_history(
     writing: DumpWriter, options: PrometheusOptions, namespaces: Sequence[str], *, quiet: bool
 ) -> Iterator[bytes]:
     """The lines of the usage history in Prometheus."""
-    from trellis.cli.prometheus_series import history_from_prometheus  # noqa: PLC0415 -- see above
+    from trellis.cli.prometheus_series import read_prometheus_history  # noqa: PLC0415 -- see above
 
-    history, missing = history_from_prometheus(options, namespaces, quiet=quiet)
+    history, missing = read_prometheus_history(options, namespaces, quiet=quiet)
     yield from map(writing.encode_history, history)
     yield from map(writing.encode_missing, missing)
 
 
-def _summary(writing: DumpWriter) -> Iterator[str]:
+def _summarize(writing: DumpWriter) -> Iterator[str]:
     """What is in the file, and what is not."""
     counts = sorted(writing.counts.items())
     yield ", ".join(f"{name} {count:,}" for name, count in counts) or "there is nothing in it"

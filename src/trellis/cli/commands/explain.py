@@ -15,13 +15,13 @@ import click
 
 from trellis.cli.options import (
     cluster_access_options,
-    connected,
     history_option,
+    open_chosen_client,
     prometheus_config_option,
     prometheus_history_url_option,
     resolution_option,
 )
-from trellis.cli.output_files import text_width
+from trellis.cli.output_files import get_text_width
 
 if TYPE_CHECKING:
     from trellis.cli.prometheus_series import PrometheusOptions
@@ -35,10 +35,10 @@ def load_dump(path: Path, namespace: str) -> tuple[ClusterState, str]:
 
     collected = read_dump(path)
     snapshots = (collected.vpas, collected.hvpas, collected.buffers, collected.pods)
-    there = sorted({namespace for snapshot in snapshots for namespace, _ in snapshot.objects})
-    if not namespace and len(there) != 1:
-        raise click.UsageError(f"say in which namespace with -n: the dump has {', '.join(there) or 'none'}")
-    return collected, namespace or there[0]
+    namespaces = sorted({namespace for snapshot in snapshots for namespace, _ in snapshot.objects})
+    if not namespace and len(namespaces) != 1:
+        raise click.UsageError(f"say in which namespace with -n: the dump has {', '.join(namespaces) or 'none'}")
+    return collected, namespace or namespaces[0]
 
 
 async def load_cluster(
@@ -49,8 +49,8 @@ async def load_cluster(
     from trellis.sources.cluster.collector import collect_state  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
-    async with connected(*access, "trellis-explain") as (client, own):
-        chosen = namespace or own
+    async with open_chosen_client(*access, "trellis-explain") as (client, context_namespace):
+        chosen = namespace or context_namespace
         with_nodes = CollectionScope((chosen,), chosen, all_pods=True, node_groups=CONFIG_MAP)
         if kind == "buffer":
             return await collect_state(client, with_nodes, time.time()), chosen
@@ -67,12 +67,12 @@ async def load_cluster_nodes(access: tuple[Path | None, str]) -> ClusterState:
     from trellis.sources.cluster.collector import collect_state  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
-    async with connected(*access, "trellis-explain") as (client, own):
-        scope = CollectionScope((), own, node_groups=CONFIG_MAP, nodes_only=True)
+    async with open_chosen_client(*access, "trellis-explain") as (client, context_namespace):
+        scope = CollectionScope((), context_namespace, node_groups=CONFIG_MAP, nodes_only=True)
         return await collect_state(client, scope, time.time())
 
 
-_WIDEST = 120  # columns of text
+_MAX_WIDTH = 120  # columns of text
 _KINDS = ("vpa", "hvpa", "buffer", "node", "pod", "recommendation")
 
 
@@ -146,7 +146,7 @@ def command(
     if kind == "node":
         if namespace or prometheus_url:
             raise click.UsageError("a node is in no namespace and has no usage: -n and --prometheus-url go with others")
-        _finish(_node(name, dump, (kubeconfig, context)), json_=json_)
+        _finish(_explain_node(name, dump, (kubeconfig, context)), json_=json_)
         return
     where, _, short = name.rpartition("/")
     if where and namespace not in ("", where):
@@ -159,8 +159,8 @@ def command(
         from trellis.cli.prometheus_series import PrometheusOptions  # noqa: PLC0415 -- for those who ask Prometheus
 
         options = PrometheusOptions(prometheus_url, history, resolution, prometheus_config)
-        collected = _with_history(collected, own, options)
-    _finish(_explained(collected, own, kind, short, container, ready_patience=ready_patience), json_=json_)
+        collected = _add_history(collected, own, options)
+    _finish(_explain(collected, own, kind, short, container, ready_patience=ready_patience), json_=json_)
 
 
 def _finish(explained: ObjectExplanation, *, json_: bool) -> None:
@@ -169,36 +169,36 @@ def _finish(explained: ObjectExplanation, *, json_: bool) -> None:
         sys.exit(1)
 
 
-def _node(name: str, dump: Path | None, access: tuple[Path | None, str]) -> ObjectExplanation:
+def _explain_node(name: str, dump: Path | None, access: tuple[Path | None, str]) -> ObjectExplanation:
     """The answer about a node, which is in no namespace: all of them decide about it."""
     from trellis.cli.dump_reader import (  # noqa: PLC0415 -- as below
+        add_node_settings,
         read_dump,
         read_node_groups,
-        with_node_settings,
     )
     from trellis.core.explain import CollectedSettings, explain_node  # noqa: PLC0415
 
     collected = read_dump(dump) if dump is not None else asyncio.run(load_cluster_nodes(access))
     names = tuple(component.component for component in collected.components)
-    components = with_node_settings(CollectedSettings(with_flags=names), collected)
+    components = add_node_settings(CollectedSettings(with_flags=names), collected)
     return explain_node(collected, name, read_node_groups(collected), components)
 
 
-def _with_history(collected: ClusterState, namespace: str, options: PrometheusOptions) -> ClusterState:
+def _add_history(collected: ClusterState, namespace: str, options: PrometheusOptions) -> ClusterState:
     """The cluster state with the usage history in Prometheus."""
     import msgspec  # noqa: PLC0415 -- see above
 
-    from trellis.cli.prometheus_series import history_from_prometheus  # noqa: PLC0415
+    from trellis.cli.prometheus_series import read_prometheus_history  # noqa: PLC0415
 
-    history, lacking = history_from_prometheus(options, [namespace], quiet=True)
+    history, lacking = read_prometheus_history(options, [namespace], quiet=True)
     missing = (*collected.missing, *lacking)
     return msgspec.structs.replace(collected, history=tuple(history), missing=missing)
 
 
-def _explained(
+def _explain(
     collected: ClusterState, namespace: str, kind: str, name: str, container: str, *, ready_patience: str
 ) -> ObjectExplanation:
-    from trellis.cli.dump_reader import read_node_groups, with_node_settings  # noqa: PLC0415
+    from trellis.cli.dump_reader import add_node_settings, read_node_groups  # noqa: PLC0415
     from trellis.core.explain import (  # noqa: PLC0415 -- see above
         build_evidence,
         explain_buffer,
@@ -214,7 +214,7 @@ def _explained(
     if ready_patience:
         components = with_ready_patience(components, ready_patience)
     if kind in ("buffer", "pod"):
-        components = with_node_settings(components, collected)
+        components = add_node_settings(components, collected)
     evidence: Evidence = build_evidence(collected, namespace, components)
     if kind == "recommendation":
         return explain_recommendation(evidence, name, container)
@@ -234,5 +234,5 @@ def _print(explained: ObjectExplanation, *, json_: bool) -> None:
         click.echo(as_json(explained), nl=False)
         return
     plain = "utf" not in (sys.stdout.encoding or "").lower()
-    for line in as_text(explained, text_width(_WIDEST), plain=plain):
+    for line in as_text(explained, get_text_width(_MAX_WIDTH), plain=plain):
         click.echo(line)

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from trellis.cli.output_files import wrap_width
+from trellis.cli.output_files import get_wrap_width
 from trellis.controllers.recommender.plugins.catalog import list_names, list_recommenders
 from trellis.reports.recommenders import as_json, as_text
 
@@ -36,12 +36,12 @@ def command(names: tuple[str, ...], output: str) -> None:
     if output == "json":
         click.echo(json.dumps(as_json(listed), indent=2))
     else:
-        for line in as_text(listed, wrap_width()):
+        for line in as_text(listed, get_wrap_width()):
             click.echo(line)
     missing = [name for name in names if name not in {recommender.name for recommender in listed}]
     for name in missing:
-        there = ", ".join(list_names())
+        names_by_recommender = ", ".join(list_names())
         remedy = "install the package that has it, or else the default algorithm is run under that name"
-        click.echo(f"trellis: there is no recommender {name}, but {there}: {remedy}", err=True)
+        click.echo(f"trellis: there is no recommender {name}, but {names_by_recommender}: {remedy}", err=True)
     if missing or any(recommender.problem for recommender in listed):
         sys.exit(1)

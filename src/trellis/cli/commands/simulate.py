@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trellis.base.wording import pluralize
-from trellis.cli.interrupts import INTERRUPTED, asked_to_stop
+from trellis.cli.interrupts import INTERRUPTED, catch_interrupt
 from trellis.cli.output_files import check_writable, write_report
 from trellis.cli.progress import FormatSpeed, show_progress
 
@@ -100,13 +100,13 @@ def command(
     notes: Sequence[str] = ()
     not_played: Sequence[NotPlayed] | None = None
     if scenario is not None:
-        fleet = _from_scenario(scenario, seed)
+        fleet = _load_scenario(scenario, seed)
     elif dump is not None:
-        fleet, notes, not_played = _from_dump(dump, names, seed)
+        fleet, notes, not_played = _load_dump(dump, names, seed)
     _simulate(fleet, (notes, not_played), outputs, [name for name in only.split(",") if name], processes, quiet=quiet)
 
 
-def _from_scenario(scenario: Path, seed: int | None) -> Fleet:
+def _load_scenario(scenario: Path, seed: int | None) -> Fleet:
     from trellis.reports.findings import format_findings  # noqa: PLC0415 -- NumPy comes with it; --help does not wait
     from trellis.sim.scenario.files import load_scenario  # noqa: PLC0415
 
@@ -121,7 +121,7 @@ def _from_scenario(scenario: Path, seed: int | None) -> Fleet:
     return loaded.fleet
 
 
-def _from_dump(
+def _load_dump(
     dump: Path, recommenders: Sequence[str], seed: int | None
 ) -> tuple[Fleet, Sequence[str], Sequence[NotPlayed]]:
     """The fleet, what had to be assumed, and what is not played."""
@@ -155,13 +155,15 @@ def _simulate(
     clock = fleet.clock
     facts = [pluralize(len(fleet.workloads), "workload"), format_days(clock.steps * clock.step)]
     facts.append(pluralize(len(fleet.variants), "variant"))
-    with asked_to_stop("stopping; what there is so far follows") as stop_requested:
+    with catch_interrupt("stopping; what there is so far follows") as stop_requested:
         if not quiet:
             click.echo(f"{fleet.name}: {', '.join(facts)}", err=True)
-        with show_progress([variant.name for variant in fleet.variants], _speed(clock.step), quiet=quiet) as tell:
+        with show_progress(
+            [variant.name for variant in fleet.variants], _choose_speed_format(clock.step), quiet=quiet
+        ) as report_progress:
             result = simulate(
                 fleet,
-                progress=lambda progress: tell(progress.variant, progress.done, progress.steps),
+                progress=lambda progress: report_progress(progress.variant, progress.done, progress.steps),
                 stop=stop_requested,
                 processes=processes,
             )
@@ -176,7 +178,7 @@ def _simulate(
         sys.exit(1)
 
 
-def _speed(step: float) -> FormatSpeed:
+def _choose_speed_format(step: float) -> FormatSpeed:
     """Steps a second, as days a second, or hours where a day takes many."""
     return lambda steps: (
         f"{steps * step / _DAY:,.1f} days/s" if steps * step >= _DAY else f"{steps * step / _HOUR:,.1f} h/s"

@@ -15,7 +15,7 @@ from trellis.reports.formats import encode_yaml
 _COMPONENT = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"}
 
 
-class Emitted(StrEnum):
+class ManifestForm(StrEnum):
     """The kind of manifests to write."""
 
     PATCHES = "patches"
@@ -23,39 +23,39 @@ class Emitted(StrEnum):
     KUSTOMIZE = "kustomize"
 
 
-class Files(msgspec.Struct, frozen=True):
+class ManifestFiles(msgspec.Struct, frozen=True):
     """Texts by their paths below a directory, and what has none."""
 
     texts: dict[str, str]
-    left_out: tuple[SkippedWorkload, ...]
+    skipped: tuple[SkippedWorkload, ...]
 
 
-def manifest_files(advised: SurveyAdvice, form: Emitted, update_mode: str = "Off") -> Files:
+def build_manifest_files(advised: SurveyAdvice, form: ManifestForm, update_mode: str = "Off") -> ManifestFiles:
     """A file for each workload; for kustomize also a component that lists them, to be named by a kustomization."""
-    if form is Emitted.VPA:
+    if form is ManifestForm.VPA:
         manifests = build_vpas(advised, update_mode)
-        return Files(dict(_texts(manifests)), manifests.skipped)
+        return ManifestFiles(dict(_format_manifests(manifests)), manifests.skipped)
     manifests = build_patches(advised)
-    texts = dict(_texts(manifests))
-    if form is Emitted.KUSTOMIZE:
-        listed = {"patches": [_listed(workload) for workload, _ in manifests.objects]} if texts else {}
+    texts = dict(_format_manifests(manifests))
+    if form is ManifestForm.KUSTOMIZE:
+        listed = {"patches": [_list_patch(workload) for workload, _ in manifests.objects]} if texts else {}
         texts = {"kustomization.yaml": encode_yaml([{**_COMPONENT, **listed}]), **texts}
-    return Files(texts, manifests.skipped)
+    return ManifestFiles(texts, manifests.skipped)
 
 
-def _texts(manifests: AdviceManifests) -> Iterator[tuple[str, str]]:
+def _format_manifests(manifests: AdviceManifests) -> Iterator[tuple[str, str]]:
     for workload, manifest in manifests.objects:
-        yield _path(workload), encode_yaml([manifest])
+        yield _build_path(workload), encode_yaml([manifest])
 
 
-def _listed(workload: SurveyedWorkload) -> dict[str, object]:
+def _list_patch(workload: SurveyedWorkload) -> dict[str, object]:
     """A patch with what it is for: without a target, kustomize fails where a kustomization has no such workload."""
     name = workload.name.replace(".", r"\.")  # it is a regular expression there
     return {
-        "path": _path(workload),
+        "path": _build_path(workload),
         "target": {"kind": workload.kind, "name": name, "namespace": workload.namespace},
     }
 
 
-def _path(workload: SurveyedWorkload) -> str:
+def _build_path(workload: SurveyedWorkload) -> str:
     return f"{workload.namespace}/{workload.kind.lower()}-{workload.name}.yaml"

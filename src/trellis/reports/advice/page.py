@@ -11,9 +11,10 @@ from trellis.core.advice.policy import select_resource
 from trellis.core.advice.results import AdviceRow, AdviceTotals, SurveyAdvice
 from trellis.reports.advice.wording import (
     UNKNOWN,
-    answer_sentences,
     are_requests_unknown,
     describe_effort,
+    describe_missing_data,
+    describe_scale_points,
     format_amount,
     format_cost_difference,
     format_current_request,
@@ -22,12 +23,11 @@ from trellis.reports.advice.wording import (
     format_relative_change,
     format_signed_money,
     format_totals,
+    format_workload_name,
     list_facts,
     list_remarks,
-    partial_notice,
-    request_totals,
-    scale_point_sentences,
-    workload_name,
+    sum_requests,
+    summarize_advice,
 )
 from trellis.reports.html.page import (
     ColumnGroup,
@@ -41,7 +41,7 @@ from trellis.reports.html.page import (
 )
 from trellis.reports.text.numbers import GIB, format_count, format_money, format_significant
 
-_MOST_ROWS = 3000  # about two megabytes of page
+_MAX_ROWS = 3000  # about two megabytes of page
 _RESOURCES = (("CPU", "cpu", "cores"), ("Memory", "memory", "GiB"))
 _TRENDS = {"error": "bad", "warning": "", "info": "even"}  # by the severity of a reason
 _HEADING = "What workloads should request"
@@ -88,7 +88,7 @@ class _NamespaceSection(msgspec.Struct, frozen=True):
 
 def as_html(advised: SurveyAdvice) -> str:
     """The page, the same bytes for the same advice."""
-    first, *others = answer_sentences(advised)
+    first, *others = summarize_advice(advised)
     return render_page(
         "advice.html.j2",
         "advice.js",
@@ -97,47 +97,47 @@ def as_html(advised: SurveyAdvice) -> str:
         kind="Trellis recommend",
         heading=_HEADING,
         facts=list_facts(advised),
-        banners=[partial_notice(advised)] if advised.surveyed.is_partial else [],
+        banners=[describe_missing_data(advised)] if advised.surveyed.is_partial else [],
         lead=(first, " ".join(others)),
-        cards=_cards(advised),
+        cards=_build_cards(advised),
         currency=advised.prices.currency,
         remarks=list(list_remarks(advised)),
         effort=describe_effort(advised.surveyed.effort),
-        **(_tables(advised) if advised.rows else {"containers": None}),
+        **(_build_tables(advised) if advised.rows else {"containers": None}),
     )
 
 
-def _tables(advised: SurveyAdvice) -> dict[str, Any]:
+def _build_tables(advised: SurveyAdvice) -> dict[str, Any]:
     return {
-        "containers": _container_section(advised),
-        "scale_points": list(scale_point_sentences(advised)),
-        "namespaces": _namespace_section(advised),
+        "containers": _build_container_section(advised),
+        "scale_points": list(describe_scale_points(advised)),
+        "namespaces": _build_namespace_section(advised),
     }
 
 
-def _cards(advised: SurveyAdvice) -> list[_AdviceCard]:
-    cards = [_resource_card(advised.total, *resource) for resource in _RESOURCES] if advised.rows else []
-    return [*cards, _money_card(advised)] if advised.total.money_before > 0 else cards
+def _build_cards(advised: SurveyAdvice) -> list[_AdviceCard]:
+    cards = [_build_resource_card(advised.total, *resource) for resource in _RESOURCES] if advised.rows else []
+    return [*cards, _build_money_card(advised)] if advised.total.money_before > 0 else cards
 
 
-def _resource_card(total: AdviceTotals, title: str, resource: str, unit: str) -> _AdviceCard:
-    before, after = request_totals(resource, total)
+def _build_resource_card(total: AdviceTotals, title: str, resource: str, unit: str) -> _AdviceCard:
+    before, after = sum_requests(resource, total)
     per = f"{unit} to request"
     if are_requests_unknown(total):
         return _AdviceCard(title, format_significant(after), None, per, [("now", UNKNOWN)])
     size = 1000.0 if resource == "cpu" else GIB
     saved, short = (select_resource(amounts, resource) / size for amounts in (total.saved, total.short))
-    return _known_card(title, per, (before, after, saved, short), format_significant)
+    return _build_card(title, per, (before, after, saved, short), format_significant)
 
 
-def _money_card(advised: SurveyAdvice) -> _AdviceCard:
+def _build_money_card(advised: SurveyAdvice) -> _AdviceCard:
     total, prices = advised.total, advised.prices
     per = f"{prices.currency} a month at {prices.name} prices"
     values = (total.money_before, total.money_after, total.money_saved, total.money_short)
-    return _known_card("Cost", per, values, format_money)
+    return _build_card("Cost", per, values, format_money)
 
 
-def _known_card(
+def _build_card(
     title: str, per: str, values: tuple[float, float, float, float], show: Callable[[float], str]
 ) -> _AdviceCard:
     """A card of amounts before and after, those not needed and those missing."""
@@ -148,8 +148,8 @@ def _known_card(
     return _AdviceCard(title, show(after), make_difference(change, improvement), per, figures)
 
 
-def _container_section(advised: SurveyAdvice) -> _ContainerSection:
-    shown = advised.rows[:_MOST_ROWS]
+def _build_container_section(advised: SurveyAdvice) -> _ContainerSection:
+    shown = advised.rows[:_MAX_ROWS]
     lead = "What matters most first: lack of memory, then what most money is at stake in."
     if len(shown) < len(advised.rows):
         lead += (
@@ -165,10 +165,10 @@ def _container_section(advised: SurveyAdvice) -> _ContainerSection:
         heads += [ColumnHead("now", classes="part"), ColumnHead("advised"), ColumnHead("limit"), ColumnHead("in all")]
     heads += [ColumnHead(f"{advised.prices.currency}/month", classes="part"), ColumnHead("History")]
     groups = [ColumnGroup(title, 4) for title, _, _ in _RESOURCES]
-    return _ContainerSection(lead, groups, heads, [_container_row(row) for row in shown])
+    return _ContainerSection(lead, groups, heads, [_build_container_row(row) for row in shown])
 
 
-def _container_row(row: AdviceRow) -> _ContainerRow:
+def _build_container_row(row: AdviceRow) -> _ContainerRow:
     workload, advice = row.workload, row.container
     kind, reason = workload.surveyed.kind, advice.reason
     cells = [number_cell(format_count(workload.pods), workload.pods)]
@@ -179,7 +179,7 @@ def _container_row(row: AdviceRow) -> _ContainerRow:
     return _ContainerRow(
         words=f"{kind} {advice.surveyed.name} {advice.reason_codes}".lower(),
         kind=kind,
-        workload=workload_name(workload),
+        workload=format_workload_name(workload),
         container=advice.surveyed.name,
         reason=advice.reason_codes,
         meaning=reason.meaning,
@@ -198,7 +198,7 @@ def _resource_cells(row: AdviceRow, resource: str) -> list[TableCell]:
     ]
 
 
-def _namespace_section(advised: SurveyAdvice) -> _NamespaceSection:
+def _build_namespace_section(advised: SurveyAdvice) -> _NamespaceSection:
     totals = (*advised.namespaces, ("in all", advised.total))
     groups = [ColumnGroup(f"{title}, {unit}", 3) for title, _, unit in _RESOURCES]
     return _NamespaceSection(groups, [(name, _namespace_cells(total)) for name, total in totals])
@@ -207,7 +207,7 @@ def _namespace_section(advised: SurveyAdvice) -> _NamespaceSection:
 def _namespace_cells(total: AdviceTotals) -> list[TableCell]:
     cells = []
     for _, resource, _ in _RESOURCES:
-        before, after = request_totals(resource, total)
+        before, after = sum_requests(resource, total)
         before_text, after_text, change = format_totals(resource, total)
         cells.append(number_cell(before_text, before, begins=True))
         cells.append(number_cell(after_text, after))

@@ -17,10 +17,10 @@ from trellis.core.advice.policy import RESOURCES, select_resource
 from trellis.core.advice.results import AdviceTotals, ContainerAdvice, SurveyAdvice, WorkloadAdvice
 from trellis.core.advice.sizes import ResourceAdvice
 from trellis.core.advice.survey.model import ResourceAmount
-from trellis.reports.advice.manifests import Emitted, Files, manifest_files
+from trellis.reports.advice.manifests import ManifestFiles, ManifestForm, build_manifest_files
 from trellis.reports.advice.page import as_html
 from trellis.reports.advice.text import as_markdown, as_text
-from trellis.reports.advice.wording import workload_name
+from trellis.reports.advice.wording import format_workload_name
 from trellis.reports.formats import CsvCell, encode_csv, encode_indented, encode_yaml, output_formats
 
 AdviceDocument = dict[str, Any]
@@ -78,9 +78,9 @@ def build_document(advised: SurveyAdvice) -> AdviceDocument:
         "limits": {resource: str(advised.policy.limits.get_rule(resource)) for resource in RESOURCES},
         "prices": {"currency": prices.currency, "coreHour": prices.core_hour, "gibHour": prices.gib_hour},
         "partial": surveyed.is_partial,
-        "total": _totals(advised.total),
-        "namespaces": [{"namespace": name, **_totals(total)} for name, total in advised.namespaces],
-        "workloads": [_workload(workload) for workload in ranked],
+        "total": _build_totals(advised.total),
+        "namespaces": [{"namespace": name, **_build_totals(total)} for name, total in advised.namespaces],
+        "workloads": [_build_workload(workload) for workload in ranked],
         "missing": [{"what": missing.what, "where": missing.where, "why": missing.why} for missing in surveyed.missing],
         "notes": list(surveyed.notes),
         "effort": {
@@ -92,36 +92,36 @@ def build_document(advised: SurveyAdvice) -> AdviceDocument:
     }
 
 
-def _totals(total: AdviceTotals) -> AdviceDocument:
+def _build_totals(total: AdviceTotals) -> AdviceDocument:
     return {
         "workloads": total.workloads,
         "containers": total.containers,
         "pods": total.pods,
-        "before": _amounts(total.before) | {"money": _number(total.money_before, 2)},
-        "after": _amounts(total.after) | {"money": _number(total.money_after, 2)},
-        "saved": _amounts(total.saved) | {"money": _number(total.money_saved, 2)},
-        "short": _amounts(total.short) | {"money": _number(total.money_short, 2)},
-        "savedShare": _number(total.saved_share, 4),
+        "before": _build_amounts(total.before) | {"money": _round_number(total.money_before, 2)},
+        "after": _build_amounts(total.after) | {"money": _round_number(total.money_after, 2)},
+        "saved": _build_amounts(total.saved) | {"money": _round_number(total.money_saved, 2)},
+        "short": _build_amounts(total.short) | {"money": _round_number(total.money_short, 2)},
+        "savedShare": _round_number(total.saved_share, 4),
         "reasons": dict(total.reasons),
     }
 
 
-def _amounts(amount: ResourceAmount) -> AdviceDocument:
-    return {resource: _plain(resource, select_resource(amount, resource)) for resource in RESOURCES}
+def _build_amounts(amount: ResourceAmount) -> AdviceDocument:
+    return {resource: _round_amount(resource, select_resource(amount, resource)) for resource in RESOURCES}
 
 
-def _plain(resource: str, value: float) -> float | int | None:
+def _round_amount(resource: str, value: float) -> float | int | None:
     """Cores or whole bytes."""
     if math.isnan(value):
         return None
     return round(value / 1000, 6) if resource == "cpu" else round(value)
 
 
-def _number(value: float, places: int) -> float | None:
+def _round_number(value: float, places: int) -> float | None:
     return None if math.isnan(value) else round(value, places)
 
 
-def _workload(advice: WorkloadAdvice) -> AdviceDocument:
+def _build_workload(advice: WorkloadAdvice) -> AdviceDocument:
     surveyed = advice.surveyed
     identity = {
         "namespace": surveyed.namespace,
@@ -135,66 +135,68 @@ def _workload(advice: WorkloadAdvice) -> AdviceDocument:
         **group,
         "pods": advice.pods,
         "verticalPodAutoscalers": list(surveyed.vpas),
-        "containers": [_container(container) for container in advice.containers],
-        "scalePoints": [_scale_point(point) for point in advice.scale_points],
+        "containers": [_build_container(container) for container in advice.containers],
+        "scalePoints": [_build_scale_point(point) for point in advice.scale_points],
     }
 
 
-def _container(advice: ContainerAdvice) -> AdviceDocument:
+def _build_container(advice: ContainerAdvice) -> AdviceDocument:
     surveyed = advice.surveyed
     return {
         "name": surveyed.name,
         "severity": str(advice.reason.severity),
         "reason": advice.reason.code,
-        "cpu": _change("cpu", advice.cpu, advice.difference.cpu),
-        "memory": _change("memory", advice.memory, advice.difference.memory),
-        "moneyMonth": _number(advice.money, 2),
-        "days": _number(surveyed.days, 2),
+        "cpu": _build_change("cpu", advice.cpu, advice.difference.cpu),
+        "memory": _build_change("memory", advice.memory, advice.difference.memory),
+        "moneyMonth": _round_number(advice.money, 2),
+        "days": _round_number(surveyed.days, 2),
         "samples": surveyed.samples,
-        "confidence": _number(surveyed.estimate.confidence, 3),
+        "confidence": _round_number(surveyed.estimate.confidence, 3),
         "kills": surveyed.kills,
-        "highest": {resource: _text(resource, select_resource(surveyed.highest, resource)) for resource in RESOURCES},
+        "highest": {
+            resource: _format_amount(resource, select_resource(surveyed.highest, resource)) for resource in RESOURCES
+        },
         "podsOfOtherSizes": surveyed.differing,
-        "said": _explanation(surveyed.estimate.explanation),
+        "said": _build_explanation(surveyed.estimate.explanation),
     }
 
 
-def _explanation(explanation: Mapping[str, float | str]) -> AdviceDocument:
-    return {name: _number(value, 6) if isinstance(value, float) else value for name, value in explanation.items()}
+def _build_explanation(explanation: Mapping[str, float | str]) -> AdviceDocument:
+    return {name: _round_number(value, 6) if isinstance(value, float) else value for name, value in explanation.items()}
 
 
-def _change(resource: str, change: ResourceAdvice, difference: float) -> AdviceDocument:
+def _build_change(resource: str, change: ResourceAdvice, difference: float) -> AdviceDocument:
     return {
         "reason": change.reason.code,
-        "request": _step(resource, change.request_before, change.request),
-        "limit": _step(resource, change.limit_before, change.limit),
-        "difference": _plain(resource, difference),
-        "found": _text(resource, change.estimate),
-        "cappedBy": _capped(change),
+        "request": _build_step(resource, change.request_before, change.request),
+        "limit": _build_step(resource, change.limit_before, change.limit),
+        "difference": _round_amount(resource, difference),
+        "found": _format_amount(resource, change.estimate),
+        "cappedBy": _describe_cap(change),
     }
 
 
-def _capped(change: ResourceAdvice) -> str | None:
+def _describe_cap(change: ResourceAdvice) -> str | None:
     return change.capped.code if change.capped is not None else None
 
 
-def _step(resource: str, before: float, after: float) -> AdviceDocument:
-    return {"from": _text(resource, before), "to": _text(resource, after)}
+def _build_step(resource: str, before: float, after: float) -> AdviceDocument:
+    return {"from": _format_amount(resource, before), "to": _format_amount(resource, after)}
 
 
-def _text(resource: str, value: float) -> str | None:
+def _format_amount(resource: str, value: float) -> str | None:
     return None if math.isnan(value) else str(convert_quantity(resource, value))
 
 
-def _scale_point(point: HpaScalePoint) -> AdviceDocument:
+def _build_scale_point(point: HpaScalePoint) -> AdviceDocument:
     return {
         "reason": point.reason.code,
         "hpa": point.hpa,
         "resource": point.resource,
         "container": point.container or None,
         "utilization": point.utilization,
-        "usage": _step(point.resource, point.before, point.after),
-        "keptByUtilization": _number(point.keeps, 0),
+        "usage": _build_step(point.resource, point.before, point.after),
+        "keptByUtilization": _round_number(point.keeps, 0),
     }
 
 
@@ -206,15 +208,23 @@ def _rows(advised: SurveyAdvice) -> Iterator[list[CsvCell]]:
         for resource in RESOURCES:
             change = advice.get_resource(resource)
             amounts = (change.request_before, change.request, change.limit_before, change.limit)
-            cells += [change.reason.code, *(_plain(resource, value) for value in amounts)]
-            cells.append(_plain(resource, select_resource(advice.difference, resource)))
+            cells += [change.reason.code, *(_round_amount(resource, value) for value in amounts)]
+            cells.append(_round_amount(resource, select_resource(advice.difference, resource)))
         surveyed = advice.surveyed
-        cells += [_number(advice.money, 2), _number(surveyed.days, 2), surveyed.samples]
-        cells += [_number(surveyed.estimate.confidence, 3), surveyed.kills]
-        yield [*cells, *(_capped(advice.get_resource(resource)) for resource in RESOURCES)]
+        cells += [_round_number(advice.money, 2), _round_number(surveyed.days, 2), surveyed.samples]
+        cells += [_round_number(surveyed.estimate.confidence, 3), surveyed.kills]
+        yield [*cells, *(_describe_cap(advice.get_resource(resource)) for resource in RESOURCES)]
 
 
-__all__ = ["FORMATS", "Emitted", "Files", "as_text", "manifest_files", "render_advice", "workload_name"]
+__all__ = [
+    "FORMATS",
+    "ManifestFiles",
+    "ManifestForm",
+    "as_text",
+    "build_manifest_files",
+    "format_workload_name",
+    "render_advice",
+]
 
 
 FORMATS = output_formats(text=as_text, json=as_json, yaml=as_yaml, csv=as_csv, html=as_html, markdown=as_markdown)

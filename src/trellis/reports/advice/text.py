@@ -9,26 +9,26 @@ from trellis.core.advice.results import AdviceRow, AdviceTotals, SurveyAdvice
 from trellis.core.advice.sizes import REQUEST_UNKNOWN
 from trellis.reports.advice.wording import (
     UNKNOWN,
-    answer_sentences,
     describe_effort,
+    describe_missing_data,
+    describe_scale_points,
+    escape_name,
     format_cost_difference,
     format_difference,
     format_history,
     format_request_change,
     format_totals,
+    format_workload_name,
+    get_severity_mark,
     list_facts,
     list_remarks,
-    partial_notice,
-    printable_name,
-    scale_point_sentences,
-    severity_mark,
-    workload_name,
+    summarize_advice,
 )
 from trellis.reports.text.numbers import format_count
-from trellis.reports.text.tables import NARROWEST, align_columns, first_fitting, shorten, wrap_text
+from trellis.reports.text.tables import NARROWEST, align_columns, choose_fitting, shorten, wrap_text
 
-_SHORTEST_NAME = 14
-_REMARKS = 12  # lines of a sort: the other formats have all of them
+_MIN_NAME_LENGTH = 14
+_MAX_REMARKS = 12  # lines of a sort: the other formats have all of them
 _HEADS = ["", "container", "pods", "CPU request", "in all", "memory request", "in all", "history"]
 _LEGEND = (
     "!! memory at risk, ! worth changing, ? too little history; in all: for all pods, + is more than now, CPU in cores."
@@ -40,49 +40,49 @@ def as_text(advised: SurveyAdvice, width: int = 100, top: int = 0) -> list[str]:
     """Lines without colour, none wider than `width`, which is taken as 80 at least; `top` rows, or all."""
     width = max(width, NARROWEST)
     lines = wrap_text(", ".join(list_facts(advised)), width)
-    lines += wrap_text(partial_notice(advised), width) if advised.surveyed.is_partial else []
+    lines += wrap_text(describe_missing_data(advised), width) if advised.surveyed.is_partial else []
     rows = advised.rows[:top] if top else advised.rows
     if rows:
-        lines += ["", *_container_table(rows, width), *_omitted(advised, len(rows))]
+        lines += ["", *_container_table(rows, width), *_describe_omitted(advised, len(rows))]
         lines += wrap_text(_LEGEND, width)
         if any(row.container.reason is REQUEST_UNKNOWN for row in rows):
             lines += wrap_text(_UNKNOWN_LEGEND, width)
     if len(advised.namespaces) > 1:
         lines += ["", *_namespace_table(advised, width)]
-    lines += ["", *wrap_text(" ".join(answer_sentences(advised)), width)]
-    for sentences in (list(scale_point_sentences(advised)), list(list_remarks(advised))):
+    lines += ["", *wrap_text(" ".join(summarize_advice(advised)), width)]
+    for sentences in (list(describe_scale_points(advised)), list(list_remarks(advised))):
         lines += [""] if sentences else []
-        for sentence in sentences[:_REMARKS]:
+        for sentence in sentences[:_MAX_REMARKS]:
             lines += wrap_text(sentence, width)
-        if len(sentences) > _REMARKS:
-            lines.append(f"... and {len(sentences) - _REMARKS} more")
+        if len(sentences) > _MAX_REMARKS:
+            lines.append(f"... and {len(sentences) - _MAX_REMARKS} more")
     effort = describe_effort(advised.surveyed.effort)
     return [*lines, "", *wrap_text(effort, width)] if effort else lines
 
 
-def _omitted(advised: SurveyAdvice, shown: int) -> list[str]:
+def _describe_omitted(advised: SurveyAdvice, shown: int) -> list[str]:
     rest = len(advised.rows) - shown
     return [f"... and {format_count(rest)} more"] if rest else []
 
 
 def _container_table(rows: tuple[AdviceRow, ...], width: int) -> list[str]:
     """On a narrow terminal the history is left out first, then names are shortened further."""
-    names = [f"{workload_name(row.workload)} {printable_name(row.container.surveyed.name)}" for row in rows]
+    names = [f"{format_workload_name(row.workload)} {escape_name(row.container.surveyed.name)}" for row in rows]
     longest = max(map(len, names))
 
     def tables() -> Iterator[list[str]]:
         for with_history in (True, False):
-            shortest = min(longest, 30 if with_history else _SHORTEST_NAME)
+            shortest = min(longest, 30 if with_history else _MIN_NAME_LENGTH)
             for length in range(longest, shortest - 1, -1):
                 cells = [_HEADS, *(_cells(row, shorten(name, length)) for row, name in zip(rows, names, strict=True))]
-                yield align_columns(cells if with_history else [row[:-1] for row in cells], left=2)
+                yield align_columns(cells if with_history else [row[:-1] for row in cells], left_aligned=2)
 
-    return first_fitting(tables(), width)
+    return choose_fitting(tables(), width)
 
 
 def _cells(row: AdviceRow, name: str) -> list[str]:
     container = row.container
-    cells = [severity_mark(container), name, format_count(row.workload.pods)]
+    cells = [get_severity_mark(container), name, format_count(row.workload.pods)]
     for resource, apart in (("cpu", container.difference.cpu), ("memory", container.difference.memory)):
         cells += [format_request_change(resource, container.get_resource(resource)), format_difference(resource, apart)]
     return [*cells, format_history(container)]
@@ -93,13 +93,13 @@ def _namespace_table(advised: SurveyAdvice, width: int) -> list[str]:
     heads = ["namespace", "cores now", "advised", "", "GiB now", "advised", ""]
     priced = advised.total.money_before > 0
     heads += [f"{advised.prices.currency}/month"] if priced else []
-    totals = [_total_cells(printable_name(name), total, priced=priced) for name, total in advised.namespaces]
+    totals = [_total_cells(escape_name(name), total, priced=priced) for name, total in advised.namespaces]
     sum_cells = _total_cells("in all", advised.total, priced=priced)
     longest = max(len(cells[0]) for cells in totals)
-    return first_fitting(
+    return choose_fitting(
         (
             align_columns([heads, *([shorten(name, length), *cells] for name, *cells in totals), sum_cells])
-            for length in range(longest, min(longest, _SHORTEST_NAME) - 1, -1)
+            for length in range(longest, min(longest, _MIN_NAME_LENGTH) - 1, -1)
         ),
         width,
     )
@@ -112,28 +112,28 @@ def _total_cells(name: str, total: AdviceTotals, *, priced: bool) -> list[str]:
     return [*cells, format_cost_difference(total)] if priced else cells
 
 
-_MOST_ROWS = 50  # what a reader of a pull request scrolls past
+_MAX_MARKDOWN_ROWS = 50  # what a reader of a pull request scrolls past
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
 def as_markdown(advised: SurveyAdvice, top: int = 0) -> str:
     """GitHub's dialect; other renderers show the folds open. `top` rows, or the fifty that matter most."""
-    lines = ["## What these workloads should request", "", " ".join(answer_sentences(advised)), ""]
+    lines = ["## What these workloads should request", "", " ".join(summarize_advice(advised)), ""]
     if advised.surveyed.is_partial:
-        lines += [f"**{escape_markdown(partial_notice(advised))}**", ""]
+        lines += [f"**{escape_markdown(describe_missing_data(advised))}**", ""]
     changed = [row for row in advised.rows if row.container.is_change]
-    shown = changed[: top or _MOST_ROWS]
+    shown = changed[: top or _MAX_MARKDOWN_ROWS]
     if shown:
         lines += [*_markdown_table(shown), ""]
         if len(shown) < len(changed):
             lines += [f"... and {format_count(len(changed) - len(shown))} more to change.", ""]
     else:
         lines += ["Nothing to change.", ""]
-    lines += _listed("HPAs that act otherwise with these requests:", scale_point_sentences(advised))
+    lines += _format_list("HPAs that act otherwise with these requests:", describe_scale_points(advised))
     if len(advised.namespaces) > 1:
-        lines += _folded("By namespace", _markdown_namespaces(advised))
+        lines += _format_fold("By namespace", _markdown_namespaces(advised))
     details = [*list_facts(advised), *list_remarks(advised), describe_effort(advised.surveyed.effort)]
-    lines += _folded("How this was found out", [f"- {escape_markdown(line)}" for line in details if line])
+    lines += _format_fold("How this was found out", [f"- {escape_markdown(line)}" for line in details if line])
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -148,8 +148,8 @@ def _markdown_table(rows: Sequence[AdviceRow]) -> Iterator[str]:
     for row in rows:
         container = row.container
         cells = [
-            escape_markdown(workload_name(row.workload)),
-            escape_markdown(printable_name(container.surveyed.name)),
+            escape_markdown(format_workload_name(row.workload)),
+            escape_markdown(escape_name(container.surveyed.name)),
             format_count(row.workload.pods),
         ]
         for resource, apart in (("cpu", container.difference.cpu), ("memory", container.difference.memory)):
@@ -166,17 +166,17 @@ def _markdown_namespaces(advised: SurveyAdvice) -> Iterator[str]:
     yield f"| namespace | cores now | advised | | GiB now | advised | | {currency} a month |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for name, total in (*advised.namespaces, ("in all", advised.total)):
-        cells = [escape_markdown(printable_name(name))]
+        cells = [escape_markdown(escape_name(name))]
         for resource in ("cpu", "memory"):
             cells += format_totals(resource, total)
         cells.append(format_cost_difference(total))
         yield f"| {' | '.join(cells)} |"
 
 
-def _listed(title: str, sentences: Iterable[str]) -> list[str]:
+def _format_list(title: str, sentences: Iterable[str]) -> list[str]:
     items = [f"- {escape_markdown(sentence)}" for sentence in sentences]
     return [title, "", *items, ""] if items else []
 
 
-def _folded(title: str, lines: Iterable[str]) -> list[str]:
+def _format_fold(title: str, lines: Iterable[str]) -> list[str]:
     return [f"<details><summary>{title}</summary>", "", *lines, "", "</details>", ""]

@@ -43,14 +43,14 @@ def format_amount(resource: str, value: float) -> str:
     if math.isnan(value):
         return NO_AMOUNT
     if resource == "cpu":
-        return f"{value:.0f}m" if value < 1000 else _short(value / 1000)
+        return f"{value:.0f}m" if value < 1000 else _format_short(value / 1000)
     for size, unit in _UNITS:
         if value >= size:
-            return f"{_short(value / size)}{unit}"
+            return f"{_format_short(value / size)}{unit}"
     return f"{value:.0f}"
 
 
-def _short(value: float) -> str:
+def _format_short(value: float) -> str:
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
@@ -91,7 +91,7 @@ def format_history(container: ContainerAdvice) -> str:
     return f"{days:.0f} d" if days >= 2 else f"{days * 24:.0f} h"
 
 
-def request_totals(resource: str, total: AdviceTotals) -> tuple[float, float]:
+def sum_requests(resource: str, total: AdviceTotals) -> tuple[float, float]:
     """Requests before and after, in cores or GiB."""
     unit = 1000.0 if resource == "cpu" else GIB
     return select_resource(total.before, resource) / unit, select_resource(total.after, resource) / unit
@@ -104,7 +104,7 @@ def are_requests_unknown(total: AdviceTotals) -> bool:
 
 def format_totals(resource: str, total: AdviceTotals) -> tuple[str, str, str]:
     """Requests before and after, in cores or GiB, and how far they are apart."""
-    before, after = request_totals(resource, total)
+    before, after = sum_requests(resource, total)
     if are_requests_unknown(total):
         return UNKNOWN, format_significant(after), ""
     return format_significant(before), format_significant(after), format_relative_change(before, after)
@@ -122,8 +122,8 @@ def format_relative_change(before: float, after: float) -> str:
     return f"{'-' if after < before else '+'}{format_share(abs(after / before - 1))}"
 
 
-_NAMED = 3  # in a sentence
-_NOTHING = 0.005  # cores or GiB that are none, in a sum
+_MAX_NAMES = 3  # in a sentence
+_NEGLIGIBLE = 0.005  # cores or GiB that are none, in a sum
 _RULES = {
     LimitRule.NONE: "none",
     LimitRule.REQUEST: "as requested",
@@ -132,18 +132,18 @@ _RULES = {
 }
 
 
-def workload_name(workload: WorkloadAdvice) -> str:
+def format_workload_name(workload: WorkloadAdvice) -> str:
     """The name with its namespace: `shop/web`."""
     surveyed = workload.surveyed
-    return printable_name(f"{surveyed.namespace}/{surveyed.name}" if surveyed.namespace else surveyed.name)
+    return escape_name(f"{surveyed.namespace}/{surveyed.name}" if surveyed.namespace else surveyed.name)
 
 
-def printable_name(name: str) -> str:
+def escape_name(name: str) -> str:
     """A name from a file or a metric may be anything; in a table it has one line."""
     return name if name.isprintable() else "".join(character if character.isprintable() else "?" for character in name)
 
 
-def severity_mark(container: ContainerAdvice) -> str:
+def get_severity_mark(container: ContainerAdvice) -> str:
     """How much it matters, for who sees no colours."""
     if container.reason in {LOW_CONFIDENCE, NO_USAGE_KNOWN}:
         return "?"
@@ -173,16 +173,16 @@ def describe_limits(limits: LimitRules) -> str:
     return f"CPU limits {_RULES[limits.cpu]}, memory limits {_RULES[limits.memory]}"
 
 
-def partial_notice(advised: SurveyAdvice) -> str:
+def describe_missing_data(advised: SurveyAdvice) -> str:
     """What a reader must know first, if something could not be seen."""
     missing = advised.surveyed.missing
     if not missing:
         return ""
-    things = "1 thing that is" if len(missing) == 1 else f"{len(missing)} things that are"
-    return f"Partial: {things} listed below could not be looked at."
+    missing_parts = "1 thing that is" if len(missing) == 1 else f"{len(missing)} things that are"
+    return f"Partial: {missing_parts} listed below could not be looked at."
 
 
-def answer_sentences(advised: SurveyAdvice) -> Iterator[str]:
+def summarize_advice(advised: SurveyAdvice) -> Iterator[str]:
     """What it comes to: what can be saved, what is missing, and what is at risk."""
     total = advised.total
     if not total.containers:
@@ -190,29 +190,31 @@ def answer_sentences(advised: SurveyAdvice) -> Iterator[str]:
         return
     unknown = total.reasons.get(REQUEST_UNKNOWN.code, 0)
     if unknown:
-        needed = join_words([text for text in (_cores(total.after.cpu), _gib(total.after.memory)) if text])
+        needed = join_words(
+            [text for text in (_format_cores(total.after.cpu), _format_gib(total.after.memory)) if text]
+        )
         containers = "" if unknown == total.containers else f" of {pluralize(unknown, 'container')}"
         yield f"{needed or 'Nothing'} are needed in all; what is requested now{containers} could not be seen."
     early = sum(total.reasons.get(reason.code, 0) for reason in (LOW_CONFIDENCE, NO_USAGE_KNOWN))
     if unknown != total.containers:
-        yield from _sums(advised, is_judged=early < total.containers)
+        yield from _summarize_totals(advised, has_requests=early < total.containers)
     if early:
         yield f"Of {pluralize(early, 'container')} there is too little history to say more."
 
 
-def _sums(advised: SurveyAdvice, *, is_judged: bool) -> Iterator[str]:
+def _summarize_totals(advised: SurveyAdvice, *, has_requests: bool) -> Iterator[str]:
     total = advised.total
-    if _is_some(total, "saved"):
+    if _has_amount(total, "saved"):
         cost = ""
         if total.money_before > 0:
             paid = f"{format_money(total.money_saved)} of {format_money(total.money_before)}"
             cost = f", {advised.prices.currency} {paid} a month"
-        saved = join_words([text for text in (_cores(total.saved.cpu), _gib(total.saved.memory)) if text])
+        saved = join_words([text for text in (_format_cores(total.saved.cpu), _format_gib(total.saved.memory)) if text])
         yield f"{saved} are requested and not needed{cost} ({format_share(total.saved_share)})."
-    elif is_judged:
+    elif has_requests:
         yield "Nothing is requested that is not needed."
-    if _is_some(total, "short"):
-        short = join_words([text for text in (_cores(total.short.cpu), _gib(total.short.memory)) if text])
+    if _has_amount(total, "short"):
+        short = join_words([text for text in (_format_cores(total.short.cpu), _format_gib(total.short.memory)) if text])
         short_containers = sum(
             total.reasons.get(reason.code, 0) for reason in (MEMORY_AT_RISK, UNDER_REQUESTED, NO_REQUEST)
         )
@@ -225,27 +227,27 @@ def _sums(advised: SurveyAdvice, *, is_judged: bool) -> Iterator[str]:
         yield f"{pluralize(risky, 'container')} {'is' if risky == 1 else 'are'} at risk for lack of memory."
 
 
-def _is_some(total: AdviceTotals, side: str) -> bool:
+def _has_amount(total: AdviceTotals, side: str) -> bool:
     usage = total.saved if side == "saved" else total.short
-    return usage.cpu >= 1000 * _NOTHING or usage.memory >= _NOTHING * GIB
+    return usage.cpu >= 1000 * _NEGLIGIBLE or usage.memory >= _NEGLIGIBLE * GIB
 
 
-def _cores(milli: float) -> str:
-    return f"{format_significant(milli / 1000)} cores" if milli >= 1000 * _NOTHING else ""
+def _format_cores(milli: float) -> str:
+    return f"{format_significant(milli / 1000)} cores" if milli >= 1000 * _NEGLIGIBLE else ""
 
 
-def _gib(bytes_: float) -> str:
-    return f"{format_gib(bytes_)} GiB" if bytes_ >= _NOTHING * GIB else ""
+def _format_gib(bytes_: float) -> str:
+    return f"{format_gib(bytes_)} GiB" if bytes_ >= _NEGLIGIBLE * GIB else ""
 
 
-def scale_point_sentences(advised: SurveyAdvice) -> Iterator[str]:
+def describe_scale_points(advised: SurveyAdvice) -> Iterator[str]:
     """A sentence for each HPA that a new request would make act otherwise."""
     for workload in advised.workloads:
         for point in workload.scale_points:
-            yield f"{workload_name(workload)}: {scale_point_sentence(point)}"
+            yield f"{format_workload_name(workload)}: {describe_scale_point(point)}"
 
 
-def scale_point_sentence(point: HpaScalePoint) -> str:
+def describe_scale_point(point: HpaScalePoint) -> str:
     """What happens to one target of an HPA."""
     request = f"the {RESOURCE_WORDS[point.resource]} request" + (f" of {point.container}" if point.container else "")
     target = f"HPA {point.hpa} keeps usage at {point.utilization:g} % of {request}"
@@ -264,23 +266,23 @@ def list_remarks(advised: SurveyAdvice) -> Iterator[str]:
         yield f"Note: {note}"
     governed = [workload for workload in advised.workloads if workload.is_change and workload.surveyed.vpas]
     if governed:
-        rest = f" and {len(governed) - _NAMED} more" if len(governed) > _NAMED else ""
-        names = ", ".join(workload_name(workload) for workload in governed[:_NAMED])
+        rest = f" and {len(governed) - _MAX_NAMES} more" if len(governed) > _MAX_NAMES else ""
+        names = ", ".join(format_workload_name(workload) for workload in governed[:_MAX_NAMES])
         yield f"Note: VerticalPodAutoscalers may set other requests: {names}{rest}"
     for row in advised.rows:
-        yield from _bounds(row)
+        yield from _describe_bounds(row)
     mixed = sum(row.container.surveyed.differing > 0 for row in advised.rows)
     if mixed:
         yield f"Note: {pluralize(mixed, 'container')} with pods of several sizes; most of the pods count"
 
 
-def _bounds(row: AdviceRow) -> Iterator[str]:
+def _describe_bounds(row: AdviceRow) -> Iterator[str]:
     for resource in RESOURCES:
         change = row.container.get_resource(resource)
         if change.capped is not None:
             needed, allowed = format_amount(resource, change.estimate), format_amount(resource, change.request)
-            container = printable_name(row.container.surveyed.name)
-            subject = f"{workload_name(row.workload)} {container}: {RESOURCE_WORDS[resource]}"
+            container = escape_name(row.container.surveyed.name)
+            subject = f"{format_workload_name(row.workload)} {container}: {RESOURCE_WORDS[resource]}"
             yield f"Note: {subject} of {needed} is needed, {allowed} is allowed ({change.capped.code})"
 
 
@@ -293,7 +295,7 @@ def describe_effort(used: SurveyEffort) -> str:
         if used.queries_per_container
         else ""
     )
-    again = f", {format_count(used.repeated)} repeated" if used.repeated else ""
-    took = f" in {used.seconds:.1f} s" if used.seconds else ""
+    retries = f", {format_count(used.repeated)} repeated" if used.repeated else ""
+    duration = f" in {used.seconds:.1f} s" if used.seconds else ""
     queries = "1 query" if used.queries == 1 else f"{format_count(used.queries)} queries"
-    return f"{queries}{again}{beside}, {format_count(used.samples)} samples{took}."
+    return f"{queries}{retries}{beside}, {format_count(used.samples)} samples{duration}."

@@ -29,7 +29,7 @@ def list_facts(result: BacktestResult) -> list[str]:
     return facts
 
 
-def partial_notice(result: BacktestResult) -> str:
+def describe_stopped_backtest(result: BacktestResult) -> str:
     """What a reader must know of a backtest that was stopped."""
     return (
         "Partial: it was stopped before its end; the scores are those of what was finished." if result.partial else ""
@@ -45,18 +45,18 @@ def compare_all(result: BacktestResult) -> Iterator[str]:
 def compare_variant(variant: VariantScore, first: VariantScore) -> tuple[str, str]:
     """What a variant requests against the first, and what it risks."""
     both = (("CPU", variant.cpu, first.cpu), ("memory", variant.memory, first.memory))
-    requests = [f"{_ratio(score.footprint)} {name}" for name, score, _ in both if score is not None]
-    risks = [f"{name} {_risk(score, first_score)}" for name, score, first_score in both if score is not None]
+    requests = [f"{_format_ratio(score.footprint)} {name}" for name, score, _ in both if score is not None]
+    risks = [f"{name} {_compare_risk(score, first_score)}" for name, score, first_score in both if score is not None]
     if not requests:
         return f"{variant.name} has nothing to be scored on.", ""
     risk = "; ".join(risks)
     return (
-        f"{variant.name} requests {join_words(requests)} {_than(requests)} {first.name}.",
+        f"{variant.name} requests {join_words(requests)} {_compare_requests(requests)} {first.name}.",
         f"Over its request: {risk}.",
     )
 
 
-def no_better_sentence(first: VariantScore) -> str:
+def describe_no_better(first: VariantScore) -> str:
     """The answer where no variant is better than the first."""
     if first.cpu is None and first.memory is None:
         return "Nothing could be scored."
@@ -64,17 +64,17 @@ def no_better_sentence(first: VariantScore) -> str:
     return f"No other requests less {resource} than {first.name} without more time over its request."
 
 
-def _ratio(ratio: float) -> str:
+def _format_ratio(ratio: float) -> str:
     if abs(ratio - 1) < _SAME:
         return "as much"
     return f"{format_share(abs(ratio - 1))} {'less' if ratio < 1 else 'more'}"
 
 
-def _than(requests: list[str]) -> str:
+def _compare_requests(requests: list[str]) -> str:
     return "as" if requests[-1].startswith("as much") else "than"
 
 
-def _risk(score: OverallScore, first_score: OverallScore | None) -> str:
+def _compare_risk(score: OverallScore, first_score: OverallScore | None) -> str:
     over = format_share(score.figures.time_over)
     before = format_share(first_score.figures.time_over) if first_score is not None else over
     return f"{over} of the time" + ("" if over == before else f" (against {before})")

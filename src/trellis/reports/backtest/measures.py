@@ -65,15 +65,15 @@ class ScoredVariant(msgspec.Struct, frozen=True):
 
 def score_variants(result: BacktestResult, resource: str) -> list[ScoredVariant]:
     """Every variant that was scored on a resource."""
-    measures = measures_for(resource)
+    measures = get_measures(resource)
     scored = []
     for number, variant in enumerate(result.variants):
-        score = overall_score(variant, resource)
+        score = get_overall_score(variant, resource)
         if score is None:
             continue
         numbers = [measure.read(score.figures) for measure in measures]
         shown = [measure.show(value) for measure, value in zip(measures, numbers, strict=True)]
-        improvement = FOOTPRINT.improvement(score.footprint, 1.0)
+        improvement = FOOTPRINT.compare(score.footprint, 1.0)
         scored.append(
             ScoredVariant(
                 number,
@@ -88,12 +88,12 @@ def score_variants(result: BacktestResult, resource: str) -> list[ScoredVariant]
     return scored
 
 
-def measures_for(resource: str) -> tuple[Measure[ResourceScore], ...]:
+def get_measures(resource: str) -> tuple[Measure[ResourceScore], ...]:
     """The measures of a resource: CPU kills no container, and memory is never a little short."""
     return OF_CPU if resource == "cpu" else OF_MEMORY
 
 
-def overall_score(variant: VariantScore, resource: str) -> OverallScore | None:
+def get_overall_score(variant: VariantScore, resource: str) -> OverallScore | None:
     """A variant's score for one resource."""
     return variant.cpu if resource == "cpu" else variant.memory
 
@@ -102,4 +102,4 @@ def format_footprint_ratio(ratio: float) -> str:
     """What is requested against the first variant, of which it is 1."""
     if not math.isfinite(ratio):
         return NO_VALUE
-    return FOOTPRINT.difference(ratio, 1.0)
+    return FOOTPRINT.format_difference(ratio, 1.0)

@@ -9,16 +9,22 @@ from typing import Any
 
 import msgspec
 
-from trellis.reports.backtest.frontier import FrontierLine, draw_frontier
-from trellis.reports.backtest.headline import compare_variant, find_best, list_facts, no_better_sentence, partial_notice
-from trellis.reports.backtest.measures import ScoredVariant, measures_for, score_variants
+from trellis.reports.backtest.frontier import FrontierCurve, draw_frontier
+from trellis.reports.backtest.headline import (
+    compare_variant,
+    describe_no_better,
+    describe_stopped_backtest,
+    find_best,
+    list_facts,
+)
+from trellis.reports.backtest.measures import ScoredVariant, get_measures, score_variants
 from trellis.reports.html.chart_columns import ChartColumns
 from trellis.reports.html.page import (
     ColumnGroup,
     ColumnHead,
     Difference,
     TableCell,
-    format_order,
+    format_sort_value,
     make_difference,
     number_cell,
     render_page,
@@ -38,7 +44,7 @@ def build_chart_data(result: BacktestResult) -> dict[str, Any]:
     """Everything that the page's script reads."""
     columns = ChartColumns()
     facts = {fact.name: fact for fact in result.facts}
-    charts = [_chart(chart, columns) for chart in result.charts if chart.times]
+    charts = [_build_chart(chart, columns) for chart in result.charts if chart.times]
     for chart in charts:
         fact = facts.get(chart["name"])
         chart["end"] = fact.end if fact else None
@@ -46,12 +52,12 @@ def build_chart_data(result: BacktestResult) -> dict[str, Any]:
     return {"variants": [variant.name for variant in result.variants], "series": charts, "columns": columns.encoded}
 
 
-def _chart(chart: SeriesChart, columns: ChartColumns) -> dict[str, Any]:
-    lines = [_line(line, columns) for line in chart.lines]
+def _build_chart(chart: SeriesChart, columns: ChartColumns) -> dict[str, Any]:
+    lines = [_build_line(line, columns) for line in chart.lines]
     return {"name": chart.series, "times": columns.add_times(chart.times), "lines": lines}
 
 
-def _line(line: ChartLine, columns: ChartColumns) -> dict[str, Any]:
+def _build_line(line: ChartLine, columns: ChartColumns) -> dict[str, Any]:
     return {
         "resource": line.resource,
         "used": columns.add(line.used),
@@ -60,9 +66,9 @@ def _line(line: ChartLine, columns: ChartColumns) -> dict[str, Any]:
     }
 
 
-_MOST_ROWS = 3000  # of all variants together: about a megabyte of page
-_MOST_CARDS = 6
-_MOST_CURVES = 8
+_MAX_ROWS = 3000  # of all variants together: about a megabyte of page
+_MAX_CARDS = 6
+_MAX_CURVES = 8
 _NOTHING = ResourceScore()
 _RESOURCES = (("CPU", "cpu"), ("Memory", "memory"))
 
@@ -132,7 +138,7 @@ def as_html(result: BacktestResult) -> str:
         kind="Trellis backtest",
         heading=heading,
         facts=list_facts(result),
-        banners=[partial_notice(result)] if result.partial else [],
+        banners=[describe_stopped_backtest(result)] if result.partial else [],
         left_out=result.left_out,
         notes=result.notes,
         **(_comparison(result) if result.variants else {"compared": False}),
@@ -143,27 +149,27 @@ def _comparison(result: BacktestResult) -> dict[str, Any]:
     """What the template needs where there are variants to compare."""
     return {
         "compared": True,
-        "lead": _lead(result),
-        "cards": _cards(result),
-        "frontier": _frontier(result),
+        "lead": _describe_best(result),
+        "cards": _build_cards(result),
+        "frontier": _draw_frontier(result),
         "scores_lead": f"Over all series that have the resource; requested is against {result.variants[0].name}.",
         "scores": [table for title, resource in _RESOURCES if (table := _score_table(result, title, resource))],
         "series": _series_section(result),
     }
 
 
-def _lead(result: BacktestResult) -> tuple[str, str] | None:
+def _describe_best(result: BacktestResult) -> tuple[str, str] | None:
     first, best = result.variants[0], find_best(result)
     if best:
         return compare_variant(result.variants[best], first)
-    return (no_better_sentence(first), "") if len(result.variants) > 1 else None
+    return (describe_no_better(first), "") if len(result.variants) > 1 else None
 
 
-def _cards(result: BacktestResult) -> list[_BacktestCard]:
+def _build_cards(result: BacktestResult) -> list[_BacktestCard]:
     """A card for each variant that is no part of a sweep; none if there are too many of them."""
     swept = _swept_variants(result)
     numbers = [number for number, variant in enumerate(result.variants) if not number or variant.name not in swept]
-    return [_card(result, number) for number in numbers] if len(numbers) <= _MOST_CARDS else []
+    return [_build_card(result, number) for number in numbers] if len(numbers) <= _MAX_CARDS else []
 
 
 def _swept_variants(result: BacktestResult) -> set[str]:
@@ -171,9 +177,9 @@ def _swept_variants(result: BacktestResult) -> set[str]:
     return {name for sweep in result.sweeps for name in sweep.variants}
 
 
-def _card(result: BacktestResult, number: int) -> _BacktestCard:
+def _build_card(result: BacktestResult, number: int) -> _BacktestCard:
     blocks = [
-        _card_block(title, resource, score)
+        _build_card_block(title, resource, score)
         for title, resource in _RESOURCES
         for score in score_variants(result, resource)
         if score.variant == number
@@ -181,42 +187,42 @@ def _card(result: BacktestResult, number: int) -> _BacktestCard:
     return _BacktestCard(number, result.variants[number].name, blocks)
 
 
-def _card_block(title: str, resource: str, score: ScoredVariant) -> _BacktestCardBlock:
+def _build_card_block(title: str, resource: str, score: ScoredVariant) -> _BacktestCardBlock:
     figures = [
         (measure.title, score.values[at])
-        for at, measure in enumerate(measures_for(resource))
+        for at, measure in enumerate(get_measures(resource))
         if at and measure.key != "changes"
     ]
     return _BacktestCardBlock(title, score.values[0], make_difference(score.against, score.improvement), figures)
 
 
-def _frontier(result: BacktestResult) -> str:
+def _draw_frontier(result: BacktestResult) -> str:
     numbers = {variant.name: number for number, variant in enumerate(result.variants)}
     swept = _swept_variants(result)
-    curves = [curve for curve in result.curves if curve.variant not in swept][:_MOST_CURVES]
-    lines = [_frontier_line(curve, numbers.get(curve.variant, 0)) for curve in curves]
+    curves = [curve for curve in result.curves if curve.variant not in swept][:_MAX_CURVES]
+    lines = [_build_frontier_curve(curve, numbers.get(curve.variant, 0)) for curve in curves]
     by_name = {variant.name: variant for variant in result.variants}
     for sweep in result.sweeps:
         points = [
             (*point, f"{sweep.parameter}={value}")
             for value, name in zip(sweep.values, sweep.variants, strict=True)
-            if (point := _point(by_name.get(name))) is not None
+            if (point := _get_point(by_name.get(name))) is not None
         ]
         costs, risks = [point[0] for point in points], [point[1] for point in points]
         lines.append(
-            FrontierLine(f"{sweep.recommender} {sweep.parameter}", "var(--muted)", costs, risks, points, dashed=True)
+            FrontierCurve(f"{sweep.recommender} {sweep.parameter}", "var(--muted)", costs, risks, points, dashed=True)
         )
     return draw_frontier(lines, "CPU requested per used and time over request of each recommender")
 
 
-def _frontier_line(curve: CostRiskCurve, number: int) -> FrontierLine:
+def _build_frontier_curve(curve: CostRiskCurve, number: int) -> FrontierCurve:
     """A curve with a spot where its targets are as they are."""
     as_run = min(range(len(curve.factors)), key=lambda at: abs(curve.factors[at] - 1.0))
     spot = (curve.footprint[as_run], curve.time_over[as_run], curve.variant)
-    return FrontierLine(curve.variant, f"var(--v{number % 8})", curve.footprint, curve.time_over, [spot])
+    return FrontierCurve(curve.variant, f"var(--v{number % 8})", curve.footprint, curve.time_over, [spot])
 
 
-def _point(variant: VariantScore | None) -> tuple[float, float] | None:
+def _get_point(variant: VariantScore | None) -> tuple[float, float] | None:
     if variant is None or variant.cpu is None:
         return None
     return variant.cpu.figures.footprint, variant.cpu.figures.time_over
@@ -226,14 +232,14 @@ def _score_table(result: BacktestResult, title: str, resource: str) -> _ScoreTab
     scores = score_variants(result, resource)
     if not scores:
         return None
-    measures = [ColumnHead(measure.title, meaning=measure.meaning) for measure in measures_for(resource)]
+    measures = [ColumnHead(measure.title, meaning=measure.meaning) for measure in get_measures(resource)]
     return _ScoreTable([ColumnHead(title, "text"), ColumnHead("requested"), *measures], [_score_row(s) for s in scores])
 
 
 def _score_row(score: ScoredVariant) -> _ScoreRow:
     cells = [number_cell(text, value) for text, value in zip(score.values, score.numbers, strict=True)]
     difference = make_difference(score.against, score.improvement)
-    return _ScoreRow(score.variant, score.name, format_order(score.ratio), difference, cells)
+    return _ScoreRow(score.variant, score.name, format_sort_value(score.ratio), difference, cells)
 
 
 def _series_section(result: BacktestResult) -> _SeriesSection:
@@ -241,11 +247,11 @@ def _series_section(result: BacktestResult) -> _SeriesSection:
     lead = ""
     if len(shown) < len(result.facts):
         lead = f"The {len(shown)} series that use most of {len(result.facts)}; the CSV file has all of them."
-    groups = [ColumnGroup(title, len(measures_for(resource))) for title, resource in _RESOURCES]
+    groups = [ColumnGroup(title, len(get_measures(resource))) for title, resource in _RESOURCES]
     heads = [ColumnHead("Series", "text")]
     for _, resource in _RESOURCES:
         heads += [
-            ColumnHead(measure.title, classes="" if at else "part") for at, measure in enumerate(measures_for(resource))
+            ColumnHead(measure.title, classes="" if at else "part") for at, measure in enumerate(get_measures(resource))
         ]
     bodies = [_series_body(result, number, shown) for number in range(len(result.variants))]
     names = [variant.name for variant in result.variants]
@@ -254,7 +260,7 @@ def _series_section(result: BacktestResult) -> _SeriesSection:
 
 def _select_series(result: BacktestResult) -> list[int]:
     """The numbers of the series in the table, in their own order."""
-    most = max(_MOST_ROWS // max(len(result.variants), 1), 1)
+    most = max(_MAX_ROWS // max(len(result.variants), 1), 1)
     if len(result.facts) <= most:
         return list(range(len(result.facts)))
     ranked = sorted(
@@ -284,5 +290,5 @@ def _series_body(result: BacktestResult, variant: int, shown: list[int]) -> _Ser
 
 
 def _resource_cells(score: ResourceScore | None, resource: str) -> list[TableCell]:
-    values = [(measure, measure.read(score or _NOTHING)) for measure in measures_for(resource)]
+    values = [(measure, measure.read(score or _NOTHING)) for measure in get_measures(resource)]
     return [number_cell(measure.show(value), value, begins=not at) for at, (measure, value) in enumerate(values)]

@@ -9,16 +9,22 @@ from collections.abc import Iterator
 
 import msgspec
 
-from trellis.reports.backtest.headline import compare_variant, find_best, list_facts, no_better_sentence, partial_notice
-from trellis.reports.backtest.measures import measures_for, score_variants
+from trellis.reports.backtest.headline import (
+    compare_variant,
+    describe_no_better,
+    describe_stopped_backtest,
+    find_best,
+    list_facts,
+)
+from trellis.reports.backtest.measures import get_measures, score_variants
 from trellis.reports.backtest.page import as_html
 from trellis.reports.formats import CsvCell, encode_csv, encode_json
-from trellis.reports.text.tables import NARROWEST, align_columns, first_fitting, shorten, wrap_text
+from trellis.reports.text.tables import NARROWEST, align_columns, choose_fitting, shorten, wrap_text
 from trellis.sim.backtest.results import BacktestResult, ResourceScore
 
-_SHORTEST_NAME = 16
+_MIN_NAME_LENGTH = 16
 _RESOURCES = (("CPU", "cpu"), ("Memory", "memory"))
-_REMARKS = 10  # lines: a thousand series may have as many gaps
+_MAX_REMARKS = 10  # lines: a thousand series may have as many gaps
 _HEADS = {
     "footprint": "per used",
     "time_over": "time over",
@@ -33,7 +39,7 @@ def as_text(result: BacktestResult, width: int = 100) -> list[str]:
     width = max(width, NARROWEST)
     lines = wrap_text(", ".join(list_facts(result)), width)
     if result.partial:
-        lines += wrap_text(partial_notice(result), width)
+        lines += wrap_text(describe_stopped_backtest(result), width)
     tables = [_score_table(result, title, resource, width) for title, resource in _RESOURCES]
     for table in tables:
         lines += ["", *table] if table else []
@@ -41,13 +47,13 @@ def as_text(result: BacktestResult, width: int = 100) -> list[str]:
         first = result.variants[0].name
         if any(tables):
             lines += wrap_text(f"Requested: against {first}, geometric mean of series, = is the same.", width)
-        lines += ["", *_answer(result, width)]
+        lines += ["", *_summarize(result, width)]
     remarks = [*(f"Left out: {line}" for line in result.left_out), *(f"Note: {line}" for line in result.notes)]
     lines += [""] if remarks else []
-    for remark in remarks[:_REMARKS]:
+    for remark in remarks[:_MAX_REMARKS]:
         lines += wrap_text(remark, width)
-    if len(remarks) > _REMARKS:
-        lines.append(f"... and {len(remarks) - _REMARKS} more remarks")
+    if len(remarks) > _MAX_REMARKS:
+        lines.append(f"... and {len(remarks) - _MAX_REMARKS} more remarks")
     return lines
 
 
@@ -56,24 +62,24 @@ def _score_table(result: BacktestResult, title: str, resource: str, width: int) 
     scores = score_variants(result, resource)
     if not scores:
         return []
-    heads = [title, "requested", *(_HEADS[measure.key] for measure in measures_for(resource))]
+    heads = [title, "requested", *(_HEADS[measure.key] for measure in get_measures(resource))]
     longest = max(len(score.name) for score in scores)
-    return first_fitting(
+    return choose_fitting(
         (
             align_columns(
                 [heads, *([f"  {shorten(score.name, length)}", score.against, *score.values] for score in scores)]
             )
-            for length in range(longest, min(longest, _SHORTEST_NAME) - 1, -1)
+            for length in range(longest, min(longest, _MIN_NAME_LENGTH) - 1, -1)
         ),
         width,
     )
 
 
-def _answer(result: BacktestResult, width: int) -> list[str]:
+def _summarize(result: BacktestResult, width: int) -> list[str]:
     first, best = result.variants[0], find_best(result)
     if best:
         return wrap_text(" ".join(compare_variant(result.variants[best], first)), width)
-    return wrap_text(no_better_sentence(first), width)
+    return wrap_text(describe_no_better(first), width)
 
 
 __all__ = ["as_csv", "as_html", "as_json", "as_text"]

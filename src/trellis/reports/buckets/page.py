@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from trellis.reports.advice.wording import list_facts, list_remarks, partial_notice
+from trellis.reports.advice.wording import describe_missing_data, list_facts, list_remarks
 from trellis.reports.buckets.proposals import WorkloadProposal, WorkloadProposals
 from trellis.reports.buckets.wording import (
     BUCKET_HEADERS,
-    answer_sentence,
-    bucket_cells,
-    cost_cells,
-    cost_headers,
+    describe_reasons,
+    format_bucket_cells,
+    format_cost_cells,
+    format_proposal_name,
+    list_cost_headers,
     list_outcomes,
-    proposal_name,
-    reason_sentences,
+    summarize_proposals,
 )
 from trellis.reports.formats import encode_yaml
 from trellis.reports.html.page import render_page
@@ -44,13 +44,13 @@ def as_html(proposals: WorkloadProposals) -> str:
         kind="Trellis recommend",
         heading=_HEADING,
         facts=list_facts(advised)[:-1],
-        banners=[partial_notice(advised)] if advised.surveyed.is_partial else [],
-        answer=answer_sentence(proposals),
+        banners=[describe_missing_data(advised)] if advised.surveyed.is_partial else [],
+        answer=summarize_proposals(proposals),
         bucket_headers=BUCKET_HEADERS,
-        cost_headers=cost_headers(proposals),
+        cost_headers=list_cost_headers(proposals),
         workloads=[_workload_section(proposal, proposals) for proposal in proposals.proposed],
         others=[
-            (proposal_name(proposal), proposal.workload.kind, reason.meaning if reason is not None else "")
+            (format_proposal_name(proposal), proposal.workload.kind, reason.meaning if reason is not None else "")
             for proposal in proposals.others
             for reason in (proposal.suggestion.reason,)
         ],
@@ -60,10 +60,10 @@ def as_html(proposals: WorkloadProposals) -> str:
 
 def _workload_section(proposal: WorkloadProposal, proposals: WorkloadProposals) -> _WorkloadSection:
     return _WorkloadSection(
-        name=proposal_name(proposal),
+        name=format_proposal_name(proposal),
         kind=proposal.workload.kind,
-        buckets=list(bucket_cells(proposal)),
-        reasons=list(reason_sentences(proposal)),
-        costs=[cost_cells(name, outcome, proposals) for name, outcome in list_outcomes(proposal)],
+        buckets=list(format_bucket_cells(proposal)),
+        reasons=list(describe_reasons(proposal)),
+        costs=[format_cost_cells(name, outcome, proposals) for name, outcome in list_outcomes(proposal)],
         manifest=encode_yaml([proposal.suggestion.manifest]),
     )

@@ -28,7 +28,7 @@ from trellis.core.hvpa.suggest.suggestion import (
 )
 
 # Of the largest node that one replica may take: others have to fit beside it.
-_OF_A_NODE = 0.5
+_MAX_NODE_SHARE = 0.5
 _NO_USAGE = WorkloadUsageHistory(1.0, np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
 
 
@@ -41,8 +41,10 @@ class WorkloadProposal(msgspec.Struct, frozen=True):
     @property
     def saves(self) -> float:
         """Money in a month, by prices that are never nothing; less than none if it costs more."""
-        now, then = self.suggestion.now, self.suggestion.by_buckets
-        return now.money - then.money if now is not None and then is not None else 0.0
+        current_cost, proposed_cost = self.suggestion.now, self.suggestion.by_buckets
+        return (
+            current_cost.money - proposed_cost.money if current_cost is not None and proposed_cost is not None else 0.0
+        )
 
 
 class WorkloadProposals(msgspec.Struct, frozen=True):
@@ -53,7 +55,7 @@ class WorkloadProposals(msgspec.Struct, frozen=True):
     proposed: tuple[WorkloadProposal, ...]
     others: tuple[WorkloadProposal, ...]
 
-    def money(self, outcome: ReplayCost) -> float:
+    def get_monthly_cost(self, outcome: ReplayCost) -> float:
         """What it costs in a month, which is nothing where nothing costs anything."""
         return 0.0 if self.advised.prices.is_free else outcome.money
 
@@ -61,19 +63,21 @@ class WorkloadProposals(msgspec.Struct, frozen=True):
     def reasons(self) -> list[tuple[Reason, int]]:
         """Why there are no buckets, and for how many workloads."""
         counts = Counter(proposal.suggestion.reason for proposal in self.others)
-        return [(reason, many) for reason, many in counts.most_common() if reason is not None]
+        return [(reason, count) for reason, count in counts.most_common() if reason is not None]
 
 
-def proposals_for(advised: SurveyAdvice, rules: SuggestionRules = SuggestionRules()) -> WorkloadProposals:  # noqa: B008 -- frozen
+def propose_buckets(advised: SurveyAdvice, rules: SuggestionRules = SuggestionRules()) -> WorkloadProposals:  # noqa: B008 -- frozen
     """What is proposed for everything that was surveyed."""
     prices = choose_weights(advised.prices)
     workloads = advised.surveyed.workloads
-    name_counts = Counter((workload.namespace, name) for workload in workloads for name in _names(workload))
+    name_counts = Counter((workload.namespace, name) for workload in workloads for name in _list_object_names(workload))
     proposals = []
     for workload in workloads:
         is_shared = name_counts[workload.namespace, workload.name] > 1
         name = f"{workload.name}-{workload.kind.lower()}" if is_shared else workload.name
-        proposals.append(WorkloadProposal(workload, suggest(workload_history(workload, advised, name), rules, prices)))
+        proposals.append(
+            WorkloadProposal(workload, suggest(build_workload_history(workload, advised, name), rules, prices))
+        )
     proposed = [proposal for proposal in proposals if proposal.suggestion.manifest]
     proposed.sort(key=lambda proposal: (-proposal.saves, proposal.workload.namespace, proposal.workload.name))
     return WorkloadProposals(
@@ -81,24 +85,24 @@ def proposals_for(advised: SurveyAdvice, rules: SuggestionRules = SuggestionRule
     )
 
 
-def _names(workload: SurveyedWorkload) -> Iterator[str]:
+def _list_object_names(workload: SurveyedWorkload) -> Iterator[str]:
     """Names of objects that an Hvpa of the same name would be in the way of: its own HPA and VPA are called like it."""
     yield workload.name
     yield from (hpa.name for hpa in workload.hpas)
     yield from workload.vpas
 
 
-def workload_history(workload: SurveyedWorkload, advised: SurveyAdvice, name: str = "") -> WorkloadHistory:
+def build_workload_history(workload: SurveyedWorkload, advised: SurveyAdvice, name: str = "") -> WorkloadHistory:
     """A workload as a proposal wants to know it; `name` is what to call an Hvpa for it."""
     totals = workload.totals
     usage = (
         WorkloadUsageHistory(totals.step, totals.pods, totals.cpu, totals.memory) if totals is not None else _NO_USAGE
     )
     cpu, memory = (
-        _sum([select_resource(container.request, resource) for container in workload.containers])
+        _sum_requests([select_resource(container.request, resource) for container in workload.containers])
         for resource in RESOURCES
     )
-    most_cpu, most_memory = (_largest(workload, advised, resource) for resource in RESOURCES)
+    most_cpu, most_memory = (_find_largest_request(workload, advised, resource) for resource in RESOURCES)
     return WorkloadHistory(
         namespace=workload.namespace,
         api_version=workload.api_version,
@@ -108,23 +112,23 @@ def workload_history(workload: SurveyedWorkload, advised: SurveyAdvice, name: st
         replicas=workload.desired_replicas if workload.desired_replicas >= 0 else workload.pods,
         request=(cpu, memory),
         largest=(most_cpu, most_memory),
-        hpa=_hpa(workload.hpas[0]) if workload.hpas else None,
+        hpa=_build_observed_hpa(workload.hpas[0]) if workload.hpas else None,
         hvpa=name,
     )
 
 
-def _sum(amounts: Sequence[float]) -> float:
+def _sum_requests(amounts: Sequence[float]) -> float:
     """What containers request together; those count that request anything."""
     requested = [amount for amount in amounts if not math.isnan(amount)]
     return math.fsum(requested) if requested else math.nan
 
 
-def _largest(workload: SurveyedWorkload, advised: SurveyAdvice, resource: str) -> float:
+def _find_largest_request(workload: SurveyedWorkload, advised: SurveyAdvice, resource: str) -> float:
     """The most that one replica may request: by nodes, by LimitRanges, and by what the user has said."""
     containers = max(1, len(workload.containers))
     limits = workload.limits
     bounds = [
-        _OF_A_NODE * select_resource(advised.surveyed.largest_node, resource),
+        _MAX_NODE_SHARE * select_resource(advised.surveyed.largest_node, resource),
         containers * select_resource(advised.policy.most, resource),
         float(limits.pod.most.get(resource, 0)) or math.nan,
         containers * float(limits.container.most.get(resource, 0)) or math.nan,
@@ -132,7 +136,7 @@ def _largest(workload: SurveyedWorkload, advised: SurveyAdvice, resource: str) -
     return min((bound for bound in bounds if not math.isnan(bound)), default=math.inf)
 
 
-def _hpa(hpa: SurveyedHpa) -> ObservedHpa:
+def _build_observed_hpa(hpa: SurveyedHpa) -> ObservedHpa:
     shares = [target.utilization / 100 for target in hpa.targets if target.resource == "cpu" and not target.container]
     utilizations = [share for share in shares if not math.isnan(share)]
     others = len(hpa.targets) + hpa.others - len(utilizations[:1])

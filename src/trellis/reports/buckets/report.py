@@ -11,9 +11,9 @@ from trellis.base.times import format_time
 from trellis.core.advice.results import SurveyAdvice
 from trellis.core.hvpa.suggest.suggestion import BucketProposal, ReplayCost
 from trellis.reports.buckets.page import as_html
-from trellis.reports.buckets.proposals import WorkloadProposal, WorkloadProposals, proposals_for
+from trellis.reports.buckets.proposals import WorkloadProposal, WorkloadProposals, propose_buckets
 from trellis.reports.buckets.text import as_markdown, as_text
-from trellis.reports.buckets.wording import answer_sentence, proposal_name, reason_sentences
+from trellis.reports.buckets.wording import describe_reasons, format_proposal_name, summarize_proposals
 from trellis.reports.formats import CsvCell, encode_csv, encode_indented, encode_yaml, output_formats
 
 BucketDocument = dict[str, Any]
@@ -43,7 +43,7 @@ def as_json(proposals: WorkloadProposals) -> bytes:
 def as_yaml(proposals: WorkloadProposals) -> str:
     """Hvpas to apply, each below the reasons for it."""
     if not proposals.proposed:
-        return f"# {answer_sentence(proposals)}\n"
+        return f"# {summarize_proposals(proposals)}\n"
     return "".join(_explained(proposal) for proposal in proposals.proposed)
 
 
@@ -71,7 +71,7 @@ def build_document(proposals: WorkloadProposals) -> BucketDocument:
 def _explained(proposal: WorkloadProposal) -> str:
     comments = [
         line
-        for sentence in (f"{proposal_name(proposal)}:", *reason_sentences(proposal))
+        for sentence in (f"{format_proposal_name(proposal)}:", *describe_reasons(proposal))
         for line in textwrap.wrap(sentence, _WIDTH)
     ]
     begin, _, rest = encode_yaml([proposal.suggestion.manifest]).partition("\n")
@@ -88,7 +88,7 @@ def _workload(proposal: WorkloadProposal, proposals: WorkloadProposals) -> Bucke
         "reason": suggestion.reason.code if suggestion.reason is not None else None,
         "days": round(suggestion.days, 2),
         "hvpa": suggestion.manifest or None,
-        "why": list(reason_sentences(proposal)),
+        "why": list(describe_reasons(proposal)),
         "seen": _observed_usage(suggestion.rungs),
         "outcomes": {
             way: _outcome(cost, proposals)
@@ -118,7 +118,7 @@ def _outcome(cost: ReplayCost | None, proposals: WorkloadProposals) -> BucketDoc
         "replicas": {"fewest": cost.fewest, "most": cost.most},
         "coreHours": round(cost.core_hours, 3),
         "gibHours": round(cost.gib_hours, 3),
-        "moneyMonth": round(proposals.money(cost), 2),
+        "moneyMonth": round(proposals.get_monthly_cost(cost), 2),
         "cpuShort": round(cost.cpu_over, 6),
         "memoryShort": round(cost.memory_over, 6),
         "changes": cost.changes,
@@ -142,11 +142,11 @@ def _figures(way: ReplayCost | None, proposals: WorkloadProposals) -> Iterator[C
     if way is None:
         yield from [None] * len(_FIGURES)
         return
-    yield from (round(way.core_hours, 3), round(way.gib_hours, 3), round(proposals.money(way), 2))
+    yield from (round(way.core_hours, 3), round(way.gib_hours, 3), round(proposals.get_monthly_cost(way), 2))
     yield from (round(way.cpu_over, 6), round(way.memory_over, 6), way.changes)
 
 
-__all__ = ["FORMATS", "as_text", "proposals_for", "render_buckets"]
+__all__ = ["FORMATS", "as_text", "propose_buckets", "render_buckets"]
 
 
 FORMATS = output_formats(text=as_text, json=as_json, yaml=as_yaml, csv=as_csv, html=as_html, markdown=as_markdown)
@@ -154,4 +154,4 @@ FORMATS = output_formats(text=as_text, json=as_json, yaml=as_yaml, csv=as_csv, h
 
 def render_buckets(advised: SurveyAdvice, form: str, width: int = 100, top: int = 0) -> str:
     """Buckets for what was surveyed, in one of the forms."""
-    return FORMATS[form](proposals_for(advised), width, top)
+    return FORMATS[form](propose_buckets(advised), width, top)

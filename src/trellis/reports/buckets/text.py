@@ -6,20 +6,20 @@ from collections.abc import Iterator, Sequence
 
 from trellis.base.wording import pluralize
 from trellis.reports.advice.text import escape_markdown
-from trellis.reports.advice.wording import list_facts, partial_notice
+from trellis.reports.advice.wording import describe_missing_data, list_facts
 from trellis.reports.buckets.proposals import WorkloadProposal, WorkloadProposals
 from trellis.reports.buckets.wording import (
     BUCKET_HEADERS,
-    answer_sentence,
-    bucket_cells,
-    cost_cells,
-    cost_headers,
+    describe_reasons,
+    format_bucket_cells,
+    format_cost_cells,
+    format_proposal_name,
+    list_cost_headers,
     list_outcomes,
-    proposal_name,
-    reason_sentences,
+    summarize_proposals,
 )
 from trellis.reports.formats import encode_yaml
-from trellis.reports.text.tables import NARROWEST, align_columns, first_fitting, shorten, wrap_text
+from trellis.reports.text.tables import NARROWEST, align_columns, choose_fitting, shorten, wrap_text
 
 _INDENT = "  "
 _NAMED = 12
@@ -32,14 +32,14 @@ def as_text(proposals: WorkloadProposals, width: int = 100, top: int = 0) -> lis
     """Lines without colour, none wider than `width`, which is taken as 80 at least; `top` workloads, or all."""
     width = max(width, NARROWEST)
     lines = wrap_text(", ".join(list_facts(proposals.advised)[:-1]), width)
-    lines += wrap_text(partial_notice(proposals.advised), width) if proposals.advised.surveyed.is_partial else []
+    lines += wrap_text(describe_missing_data(proposals.advised), width) if proposals.advised.surveyed.is_partial else []
     shown = proposals.proposed[:top] if top else proposals.proposed
     for proposal in shown:
         lines += ["", *_workload_lines(proposal, proposals, width)]
     if len(shown) < len(proposals.proposed):
         lines += ["", f"... and {pluralize(len(proposals.proposed) - len(shown), 'workload')} more with buckets"]
     lines += ["", *wrap_text(_legend(lines), width)] if shown else []
-    lines += ["", *wrap_text(answer_sentence(proposals), width)]
+    lines += ["", *wrap_text(summarize_proposals(proposals), width)]
     return lines + [line for reason in _reasons(proposals) for line in wrap_text(reason, width)]
 
 
@@ -50,9 +50,9 @@ def _legend(lines: list[str]) -> str:
 
 
 def _workload_lines(proposal: WorkloadProposal, proposals: WorkloadProposals, width: int) -> Iterator[str]:
-    yield shorten(f"{proposal_name(proposal)} ({proposal.workload.kind})", width)
-    yield from _indent(_omit_middle(align_columns([BUCKET_HEADERS, *bucket_cells(proposal)])))
-    for sentence in reason_sentences(proposal):
+    yield shorten(f"{format_proposal_name(proposal)} ({proposal.workload.kind})", width)
+    yield from _indent(_omit_middle(align_columns([BUCKET_HEADERS, *format_bucket_cells(proposal)])))
+    for sentence in describe_reasons(proposal):
         yield from _indent(wrap_text(f"- {sentence}", width - len(_INDENT)))
     yield from _indent(_cost_table(proposal, proposals, width - len(_INDENT)))
 
@@ -67,9 +67,9 @@ def _omit_middle(table: list[str]) -> list[str]:
 
 def _cost_table(proposal: WorkloadProposal, proposals: WorkloadProposals, width: int) -> list[str]:
     """Columns that do not fit are left out from the right."""
-    outcomes = [cost_cells(name, outcome, proposals) for name, outcome in list_outcomes(proposal)]
-    rows = [cost_headers(proposals), *outcomes]
-    return first_fitting(
+    outcomes = [format_cost_cells(name, outcome, proposals) for name, outcome in list_outcomes(proposal)]
+    rows = [list_cost_headers(proposals), *outcomes]
+    return choose_fitting(
         (align_columns([row[:columns] for row in rows]) for columns in range(len(rows[0]), 1, -1)), width
     )
 
@@ -81,16 +81,18 @@ def _indent(lines: list[str]) -> Iterator[str]:
 def _reasons(proposals: WorkloadProposals) -> Iterator[str]:
     """Why the other workloads have no buckets."""
     for reason, count in proposals.reasons:
-        names = [proposal_name(proposal) for proposal in proposals.others if proposal.suggestion.reason == reason]
+        names = [
+            format_proposal_name(proposal) for proposal in proposals.others if proposal.suggestion.reason == reason
+        ]
         rest = f" and {count - _NAMED} more" if count > _NAMED else ""
         yield f"None for {', '.join(names[:_NAMED])}{rest}: {reason.meaning} ({reason.code})"
 
 
 def as_markdown(proposals: WorkloadProposals, top: int = 0) -> str:
     """GitHub's dialect; other renderers show the folds open. `top` workloads, or all."""
-    lines = ["## Buckets for these workloads", "", escape_markdown(answer_sentence(proposals)), ""]
+    lines = ["## Buckets for these workloads", "", escape_markdown(summarize_proposals(proposals)), ""]
     if proposals.advised.surveyed.is_partial:
-        lines += [f"**{escape_markdown(partial_notice(proposals.advised))}**", ""]
+        lines += [f"**{escape_markdown(describe_missing_data(proposals.advised))}**", ""]
     for proposal in proposals.proposed[:top] if top else proposals.proposed:
         lines += _markdown_workload(proposal, proposals)
     if proposals.others:
@@ -103,11 +105,12 @@ def as_markdown(proposals: WorkloadProposals, top: int = 0) -> str:
 
 
 def _markdown_workload(proposal: WorkloadProposal, proposals: WorkloadProposals) -> Iterator[str]:
-    yield from (f"### {escape_markdown(proposal_name(proposal))}", "")
-    yield from _markdown_table(BUCKET_HEADERS, list(bucket_cells(proposal)))
-    yield from (*(f"- {escape_markdown(sentence)}" for sentence in reason_sentences(proposal)), "")
+    yield from (f"### {escape_markdown(format_proposal_name(proposal))}", "")
+    yield from _markdown_table(BUCKET_HEADERS, list(format_bucket_cells(proposal)))
+    yield from (*(f"- {escape_markdown(sentence)}" for sentence in describe_reasons(proposal)), "")
     yield from _markdown_table(
-        cost_headers(proposals), [cost_cells(name, outcome, proposals) for name, outcome in list_outcomes(proposal)]
+        list_cost_headers(proposals),
+        [format_cost_cells(name, outcome, proposals) for name, outcome in list_outcomes(proposal)],
     )
     yield from ("<details><summary>Manifest</summary>", "", "```yaml")
     yield encode_yaml([proposal.suggestion.manifest]).rstrip()
@@ -116,7 +119,7 @@ def _markdown_workload(proposal: WorkloadProposal, proposals: WorkloadProposals)
 
 def _markdown_other(proposal: WorkloadProposal) -> list[str]:
     reason = proposal.suggestion.reason
-    return [proposal_name(proposal), proposal.workload.kind, reason.meaning if reason is not None else ""]
+    return [format_proposal_name(proposal), proposal.workload.kind, reason.meaning if reason is not None else ""]
 
 
 def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

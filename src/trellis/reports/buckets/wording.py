@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from trellis.base.wording import pluralize
 from trellis.core.hvpa.suggest.suggestion import BucketProposal, FewestReason, LargestReason, ReplayCost
-from trellis.reports.advice.wording import format_amount, printable_name
+from trellis.reports.advice.wording import escape_name, format_amount
 from trellis.reports.buckets.proposals import WorkloadProposal, WorkloadProposals
 from trellis.reports.text.numbers import format_count, format_money, format_share, format_significant, format_span
 
@@ -14,26 +14,28 @@ _HEADS = ("", "replicas", "core-hours", "GiB-hours")
 _DAY = 86_400.0
 
 
-def proposal_name(proposal: WorkloadProposal) -> str:
+def format_proposal_name(proposal: WorkloadProposal) -> str:
     """The name of the workload with its namespace: `shop/web`."""
-    return printable_name(f"{proposal.workload.namespace}/{proposal.workload.name}")
+    return escape_name(f"{proposal.workload.namespace}/{proposal.workload.name}")
 
 
-def answer_sentence(proposals: WorkloadProposals) -> str:
+def summarize_proposals(proposals: WorkloadProposals) -> str:
     """For how many workloads buckets are proposed, and what they cost instead."""
-    many = len(proposals.proposed)
-    everything = pluralize(many + len(proposals.others), "workload")
-    if not many:
+    count = len(proposals.proposed)
+    everything = pluralize(count + len(proposals.others), "workload")
+    if not count:
         return f"There are no buckets to propose for {everything}."
-    now, then = _money(proposals)
+    current_cost, proposed_cost = _sum_costs(proposals)
     prices = proposals.advised.prices
-    summary = f"Buckets for {many} of {everything}"
+    summary = f"Buckets for {count} of {everything}"
     if prices.is_free:
         return f"{summary}."
-    return f"{summary}: {prices.currency} {format_money(then)} a month instead of {format_money(now)}."
+    return (
+        f"{summary}: {prices.currency} {format_money(proposed_cost)} a month instead of {format_money(current_cost)}."
+    )
 
 
-def _money(proposals: WorkloadProposals) -> tuple[float, float]:
+def _sum_costs(proposals: WorkloadProposals) -> tuple[float, float]:
     pairs = [(proposal.suggestion.now, proposal.suggestion.by_buckets) for proposal in proposals.proposed]
     return (
         sum(now.money for now, _ in pairs if now is not None),
@@ -41,16 +43,16 @@ def _money(proposals: WorkloadProposals) -> tuple[float, float]:
     )
 
 
-def reason_sentences(proposal: WorkloadProposal) -> Iterator[str]:
+def describe_reasons(proposal: WorkloadProposal) -> Iterator[str]:
     """Sentences: what was seen, and what follows from it."""
     suggestion, buckets = proposal.suggestion, proposal.suggestion.rungs
     if buckets is None:
         return
-    cores = format_from_to(format_significant(buckets.quiet / 1000), format_significant(buckets.peak / 1000))
+    cores = format_range(format_significant(buckets.quiet / 1000), format_significant(buckets.peak / 1000))
     memory, time = format_amount("memory", buckets.memory_peak), format_span(suggestion.days * _DAY)
     yield f"All pods together used {cores} cores and at most {memory} of memory in {time}."
-    yield _fewest(proposal, buckets)
-    yield _largest(proposal, buckets)
+    yield _describe_fewest(proposal, buckets)
+    yield _describe_largest(proposal, buckets)
     if buckets.most > buckets.fewest:
         times = buckets.most * buckets.largest[0] * suggestion.utilization / buckets.peak
         at = format_share(suggestion.utilization)
@@ -61,10 +63,10 @@ def reason_sentences(proposal: WorkloadProposal) -> Iterator[str]:
         yield f"Each replica has {base} of memory in any case; the fewest can hold what all of them have."
     else:
         yield f"The number of pods hardly changed: the {base} that one had at the least are taken for its base usage."
-    yield from _others(proposal)
+    yield from _describe_other_objects(proposal)
 
 
-def _fewest(proposal: WorkloadProposal, buckets: BucketProposal) -> str:
+def _describe_fewest(proposal: WorkloadProposal, buckets: BucketProposal) -> str:
     few = pluralize(buckets.fewest, "replica")
     if buckets.fewest_by is FewestReason.HPA:
         return f"At least {few}: HPA {proposal.workload.hpas[0].name} has no fewer."
@@ -75,7 +77,7 @@ def _fewest(proposal: WorkloadProposal, buckets: BucketProposal) -> str:
     return f"At least {few}: there was no more at some times."
 
 
-def _largest(proposal: WorkloadProposal, buckets: BucketProposal) -> str:
+def _describe_largest(proposal: WorkloadProposal, buckets: BucketProposal) -> str:
     size = _cores(buckets.largest[0])
     growth = f"Replicas grow to {size} before there are more of them"
     if buckets.largest_by is LargestReason.REQUEST:
@@ -94,7 +96,7 @@ def _cores(milli: float) -> str:
     return format_amount("cpu", milli) if milli < 1000 else f"{milli / 1000:.3g} core{'s' * (milli != 1000)}"
 
 
-def _others(proposal: WorkloadProposal) -> Iterator[str]:
+def _describe_other_objects(proposal: WorkloadProposal) -> Iterator[str]:
     """Sentences on HPAs and VPAs of the same workload."""
     workload = proposal.workload
     if workload.hpas:
@@ -114,43 +116,43 @@ def list_outcomes(proposal: WorkloadProposal) -> Iterator[tuple[str, ReplayCost]
     yield from ((name, cost) for name, cost in ways if cost is not None)
 
 
-def cost_headers(proposals: WorkloadProposals) -> list[str]:
+def list_cost_headers(proposals: WorkloadProposals) -> list[str]:
     """The headers of the columns of `cost_cells`."""
     prices = proposals.advised.prices
     priced = [] if prices.is_free else [f"{prices.currency}/month"]
     return [*_HEADS, *priced, "CPU short", "memory short", "changes"]
 
 
-def cost_cells(name: str, found: ReplayCost, proposals: WorkloadProposals) -> list[str]:
+def format_cost_cells(name: str, cost: ReplayCost, proposals: WorkloadProposals) -> list[str]:
     """One way of scaling: how many replicas, what it cost, and for how much of the time it was too little."""
-    priced = [] if proposals.advised.prices.is_free else [format_money(proposals.money(found))]
-    hours = [format_significant(found.core_hours), format_significant(found.gib_hours)]
-    short = [format_share(found.cpu_over), format_share(found.memory_over)]
+    priced = [] if proposals.advised.prices.is_free else [format_money(proposals.get_monthly_cost(cost))]
+    hours = [format_significant(cost.core_hours), format_significant(cost.gib_hours)]
+    short = [format_share(cost.cpu_over), format_share(cost.memory_over)]
     return [
         name,
-        format_from_to(format_count(found.fewest), format_count(found.most)),
+        format_range(format_count(cost.fewest), format_count(cost.most)),
         *hours,
         *priced,
         *short,
-        format_count(found.changes),
+        format_count(cost.changes),
     ]
 
 
-def bucket_cells(proposal: WorkloadProposal) -> Iterator[list[str]]:
+def format_bucket_cells(proposal: WorkloadProposal) -> Iterator[list[str]]:
     """A row for each bucket: replicas, what one may have, and what all of them hold."""
     buckets = proposal.suggestion.rungs
     for bucket in buckets.buckets if buckets is not None else ():
         sizes = [
-            format_from_to(format_amount(name, low), format_amount(name, high))
+            format_range(format_amount(name, low), format_amount(name, high))
             for name, low, high in zip(("cpu", "memory"), bucket.least, bucket.largest, strict=True)
         ]
         holds = [_cores(bucket.last * bucket.largest[0]), format_amount("memory", bucket.last * bucket.largest[1])]
-        yield [format_from_to(str(bucket.first), str(bucket.last)), *sizes, ", ".join(holds)]
+        yield [format_range(str(bucket.first), str(bucket.last)), *sizes, ", ".join(holds)]
 
 
 BUCKET_HEADERS = ["replicas", "CPU of one", "memory of one", "hold at most"]
 
 
-def format_from_to(low: str, high: str) -> str:
+def format_range(low: str, high: str) -> str:
     """A range, or one figure if there is no more to it."""
     return low if low == high else f"{low} to {high}"

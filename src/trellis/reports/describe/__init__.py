@@ -19,47 +19,51 @@ from trellis.core.lint.check import CheckResult
 from trellis.core.lint.cross_checks import TrellisObject
 from trellis.core.lint.workloads import WorkloadIndex
 from trellis.core.sizing.governors import compile_hvpa_governor, compile_vpa_governor
-from trellis.reports.describe.buffer import buffer_sentences
-from trellis.reports.describe.hvpa import hvpa_sentences
-from trellis.reports.describe.kwok_group import kwok_group_sentences
-from trellis.reports.describe.running_pods import expected_outcomes
-from trellis.reports.describe.scenario import scenario_sentences
-from trellis.reports.describe.vpa import vpa_sentences
+from trellis.reports.describe.buffer import describe_buffer
+from trellis.reports.describe.hvpa import describe_hvpa
+from trellis.reports.describe.kwok_group import describe_kwok_group
+from trellis.reports.describe.running_pods import preview_at_replica_bounds
+from trellis.reports.describe.scenario import describe_scenario
+from trellis.reports.describe.vpa import describe_vpa
 
 REFUSED: Final = "Does nothing: it is refused, see below."
 
 
 def describe_objects(checked: CheckResult) -> list[dict[str, Any]]:
     """Object, file and sentences for every object of ours, as JSON shows them; one that is refused says so."""
-    sound = {id(ours) for ours in checked.valid_objects}
+    valid_objects = {id(ours) for ours in checked.valid_objects}
     described = []
-    for ours in checked.objects:
-        manifest = ours.manifest
-        sentences = describe_object(ours, checked.workloads) if id(ours) in sound else [REFUSED]
+    for trellis_object in checked.objects:
+        manifest = trellis_object.manifest
+        sentences = (
+            describe_object(trellis_object, checked.workloads) if id(trellis_object) in valid_objects else [REFUSED]
+        )
         described.append({"object": manifest.title, "file": manifest.file, "sentences": sentences})
     return described
 
 
-def describe_object(ours: TrellisObject, workloads: WorkloadIndex) -> list[str]:
+def describe_object(trellis_object: TrellisObject, workloads: WorkloadIndex) -> list[str]:
     """What one object will do."""
-    target = ours.target
-    workload = workloads.find(ours.manifest.namespace, *target) if target else None
-    match ours.decoded:
+    target = trellis_object.target
+    workload = workloads.find(trellis_object.manifest.namespace, *target) if target else None
+    match trellis_object.decoded:
         case VerticalPodAutoscaler() as vpa:
             replicas = workload.replicas if workload is not None else None
-            expected = expected_outcomes(compile_vpa_governor(vpa), workload, vpa.metadata.annotations, replicas)
-            return vpa_sentences(resolve_vpa(vpa), vpa.spec.target_ref, workload, expected)
+            expected = preview_at_replica_bounds(
+                compile_vpa_governor(vpa), workload, vpa.metadata.annotations, replicas
+            )
+            return describe_vpa(resolve_vpa(vpa), vpa.spec.target_ref, workload, expected)
         case Hvpa() as hvpa:
             meaning = resolve_hvpa(hvpa)
-            expected = expected_outcomes(
+            expected = preview_at_replica_bounds(
                 compile_hvpa_governor(hvpa), workload, hvpa.metadata.annotations, meaning.replicas
             )
-            return hvpa_sentences(meaning, hvpa.spec.target_ref, expected)
+            return describe_hvpa(meaning, hvpa.spec.target_ref, expected)
         case Buffer() as buffer:
-            return buffer_sentences(resolve_buffer(buffer))
+            return describe_buffer(resolve_buffer(buffer))
         case Scenario() as scenario:
-            return scenario_sentences(scenario.spec)
+            return describe_scenario(scenario.spec)
         case KwokNodeGroup() as group:
-            return kwok_group_sentences(group)
+            return describe_kwok_group(group)
         case _:
             return ["Holds a recommender's history of one container; it does nothing by itself."]

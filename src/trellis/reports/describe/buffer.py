@@ -14,11 +14,11 @@ from trellis.core.fit.resources import PODS
 from trellis.reports.text.phrases import format_duration, join_words
 
 
-def buffer_sentences(buffer: EffectiveBuffer) -> list[str]:
+def describe_buffer(buffer: EffectiveBuffer) -> list[str]:
     """How much capacity it asks for, how that is counted, and when."""
     if not buffer.is_active_capacity:
         return [f"Is left alone: {buffer.type} is not a type that Trellis provisions."]
-    sentences = [_capacity_sentence(buffer), *_shape(buffer), _strategy(buffer)]
+    sentences = [_describe_capacity(buffer), *_describe_shape(buffer), _describe_strategy(buffer)]
     if buffer.schedule is not None:
         windows = [
             f"begin at {window.start} and last {format_duration(window.duration)}" for window in buffer.schedule.windows
@@ -27,7 +27,7 @@ def buffer_sentences(buffer: EffectiveBuffer) -> list[str]:
     return sentences
 
 
-def _capacity_sentence(buffer: EffectiveBuffer) -> str:
+def _describe_capacity(buffer: EffectiveBuffer) -> str:
     target = f"{buffer.target.kind} {buffer.target.name}" if buffer.target else ""
     match buffer.capacity:
         case FixedReplicas(count=count):
@@ -38,14 +38,14 @@ def _capacity_sentence(buffer: EffectiveBuffer) -> str:
             within = f", {join_words(limits)}" if limits else ""
             return f"Keeps room for further pods of {target}: {percent} % of its replicas, rounded up{within}."
         case NodeClassTotals() as totals:
-            return _totals(totals, target)
+            return _describe_totals(totals, target)
         case FixedPods(count=count) as pods:
-            return f"Keeps room for {pluralize(count, 'pod')} of the given spec{_size_phrase(pods)}."
+            return f"Keeps room for {pluralize(count, 'pod')} of the given spec{_describe_size(pods)}."
         case _:
             return "Keeps no room: it states no capacity that can be read."
 
 
-def _totals(totals: NodeClassTotals, target: str) -> str:
+def _describe_totals(totals: NodeClassTotals, target: str) -> str:
     labels = [f"{key}={value}" for key, value in sorted(totals.node_selector.items())]
     where = [f"of {target}"] if target else []
     where += [f"labelled {join_words(labels)}"] if labels else []
@@ -54,11 +54,11 @@ def _totals(totals: NodeClassTotals, target: str) -> str:
         return f"{capacity}, in equal chunks that fit the smallest of them."
     chunk = [f"{size} {RESOURCE_WORDS.get(name, name)}" for name, size in totals.chunk.items()]
     chunks = split_into_chunks(totals, NodeClassFacts(), BufferSettings())
-    many = f"; that makes {pluralize(chunks.count, 'chunk')}" if isinstance(chunks, NodeClassChunks) else ""
-    return f"{capacity}, in chunks of {join_words(chunk)}{many}."
+    count_phrase = f"; that makes {pluralize(chunks.count, 'chunk')}" if isinstance(chunks, NodeClassChunks) else ""
+    return f"{capacity}, in chunks of {join_words(chunk)}{count_phrase}."
 
 
-def _size_phrase(pods: FixedPods) -> str:
+def _describe_size(pods: FixedPods) -> str:
     """What one of the pods requests."""
     shape = shape_from_spec(pods.pod_spec)
     if isinstance(shape, DetailedReason):
@@ -70,7 +70,7 @@ def _size_phrase(pods: FixedPods) -> str:
     return f": {join_words(requested)} each" if requested else ""
 
 
-def _shape(buffer: EffectiveBuffer) -> Iterator[str]:
+def _describe_shape(buffer: EffectiveBuffer) -> Iterator[str]:
     """What a chunk is shaped like, or which nodes it is for."""
     target = buffer.target
     if target is None:
@@ -89,7 +89,7 @@ def _shape(buffer: EffectiveBuffer) -> Iterator[str]:
                 yield f"These are nodes labelled {join_words(shown)}."
 
 
-def _strategy(buffer: EffectiveBuffer) -> str:
+def _describe_strategy(buffer: EffectiveBuffer) -> str:
     if buffer.strategy is Strategy.KEEP_EMPTY:
         return "The room is kept on top of what runs: when pods fill it, new room is made."
     if buffer.filled_by is None:

@@ -9,7 +9,7 @@ from trellis.base.durations import describe_span, parse_span
 from trellis.base.wording import pluralize
 from trellis.reports.text.phrases import join_words
 
-_MISHAPS: Mapping[str, str] = {
+_FAILURES: Mapping[str, str] = {
     GroupFailureMode.REFUSE_ORDERS: "orders are refused",
     GroupFailureMode.LOSE_ORDERS: "orders are confirmed and lost",
     GroupFailureMode.HANG: "orders are never answered",
@@ -18,10 +18,10 @@ _MISHAPS: Mapping[str, str] = {
 }
 
 
-def kwok_group_sentences(group: KwokNodeGroup) -> list[str]:
+def describe_kwok_group(group: KwokNodeGroup) -> list[str]:
     """How many nodes there may be, what each has, when it is up and what goes wrong."""
     spec = group.spec
-    shape = _shape(spec.resources)
+    shape = _describe_resources(spec.resources)
     sizes = f"{spec.min_size or 0} to {pluralize(spec.max_size or 0, 'node')}"
     boot = describe_span(parse_span(spec.boot_time or DEFAULT_BOOT_TIME))
     sentences = [f"A group of {sizes} with {shape} each.", f"A node is up {boot} after it was ordered."]
@@ -31,14 +31,14 @@ def kwok_group_sentences(group: KwokNodeGroup) -> list[str]:
         keys = [f"{taint.key}:{taint.effect}" for taint in spec.taints]
         sentences.append(f"Keeps away pods that do not tolerate {join_words(keys)}.")
     if spec.fails is not None:
-        sentences.append(_mishap(spec.fails))
+        sentences.append(_describe_failure(spec.fails))
     return sentences
 
 
-def _mishap(failure: GroupFailure) -> str:
-    mishap = _MISHAPS.get(failure.how) or f"nodes come up with {_shape(failure.resources)}"
+def _describe_failure(failure: GroupFailure) -> str:
+    mishap = _FAILURES.get(failure.how) or f"nodes come up with {_describe_resources(failure.resources)}"
     return f"Goes wrong: {mishap}, beyond the first {failure.after}." if failure.after else f"Goes wrong: {mishap}."
 
 
-def _shape(resources: Mapping[str, object] | None) -> str:
+def _describe_resources(resources: Mapping[str, object] | None) -> str:
     return join_words([f"{amount} {name}" for name, amount in (resources or {}).items()])

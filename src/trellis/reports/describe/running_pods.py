@@ -12,7 +12,7 @@ from trellis.core.lint.workloads import WorkloadManifest
 from trellis.core.resize.disruption_budget import TOO_FEW_REPLICAS, resolve_min_replicas
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.sizing.governors import Governor
-from trellis.reports.text.phrases import as_clause, join_words
+from trellis.reports.text.phrases import format_clause, join_words
 
 _RESIZING = frozenset({UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE})
 _CHANGES = {
@@ -29,43 +29,43 @@ _ALLOWED = {
 }
 
 
-def expected_outcomes(
+def preview_at_replica_bounds(
     governor: Governor | None,
     workload: WorkloadManifest | None,
     annotations: Mapping[str, str],
     replicas: tuple[int, int] | None,
 ) -> tuple[UpdatePreview, ...]:
-    """What the plan answers at the least and at the most replicas; nothing where their number is not known."""
+    """The updater's plan at the fewest and at the most replicas; empty where their number is unknown."""
     if governor is None or workload is None or replicas is None or not workload.containers:
         return ()
     counts = sorted({count for count in replicas if count > 0})
     return tuple(preview_updates(governor, workload.pod_spec, count, annotations) for count in counts)
 
 
-def change_phrase(expected: UpdatePreview) -> str:
+def describe_change(expected: UpdatePreview) -> str:
     """How running pods are changed."""
     return _CHANGES[expected.resized, expected.evicted]
 
 
-def change_sentences(workload: str, expected: tuple[UpdatePreview, ...]) -> Iterator[str]:
+def describe_exceptions(workload: str, expected: tuple[UpdatePreview, ...]) -> Iterator[str]:
     """Why pods of a VPA are left as they are, at the least replicas or at any, and what restarts a container."""
     fewest, most = expected[0], expected[-1]
     if not fewest.acts and fewest.held is TOO_FEW_REPLICAS:
-        yield from _too_few(workload, fewest, most)
+        yield from _describe_too_few(workload, fewest, most)
     elif not fewest.acts and fewest.held is not None:
         details = f" ({fewest.details})" if fewest.details else ""
-        yield f"They are left as they are because {as_clause(fewest.held.meaning)}{details}."
-    yield from restart_sentences(most)
+        yield f"They are left as they are because {format_clause(fewest.held.meaning)}{details}."
+    yield from describe_restarts(most)
 
 
-def restart_sentences(expected: UpdatePreview) -> Iterator[str]:
+def describe_restarts(expected: UpdatePreview) -> Iterator[str]:
     """Which resizes restart a container."""
     if expected.restarting:
         resources = join_words([RESOURCE_WORDS[resource] for resource in sorted(expected.restarting)], "or")
         yield f"A resize of {resources} restarts the container, because its `resizePolicy` is RestartContainer."
 
 
-def minimum_sentence(vpa: EffectiveVpa) -> Iterator[str]:
+def describe_minimum(vpa: EffectiveVpa) -> Iterator[str]:
     """From how many replicas on running pods are changed, where nothing is known of the workload."""
     minimum = resolve_min_replicas(vpa.min_replicas, UpdateSettings())
     if minimum > 1:
@@ -74,7 +74,7 @@ def minimum_sentence(vpa: EffectiveVpa) -> Iterator[str]:
         yield f"Where fewer than {minimum} replicas live{default}, running pods are left as they are{free}."
 
 
-def _too_few(workload: str, fewest: UpdatePreview, most: UpdatePreview) -> Iterator[str]:
+def _describe_too_few(workload: str, fewest: UpdatePreview, most: UpdatePreview) -> Iterator[str]:
     count, minimum = pluralize(fewest.replicas, "replica"), pluralize(fewest.minimum, "replica")
     if most.acts:
         yield f"While {workload} has {count}, running pods are left as they are: at least {minimum} must live."

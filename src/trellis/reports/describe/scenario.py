@@ -7,7 +7,7 @@ from trellis.base.wording import pluralize
 from trellis.reports.text.phrases import join_words
 
 
-def scenario_sentences(spec: ScenarioSpec) -> list[str]:
+def describe_scenario(spec: ScenarioSpec) -> list[str]:
     """What is simulated, for how long, what is compared and what goes wrong."""
     written = [pluralize(len(spec.workloads), "workload")] if spec.workloads else []
     drawn = [f"{pluralize(spec.fleet.count or 0, 'workload')} drawn from a mix"] if spec.fleet is not None else []

@@ -11,7 +11,7 @@ from trellis.api.resolve.vpa import RESOURCES
 from trellis.base.wording import RESOURCE_WORDS
 from trellis.core.explain.update_preview import UpdatePreview
 from trellis.core.lint.workloads import WorkloadManifest
-from trellis.reports.describe.running_pods import change_phrase, change_sentences, minimum_sentence
+from trellis.reports.describe.running_pods import describe_change, describe_exceptions, describe_minimum
 from trellis.reports.text.phrases import format_bounds, format_duration, join_words, spell_factor, spell_number
 
 _MODES = {
@@ -35,7 +35,7 @@ _CHANGES = {
 }
 
 
-def vpa_sentences(
+def describe_vpa(
     vpa: EffectiveVpa, target: TargetReference, workload: WorkloadManifest | None, expected: tuple[UpdatePreview, ...]
 ) -> list[str]:
     """Mode, policies, requirements, boost, recommender: in the order in which they matter.
@@ -43,10 +43,10 @@ def vpa_sentences(
     `expected` is what the updater's plan answers for the workload, at the least and at the most replicas.
     """
     name = f"{target.kind} {target.name}"
-    sentences = list(_mode(vpa, name, expected))
-    sentences += _policies(vpa)
-    sentences += _requirements(vpa)
-    sentences += _boosts(vpa, name, workload)
+    sentences = list(_describe_mode(vpa, name, expected))
+    sentences += _describe_policies(vpa)
+    sentences += _describe_requirements(vpa)
+    sentences += _describe_boosts(vpa, name, workload)
     if vpa.parameters:
         settings = join_words([f"{key}={value}" for key, value in sorted(vpa.parameters.items())])
         sentences.append(f"The recommender {vpa.recommender} computes the recommendation, with {settings}.")
@@ -55,28 +55,28 @@ def vpa_sentences(
     return sentences
 
 
-def _mode(vpa: EffectiveVpa, name: str, expected: tuple[UpdatePreview, ...]) -> Iterator[str]:
+def _describe_mode(vpa: EffectiveVpa, name: str, expected: tuple[UpdatePreview, ...]) -> Iterator[str]:
     """What the mode does to pods of this workload."""
     if vpa.mode in _MODES:
         yield _MODES[vpa.mode].format(target=name)
         return
-    changes = change_phrase(expected[-1]) if expected else _CHANGES_BY_MODE[vpa.mode]
+    changes = describe_change(expected[-1]) if expected else _CHANGES_BY_MODE[vpa.mode]
     yield f"New pods of {name} get the recommended requests; {changes}."
-    yield from change_sentences(name, expected) if expected else minimum_sentence(vpa)
+    yield from describe_exceptions(name, expected) if expected else describe_minimum(vpa)
 
 
-def _policies(vpa: EffectiveVpa) -> Iterator[str]:
+def _describe_policies(vpa: EffectiveVpa) -> Iterator[str]:
     for name, container in vpa.containers.items():
         subject = "Every container without a policy of its own" if name == ANY_CONTAINER else f"Container {name}"
         if not container.is_scaled:
             yield f"{subject} keeps the requests it was given."
             continue
-        rules = list(_limits(container))
+        rules = list(_describe_limits(container))
         if rules:
             yield f"{subject}: {'; '.join(rules)}."
 
 
-def _limits(container: EffectiveContainerPolicy) -> Iterator[str]:
+def _describe_limits(container: EffectiveContainerPolicy) -> Iterator[str]:
     if not container.controlled:
         yield "neither CPU nor memory is sized"
     elif len(container.controlled) < len(RESOURCES):
@@ -89,7 +89,7 @@ def _limits(container: EffectiveContainerPolicy) -> Iterator[str]:
         yield "limits stay as they are"
 
 
-def _requirements(vpa: EffectiveVpa) -> Iterator[str]:
+def _describe_requirements(vpa: EffectiveVpa) -> Iterator[str]:
     if not vpa.requirements:
         return
     comparisons = [
@@ -109,39 +109,43 @@ def _requirements(vpa: EffectiveVpa) -> Iterator[str]:
         yield f"In place, a resource is changed only if it compares as asked itself{also}."
 
 
-def _boosts(vpa: EffectiveVpa, target: str, workload: WorkloadManifest | None) -> Iterator[str]:
+def _describe_boosts(vpa: EffectiveVpa, target: str, workload: WorkloadManifest | None) -> Iterator[str]:
     """One sentence per group of containers that are boosted alike."""
     named = list(workload.names) if workload else [name for name in vpa.containers if name != ANY_CONTAINER]
     groups: dict[tuple[Boost, bool], list[str]] = {}
     for name in named:
         meaning = vpa.get_container(name)
         if meaning.boost is not None:
-            groups.setdefault((meaning.boost, _recommended(vpa, meaning)), []).append(name)
+            groups.setdefault((meaning.boost, _starts_from_recommendation(vpa, meaning)), []).append(name)
     rest = vpa.get_container(ANY_CONTAINER)
     for (boost, recommended), names in groups.items():
         all_containers = workload is not None and len(names) == len(named)
-        yield _boost_sentence(_group(names, target, all_containers), boost, recommended, plural=len(names) > 1)
+        yield _describe_boost(
+            _describe_containers(names, target, all_containers), boost, recommended, plural=len(names) > 1
+        )
     spared = [name for name in named if rest.boost is not None and vpa.get_container(name).boost is None]
     if spared:
         yield f"Not boosted: {join_words(spared)}."
     if workload is None and rest.boost is not None:
         containers = "Every other container" if named else "Every container"
-        yield _boost_sentence(f"{containers} of {target}", rest.boost, _recommended(vpa, rest), plural=False)
+        yield _describe_boost(
+            f"{containers} of {target}", rest.boost, _starts_from_recommendation(vpa, rest), plural=False
+        )
 
 
-def _group(names: list[str], target: str, all_containers: bool) -> str:
+def _describe_containers(names: list[str], target: str, all_containers: bool) -> str:
     if all_containers and len(names) > 1:
         return f"The {spell_number(len(names))} containers of {target}"
     noun = "containers" if len(names) > 1 else "container"
     return f"The {noun} {join_words(names)} of {target}"
 
 
-def _recommended(vpa: EffectiveVpa, container: EffectiveContainerPolicy) -> bool:
+def _starts_from_recommendation(vpa: EffectiveVpa, container: EffectiveContainerPolicy) -> bool:
     """Whether the boost starts from the recommendation or from the container's own request."""
     return vpa.mode is not UpdateMode.OFF and container.is_scaled and "cpu" in container.controlled
 
 
-def _boost_sentence(containers: str, boost: Boost, recommended: bool, plural: bool) -> str:
+def _describe_boost(containers: str, boost: Boost, recommended: bool, plural: bool) -> str:
     starts, owner = ("start", "their") if plural else ("starts", "its")
     requests = "they request" if plural else "it requests"
     if boost.kind is BoostKind.FACTOR:

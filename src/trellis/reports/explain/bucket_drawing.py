@@ -15,10 +15,10 @@ import msgspec
 from trellis.base.quantities import Quantity
 from trellis.base.wording import pluralize
 from trellis.core.explain.explanation.hvpa import CountCapacityPart, DemandPart, HvpaPart
-from trellis.reports.text.quantities import format_bucket_quantity, format_short_quantity, resource_word
+from trellis.reports.text.quantities import format_bucket_quantity, format_short_quantity, get_resource_word
 
 # The narrowest and the widest that a count is drawn: the edges are written below.
-_NARROWEST, _WIDEST = 8, 14
+_MIN_COUNT_WIDTH, _MAX_COUNT_WIDTH = 8, 14
 
 
 class _DrawingCharacters(msgspec.Struct, frozen=True):
@@ -30,11 +30,11 @@ class _DrawingCharacters(msgspec.Struct, frozen=True):
     side: str
     corner: str
     tick: str
-    kept: str
-    now: str
+    overlap: str
+    current: str
     decided: str
     both: str
-    asked: str
+    demanded: str
 
 
 _FINE: Final = _DrawingCharacters("─", "╭", "╯", "┤", "└", "┴", "╌", "○", "●", "◉", "◇")
@@ -46,8 +46,8 @@ def draw_buckets(hvpa: HvpaPart, demand: DemandPart, width: int, *, plain: bool)
     pens = _PLAIN if plain else _FINE
     edge = len(str(max(rung.count for rung in hvpa.capacities[demand.resource]))) + 2
     stairs = _BucketStairs(hvpa, demand, width - edge - 1)
-    rows = stairs.rows(pens)
-    yield f"Replicas by {resource_word(demand.resource)} in total, each count equally wide:"
+    rows = stairs.draw_rows(pens)
+    yield f"Replicas by {get_resource_word(demand.resource)} in total, each count equally wide:"
     for rung, row in reversed(list(zip(stairs.rungs, rows, strict=True))):
         yield f"{rung.count:>{edge - 2}} {pens.side}{''.join(row).rstrip()}"
     ticks = "".join(pens.line * (stairs.wide - 1) + pens.tick for _ in stairs.rungs)
@@ -57,7 +57,7 @@ def draw_buckets(hvpa: HvpaPart, demand: DemandPart, width: int, *, plain: bool)
         f"{format_short_quantity(demand.resource, total, hvpa.binary):>{stairs.wide}}" for total in stairs.edges[1:]
     )
     yield f"{lowest:>{edge + 1}}{labels}"
-    yield from _legend(stairs, pens, width)
+    yield from _draw_legend(stairs, pens, width)
 
 
 class _BucketStairs:
@@ -66,15 +66,15 @@ class _BucketStairs:
     def __init__(self, hvpa: HvpaPart, demand: DemandPart, width: int) -> None:
         self.hvpa, self.demand = hvpa, demand
         rungs = hvpa.capacities[demand.resource]
-        matter = {hvpa.replicas, hvpa.count, demand.count}
-        places = {rung.count: at for at, rung in enumerate(rungs) if rung.count in matter}
-        shown = _shown(rungs, list(places.values()), places.get(hvpa.count, 0), width // _NARROWEST)
+        relevant = {hvpa.replicas, hvpa.count, demand.count}
+        places = {rung.count: at for at, rung in enumerate(rungs) if rung.count in relevant}
+        shown = _select_counts(rungs, list(places.values()), places.get(hvpa.count, 0), width // _MIN_COUNT_WIDTH)
         self.rungs = rungs[shown.start : shown.stop]
         before = rungs[shown.start - 1].total if shown.start else "0"
-        self.edges = [_exact(before), *(_exact(rung.total) for rung in self.rungs)]
-        self.wide = max(min(width // len(self.rungs), _WIDEST), _NARROWEST)
+        self.edges = [_parse_total(before), *(_parse_total(rung.total) for rung in self.rungs)]
+        self.wide = max(min(width // len(self.rungs), _MAX_COUNT_WIDTH), _MIN_COUNT_WIDTH)
 
-    def rows(self, pens: _DrawingCharacters) -> list[list[str]]:
+    def draw_rows(self, pens: _DrawingCharacters) -> list[list[str]]:
         """A row for each count, from the lowest, without labels."""
         size, wide = len(self.rungs), self.wide
         rows = [[" "] * (size * wide + 1) for _ in range(size)]
@@ -84,37 +84,39 @@ class _BucketStairs:
                 row[at * wide] = pens.rise
             if at + 1 < size:
                 row[(at + 1) * wide] = pens.turn
-        self._keep(rows, pens)
-        for mark, total, count in self.marks(pens):
-            row_number = self.row_of(count)
+        self._draw_overlap(rows, pens)
+        for mark, total, count in self.list_marks(pens):
+            row_number = self.find_row(count)
             if row_number is not None:
-                rows[row_number][self.column(total)] = mark
+                rows[row_number][self.find_column(total)] = mark
         return rows
 
-    def marks(self, pens: _DrawingCharacters) -> Iterator[tuple[str, Fraction, int]]:
+    def list_marks(self, pens: _DrawingCharacters) -> Iterator[tuple[str, Fraction, int]]:
         """What is marked: a sign, a total and a count."""
         hvpa, demand = self.hvpa, self.demand
-        demanded, total, has = (_exact(text) for text in (demand.requested, demand.total, demand.has))
-        if self.is_held:
+        demanded, total, has = (_parse_total(text) for text in (demand.requested, demand.total, demand.has))
+        if self.exceeds_decided_count:
             total = has
         if demanded != total:
-            held = next((rung.count for rung in self.rungs if demanded <= _exact(rung.total)), self.rungs[-1].count)
-            yield pens.asked, demanded, held
-        here = self.column(total) == self.column(has) and hvpa.replicas == hvpa.count
+            held = next(
+                (rung.count for rung in self.rungs if demanded <= _parse_total(rung.total)), self.rungs[-1].count
+            )
+            yield pens.demanded, demanded, held
+        here = self.find_column(total) == self.find_column(has) and hvpa.replicas == hvpa.count
         if not here and hvpa.replicas is not None:
-            yield pens.now, has, hvpa.replicas
+            yield pens.current, has, hvpa.replicas
         yield pens.both if here else pens.decided, total, hvpa.count
 
     @property
-    def is_held(self) -> bool:
+    def exceeds_decided_count(self) -> bool:
         """Whether more is needed than the decided count can hold, so that it is no count for that."""
         return self.hvpa.count < self.demand.count
 
-    def row_of(self, count: int) -> int | None:
+    def find_row(self, count: int) -> int | None:
         """Which row is that of a count; None if it is not shown."""
         return next((at for at, rung in enumerate(self.rungs) if rung.count == count), None)
 
-    def column(self, total: Fraction) -> int:
+    def find_column(self, total: Fraction) -> int:
         """The column of a total."""
         last = len(self.rungs) * self.wide
         for at, (low, high) in enumerate(zip(self.edges, self.edges[1:], strict=False)):
@@ -123,32 +125,32 @@ class _BucketStairs:
                 return at * self.wide + max(round(part * self.wide), 0)
         return last
 
-    def _keep(self, rows: list[list[str]], pens: _DrawingCharacters) -> None:
+    def _draw_overlap(self, rows: list[list[str]], pens: _DrawingCharacters) -> None:
         """Where the decided count would be kept, beside the steps."""
-        at = self.row_of(self.hvpa.count)
+        at = self.find_row(self.hvpa.count)
         if at and self.demand.kept_above:
-            first, end = self.column(_exact(self.demand.kept_above)), at * self.wide
-            rows[at][first:end] = pens.kept * (end - first)
+            first, end = self.find_column(_parse_total(self.demand.kept_above)), at * self.wide
+            rows[at][first:end] = pens.overlap * (end - first)
 
 
-def _legend(stairs: _BucketStairs, pens: _DrawingCharacters, width: int) -> Iterator[str]:
+def _draw_legend(stairs: _BucketStairs, pens: _DrawingCharacters, width: int) -> Iterator[str]:
     """What the marks mean, in as few lines as they need."""
     hvpa, demand = stairs.hvpa, stairs.demand
 
     def quantity(text: str) -> str:
         return format_bucket_quantity(demand.resource, text, hvpa.binary)
 
-    total = quantity(demand.has if stairs.is_held else demand.total)
-    hidden = "" if stairs.row_of(hvpa.replicas or 0) is not None else " (not drawn)"
+    total = quantity(demand.has if stairs.exceeds_decided_count else demand.total)
+    hidden = "" if stairs.find_row(hvpa.replicas or 0) is not None else " (not drawn)"
     texts = {
         pens.decided: f"decided: {pluralize(hvpa.count, 'replica')} for {total}",
         pens.both: f"as decided: {pluralize(hvpa.count, 'replica')} for {total}",
-        pens.now: f"now: {pluralize(hvpa.replicas or 0, 'replica')} with {quantity(demand.has)}{hidden}",
-        pens.asked: f"asked for: {quantity(demand.requested)}",
+        pens.current: f"now: {pluralize(hvpa.replicas or 0, 'replica')} with {quantity(demand.has)}{hidden}",
+        pens.demanded: f"asked for: {quantity(demand.requested)}",
     }
-    legend = [f"{mark} {texts[mark]}" for mark, _, _ in stairs.marks(pens)]
-    if demand.kept_above and stairs.row_of(hvpa.count):
-        legend.append(f"{pens.kept} kept above {quantity(demand.kept_above)}")
+    legend = [f"{mark} {texts[mark]}" for mark, _, _ in stairs.list_marks(pens)]
+    if demand.kept_above and stairs.find_row(hvpa.count):
+        legend.append(f"{pens.overlap} kept above {quantity(demand.kept_above)}")
     line = ""
     for entry in legend:
         if line and len(line) + len(entry) + 3 > width:
@@ -158,9 +160,9 @@ def _legend(stairs: _BucketStairs, pens: _DrawingCharacters, width: int) -> Iter
     yield line
 
 
-def _shown(rungs: Sequence[CountCapacityPart], matter: Sequence[int], decided: int, most: int) -> range:
+def _select_counts(rungs: Sequence[CountCapacityPart], relevant: Sequence[int], decided: int, most: int) -> range:
     """As many counts as there is room for, around those that matter; the one that is decided is always among them."""
-    first, last = min(matter, default=0), max(matter, default=0)
+    first, last = min(relevant, default=0), max(relevant, default=0)
     size = min(max(most, 3), len(rungs))
     if last - first + 1 > size:
         first = min(last - size + 1, decided)
@@ -170,5 +172,5 @@ def _shown(rungs: Sequence[CountCapacityPart], matter: Sequence[int], decided: i
     return range(start, start + size)
 
 
-def _exact(text: str) -> Fraction:
+def _parse_total(text: str) -> Fraction:
     return Quantity.parse(text).exact()

@@ -19,14 +19,14 @@ from trellis.core.explain.explanation.buffer import (
 from trellis.core.explain.explanation.values import ReasonPart
 from trellis.reports.explain.node import format_obstacle
 from trellis.reports.text.numbers import format_trimmed
-from trellis.reports.text.phrases import as_clause, format_duration, join_words
+from trellis.reports.text.phrases import format_clause, format_duration, join_words
 from trellis.reports.text.quantities import format_moment, format_quantities
 
 
 def count_lines(buffer: BufferPart) -> Iterator[str]:
     """How the number of chunks comes about, in the order in which it is made."""
     if buffer.requested_capacity is not None:
-        yield _capacity_sentence(buffer, buffer.requested_capacity)
+        yield _describe_capacity(buffer, buffer.requested_capacity)
     if buffer.filled_by:
         requests = (
             f", which request {format_quantities(buffer.filled)}"
@@ -40,10 +40,10 @@ def count_lines(buffer: BufferPart) -> Iterator[str]:
         yield f"Quotas of the namespace leave less: {join_words(buffer.limited_by)}."
     if buffer.desired_chunks != buffer.chunks:
         yield f"So it stands for {pluralize(buffer.chunks, 'chunk')} of {buffer.desired_chunks}."
-    yield _count_sentence(buffer)
+    yield _describe_count(buffer)
 
 
-def _capacity_sentence(buffer: BufferPart, capacity: CapacityPart) -> str:
+def _describe_capacity(buffer: BufferPart, capacity: CapacityPart) -> str:
     match capacity.way:
         case "exactly":
             return f"Its capacity asks for exactly {capacity.count}."
@@ -58,12 +58,12 @@ def _capacity_sentence(buffer: BufferPart, capacity: CapacityPart) -> str:
             replicas = pluralize(capacity.replicas, "replica")
             return f"{capacity.percent} % of {replicas}, rounded up{within}: {capacity.count}."
         case "nodeClass":
-            return _of_class(capacity)
+            return _describe_class(capacity)
         case _:
             return f"Its capacity asks for {pluralize(capacity.count, 'pod')} of the given spec."
 
 
-def _of_class(capacity: CapacityPart) -> str:
+def _describe_class(capacity: CapacityPart) -> str:
     up_to = f"Up to {format_quantities(capacity.totals)} in all"
     if not capacity.count:
         return f"{up_to} is asked for."
@@ -76,7 +76,7 @@ def _of_class(capacity: CapacityPart) -> str:
     return f"{up_to}, in as few equal chunks as fit {smallest}: {capacity.count}."
 
 
-def _count_sentence(buffer: BufferPart) -> str:
+def _describe_count(buffer: BufferPart) -> str:
     if buffer.filled_by:
         return f"{buffer.strategy}: pods that match fill the room, and none is added; other pods fill nothing."
     if buffer.on_top:
@@ -90,18 +90,18 @@ _NO_ROOM: Final = "It keeps no room now."
 def summary_lines(buffer: BufferPart, now: str) -> Iterator[str]:
     """The lines at the top of an explanation."""
     if buffer.skip_reason is not None:
-        yield f"It is left alone, and so is its status. {_reason_sentence(buffer.skip_reason)}"
+        yield f"It is left alone, and so is its status. {_describe_reason(buffer.skip_reason)}"
         return
-    yield _keeps(buffer)
+    yield _describe_kept_capacity(buffer)
     if buffer.ready is not None and buffer.ready.reason.code != BUFFER_READY.code:
         until = buffer.schedule.next_change if buffer.schedule is not None and not buffer.schedule.open else ""
         at = f" The next window opens at {format_moment(until, now)}." if until else ""
-        yield f"{_reason_sentence(buffer.ready)}{at}"
+        yield f"{_describe_reason(buffer.ready)}{at}"
     if buffer.limited is not None:
-        yield _reason_sentence(buffer.limited)
-    yield from map(_reason_sentence, buffer.notes)
+        yield _describe_reason(buffer.limited)
+    yield from map(_describe_reason, buffer.notes)
     if buffer.chunks and buffer.headroom is not None:
-        yield _headroom_sentence(buffer, buffer.headroom)
+        yield _describe_headroom(buffer, buffer.headroom)
     if buffer.cost is not None:
         price = f"{format_trimmed(buffer.cost.hourly)} {buffer.cost.currency}"
         rates = f"{buffer.cost.core_hour:g} for a core and {buffer.cost.gib_hour:g} for a GiB"
@@ -124,12 +124,12 @@ def chapters(buffer: BufferPart, now: str) -> Iterator[tuple[str, Iterator[str]]
 def _shape_lines(chunk: ChunkPart) -> Iterator[str]:
     """What a chunk looks like."""
     like = f" ({chunk.like})" if chunk.like else ""
-    yield f"{chunk.source.code}: {as_clause(chunk.source.meaning)}{like}."
+    yield f"{chunk.source.code}: {format_clause(chunk.source.meaning)}{like}."
     if chunk.governor:
         yield f"{chunk.governor} sizes the pods that will come, and so the chunk."
     for container in chunk.containers:
-        yield _container(container)
-    placement = list(_placement(chunk.placement))
+        yield _describe_container(container)
+    placement = list(_describe_placement(chunk.placement))
     if placement:
         yield f"Where it may run is bound by {join_words(placement)}."
     if chunk.requests:
@@ -154,7 +154,8 @@ def _headroom_lines(buffer: BufferPart, headroom: HeadroomPart) -> Iterator[str]
     yield f"{headroom.fitting_nodes} of {nodes} would take a chunk if nothing else ran there."
     if headroom.chunks is not None:
         on = f", on {pluralize(headroom.nodes_used, 'node')}" if headroom.chunks else ""
-        yield f"{_beside(buffer)} there is room for {headroom.chunks} of {pluralize(buffer.chunks, 'chunk')}{on}."
+        beside = _describe_other_buffers(buffer)
+        yield f"{beside} there is room for {headroom.chunks} of {pluralize(buffer.chunks, 'chunk')}{on}."
         yield "Other Buffers are placed beside it, as their status has them."
     if headroom.kept_on_top is not None:
         count = pluralize(headroom.kept_on_top, "chunk")
@@ -174,7 +175,7 @@ def stored_lines(buffer: BufferPart, now: str) -> Iterator[str]:
         yield f"All of it last had room at {format_moment(buffer.last_full, now)}."
 
 
-def _keeps(buffer: BufferPart) -> str:
+def _describe_kept_capacity(buffer: BufferPart) -> str:
     if not buffer.chunks or buffer.chunk is None:
         return _NO_ROOM
     way = buffer.requested_capacity.way if buffer.requested_capacity is not None else ""
@@ -193,28 +194,30 @@ def _keeps(buffer: BufferPart) -> str:
             return f"It keeps room for {pluralize(buffer.chunks, 'further pod')} of {buffer.target}: {sizes}."
 
 
-def _headroom_sentence(buffer: BufferPart, headroom: HeadroomPart) -> str:
+def _describe_headroom(buffer: BufferPart, headroom: HeadroomPart) -> str:
     if not headroom.fitting_nodes:
         return "No node that there is would take a chunk, however empty it were."
     if headroom.chunks is None:
         nodes = pluralize(headroom.nodes, "node")
         return f"{headroom.fitting_nodes} of {nodes} would take a chunk if nothing else ran there."
     if headroom.chunks >= buffer.chunks:
-        return f"{_beside(buffer)} the nodes that there are have room for all of it."
+        return f"{_describe_other_buffers(buffer)} the nodes that there are have room for all of it."
     if not headroom.chunks:
-        return f"{_beside(buffer)} the nodes that there are have room for none of it; it wants new nodes."
+        return (
+            f"{_describe_other_buffers(buffer)} the nodes that there are have room for none of it; it wants new nodes."
+        )
     some = f"{headroom.chunks} of {pluralize(buffer.chunks, 'chunk')}"
-    return f"{_beside(buffer)} the nodes that there are have room for {some}; the rest wants new nodes."
+    return f"{_describe_other_buffers(buffer)} the nodes that there are have room for {some}; the rest wants new nodes."
 
 
-def _container(container: ChunkContainerPart) -> str:
+def _describe_container(container: ChunkContainerPart) -> str:
     has = format_quantities(container.requests) or "nothing"
     was = f", and {format_quantities(container.shown)} in what shows the shape" if container.shown else ""
     boosted = "; its CPU is raised for the start, when a node is sought" if container.boosted else ""
     return f"{container.name} requests {has}{was}{boosted}."
 
 
-def _placement(placement: Mapping[str, Any]) -> Iterable[str]:
+def _describe_placement(placement: Mapping[str, Any]) -> Iterable[str]:
     """The fields that bind a chunk to nodes; priority, scheduler and overhead do not."""
     selector = placement.get("nodeSelector", {})
     if selector:
@@ -224,10 +227,10 @@ def _placement(placement: Mapping[str, Any]) -> Iterable[str]:
             yield field
 
 
-def _beside(buffer: BufferPart) -> str:
+def _describe_other_buffers(buffer: BufferPart) -> str:
     return "Beside all that runs now" if buffer.on_top else "If no pods ran but those of DaemonSets,"
 
 
-def _reason_sentence(part: ReasonPart) -> str:
-    details = part.details or as_clause(part.reason.meaning)
+def _describe_reason(part: ReasonPart) -> str:
+    details = part.details or format_clause(part.reason.meaning)
     return f"{part.reason.code}: {details.removesuffix('.')}."

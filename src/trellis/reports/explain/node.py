@@ -16,8 +16,8 @@ from trellis.core.explain.explanation.node import (
 )
 from trellis.core.explain.explanation.values import ObstaclePart, ReasonPart
 from trellis.reports.text.numbers import format_share, format_trimmed
-from trellis.reports.text.phrases import as_clause, join_words
-from trellis.reports.text.quantities import format_moment, format_quantities, format_quantity, resource_word
+from trellis.reports.text.phrases import format_clause, join_words
+from trellis.reports.text.quantities import format_moment, format_quantities, format_quantity, get_resource_word
 
 _OUTCOMES: Final = {
     "Kept": "It is kept.",
@@ -38,7 +38,7 @@ def summary_lines(node: NodePart, now: str) -> Iterator[str]:
     if node.decision is None:
         yield "What becomes of it is not known."
         return
-    yield f"{_OUTCOMES[node.outcome]} {reason_sentence(node.decision)}"
+    yield f"{_OUTCOMES[node.outcome]} {describe_reason(node.decision)}"
     if node.since and node.since != now:
         yield f"So it has been since {format_moment(node.since, now)}."
     if node.later_decision is not None and node.next_check:
@@ -58,43 +58,47 @@ def chapters(node: NodePart, now: str) -> Iterator[tuple[str, Iterator[str]]]:
         return
     yield "WHY IT IS THERE", _reason_lines(node, now)
     if node.pods:
-        yield "PODS ON IT", _tenant_lines(node)
+        yield "PODS ON IT", _node_pod_lines(node)
 
 
-def reason_sentence(told: ReasonPart) -> str:
+def describe_reason(reason: ReasonPart) -> str:
     """A code, what it means, and what it was in this case."""
-    details = f" ({told.details})" if told.details else ""
-    return f"{told.reason.code}: {as_clause(told.reason.meaning)}{details}."
+    details = f" ({reason.details})" if reason.details else ""
+    return f"{reason.reason.code}: {format_clause(reason.reason.meaning)}{details}."
 
 
 def _reason_lines(node: NodePart, now: str) -> Iterator[str]:
-    yield _group(node.group, now) if node.group is not None else "It is of no group that nodes are ordered from."
+    yield (
+        _describe_group(node.group, now) if node.group is not None else "It is of no group that nodes are ordered from."
+    )
     if node.shares:
-        yield f"Pods on it ask for {join_words([_share(share) for share in node.shares])}."
+        yield f"Pods on it ask for {join_words([_describe_share(share) for share in node.shares])}."
     for buffer, count in node.chunks.items():
         yield f"{pluralize(count, 'chunk')} of Buffer {buffer} {'have' if count > 1 else 'has'} room here."
 
 
-def _group(group: NodeGroupPart, now: str) -> str:
+def _describe_group(group: NodeGroupPart, now: str) -> str:
     since = f" {format_moment(group.since, now)}" if group.since else ""
-    came = f"It {_STATES[group.state]} at{since}" if since else f"Its instance is {group.state}"
+    transition = f"It {_STATES[group.state]} at{since}" if since else f"Its instance is {group.state}"
     sizes = f"{pluralize(group.size, 'node')}, {group.least} at least and {group.most} at most"
-    return f"{came}. Its group {group.name} has {sizes}; one costs {format_trimmed(group.hourly)} an hour."
+    return f"{transition}. Its group {group.name} has {sizes}; one costs {format_trimmed(group.hourly)} an hour."
 
 
-def _share(share: ResourceSharePart) -> str:
+def _describe_share(share: ResourceSharePart) -> str:
     resource = share.resource
     requested, offered = format_quantity(resource, share.requested), format_quantity(resource, share.offered)
-    return f"{requested} of {offered} {resource_word(resource)}"
+    return f"{requested} of {offered} {get_resource_word(resource)}"
 
 
-def _tenant_lines(node: NodePart) -> Iterator[str]:
+def _node_pod_lines(node: NodePart) -> Iterator[str]:
     """First who holds the node, then who would be moved."""
     for fate, held in (("stay", True), ("moved", True), ("moved", False)):
-        those = [tenant for tenant in node.pods if tenant.fate == fate and (tenant.held is not None) is held]
-        yield from map(_tenant, those[:_SHOWN])
-        if len(those) > _SHOWN:
-            yield f"{pluralize(len(those) - _SHOWN, 'other pod')}, of which the same is to be said."
+        node_pods = [
+            node_pod for node_pod in node.pods if node_pod.fate == fate and (node_pod.held is not None) is held
+        ]
+        yield from map(_describe_node_pod, node_pods[:_SHOWN])
+        if len(node_pods) > _SHOWN:
+            yield f"{pluralize(len(node_pods) - _SHOWN, 'other pod')}, of which the same is to be said."
     for fate, state in (("going", "deleted already"), ("fixed", "of the node itself")):
         names = [f"{tenant.namespace}/{tenant.name}" for tenant in node.pods if tenant.fate == fate]
         more = len(names) - _SHOWN
@@ -103,35 +107,35 @@ def _tenant_lines(node: NodePart) -> Iterator[str]:
             yield f"{join_words(shown)} {'is' if len(names) == 1 else 'are'} {state}."
 
 
-def _tenant(tenant: NodePodPart) -> str:
-    asks = format_quantities(tenant.requests) or "nothing"
-    subject = f"{tenant.namespace}/{tenant.name} asks for {asks}"
-    if tenant.held is None:
+def _describe_node_pod(node_pod: NodePodPart) -> str:
+    requests = format_quantities(node_pod.requests) or "nothing"
+    subject = f"{node_pod.namespace}/{node_pod.name} asks for {requests}"
+    if node_pod.held is None:
         return f"{subject}, and would be moved."
-    restriction = "may not be moved" if tenant.fate == "stay" else "may not be evicted now"
-    details = tenant.held.details.removeprefix(f"{tenant.namespace}/{tenant.name}: ")
-    return f"{subject}, and {restriction}, {tenant.held.reason.code}{f': {details}' if details else ''}."
+    restriction = "may not be moved" if node_pod.fate == "stay" else "may not be evicted now"
+    details = node_pod.held.details.removeprefix(f"{node_pod.namespace}/{node_pod.name}: ")
+    return f"{subject}, and {restriction}, {node_pod.held.reason.code}{f': {details}' if details else ''}."
 
 
 def placement_lines(placing: PlacementPart, noun: str) -> Iterator[str]:
     """What is found for so many of something: chunks, or pods that are alike."""
-    yield placement_sentence(placing)
+    yield describe_placement_decision(placing)
     if placing.count:
         yield f"Of {pluralize(placing.count, noun)}: {'; '.join(_placement_counts(placing))}."
     if placing.obstacles:
         obstacles = join_words([format_obstacle(obstacle) for obstacle in placing.obstacles])
         yield f"The nodes that there are take no more: {obstacles}."
     for refusal in placing.refused:
-        yield _refusal(refusal)
+        yield _describe_refusal(refusal)
     if placing.orders:
-        yield f"The next order, for all who need nodes: {_nodes(placing.orders)}."
+        yield f"The next order, for all who need nodes: {_format_orders(placing.orders)}."
     elif placing.unplaced:
         yield "No node would be ordered now."
 
 
-def placement_sentence(placing: PlacementPart) -> str:
+def describe_placement_decision(placing: PlacementPart) -> str:
     """The decision about the pods; an order in it is part of the next plan and was not carried out."""
-    sentence = reason_sentence(placing.decision)
+    sentence = describe_reason(placing.decision)
     return f"By the next plan, {sentence}" if placing.ordered else sentence
 
 
@@ -149,7 +153,7 @@ def _placement_counts(placing: PlacementPart) -> Iterator[str]:
         yield f"{placing.unplaced} without any"
 
 
-def _refusal(refusal: GroupRefusalPart) -> str:
+def _describe_refusal(refusal: GroupRefusalPart) -> str:
     resource = f" ({refusal.resource})" if refusal.resource else ""
     groups = join_words(list(refusal.groups))
     which = f"Group {groups} does" if len(refusal.groups) == 1 else f"Groups {groups} do"
@@ -161,5 +165,5 @@ def format_obstacle(obstacle: ObstaclePart) -> str:
     return f"{pluralize(obstacle.nodes, 'node')}, {obstacle.reason.code}{resource}"
 
 
-def _nodes(orders: Mapping[str, int]) -> str:
+def _format_orders(orders: Mapping[str, int]) -> str:
     return join_words([f"{pluralize(count, 'node')} of {group}" for group, count in orders.items()])

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from trellis.core.explain.explanation.document import AmountChangePart, ContainerRecommendationPart, UsageCurvePart
 from trellis.reports.text.numbers import format_count, format_share, format_trimmed
-from trellis.reports.text.phrases import as_clause
+from trellis.reports.text.phrases import format_clause
 from trellis.reports.text.quantities import (
     draw_sparkline,
     format_elapsed,
     format_moment,
     format_quantities,
     format_quantity,
-    resource_word,
+    get_resource_word,
 )
 
 _SOURCES: Final = {
@@ -34,13 +34,13 @@ def container_lines(
 ) -> Iterator[str]:
     """One container, the result first."""
     decided = container.decided
-    yield from _result(decided)
-    yield from _history(container, now)
+    yield from _result_lines(decided)
+    yield from _history_lines(container, now)
     for curve in container.usage:
-        yield _curve(curve, plain=plain)
+        yield _draw_curve(curve, plain=plain)
     yield from _explanation_lines(decided, parameters)
     for step in container.steps:
-        yield f"  {step_sentence(step)}"
+        yield f"  {describe_step(step)}"
     for name, shadow in decided.get("shadows", {}).items():
         target = shadow["found"].get("target")
         result = shadow["failure"] or (
@@ -49,10 +49,10 @@ def container_lines(
         yield f"  {name} {result}"
 
 
-def _result(decided: Mapping[str, Any]) -> Iterator[str]:
+def _result_lines(decided: Mapping[str, Any]) -> Iterator[str]:
     recommended, published = (decided[name].get("target", {}) for name in ("recommended", "published"))
     if not recommended:
-        yield f"Nothing is recommended: {as_clause(decided['meaning'])}."
+        yield f"Nothing is recommended: {format_clause(decided['meaning'])}."
     elif recommended == published:
         yield f"Recommended and published: {format_quantities(recommended)}."
     else:
@@ -61,7 +61,7 @@ def _result(decided: Mapping[str, Any]) -> Iterator[str]:
         yield f"Published: {format_quantities(published)}, which is what pods are sized by."
     low, high = (decided["recommended"].get(name, {}) for name in ("lowerBound", "upperBound"))
     ranges = [
-        f"{resource_word(name)} {format_quantity(name, low[name])} to {format_quantity(name, high[name])}"
+        f"{get_resource_word(name)} {format_quantity(name, low[name])} to {format_quantity(name, high[name])}"
         for name in low
         if name in high
     ]
@@ -69,7 +69,7 @@ def _result(decided: Mapping[str, Any]) -> Iterator[str]:
         yield f"Bounds, outside of which a pod is changed at once: {', '.join(ranges)}."
 
 
-def _history(container: ContainerRecommendationPart, now: str) -> Iterator[str]:
+def _history_lines(container: ContainerRecommendationPart, now: str) -> Iterator[str]:
     decided = container.decided
     first, last = decided["firstSample"], decided["lastSample"]
     confidence = decided["confidence"]
@@ -82,11 +82,11 @@ def _history(container: ContainerRecommendationPart, now: str) -> Iterator[str]:
         yield f"Confidence {format_trimmed(confidence)}{wide}."
 
 
-def _curve(curve: UsageCurvePart, *, plain: bool) -> str:
+def _draw_curve(curve: UsageCurvePart, *, plain: bool) -> str:
     drawn = draw_sparkline(curve.values, plain=plain)
     ends = f"{format_quantity(curve.resource, curve.least)} to {format_quantity(curve.resource, curve.most)}"
     when = f" over {format_elapsed(curve.since, curve.until)}" if curve.since else ""
-    return f"  {resource_word(curve.resource):6}  {drawn}  {ends}, {_CURVES[curve.source]}{when}"
+    return f"  {get_resource_word(curve.resource):6}  {drawn}  {ends}, {_CURVES[curve.source]}{when}"
 
 
 def _explanation_lines(decided: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
@@ -103,22 +103,22 @@ def _explanation_lines(decided: Mapping[str, Any], parameters: Mapping[str, Any]
         unit = "m" if resource == "cpu" else ""
         most, small = (format_quantity(resource, f"{value:.0f}{unit}") for value in (used, least))
         yield (
-            f"  {resource_word(resource)}: {format_share(fraction)} of its usage is at most {most}; "
+            f"  {get_resource_word(resource)}: {format_share(fraction)} of its usage is at most {most}; "
             f"with a margin of {format_share(margin)}, "
             f"and at least {small} as its share of a small pod, {decided['recommender']} found "
             f"{format_quantity(resource, target[resource])}"
         )
-    rest = [f"{name}: {_value(value)}" for name, value in sorted(explanation.items()) if value is not None]
+    rest = [f"{name}: {_format_value(value)}" for name, value in sorted(explanation.items()) if value is not None]
     if target and rest:
         yield f"  {decided['recommender']} found {format_quantities(target)} ({', '.join(rest)})"
 
 
-def _value(value: float | str) -> str:
+def _format_value(value: float | str) -> str:
     return value if isinstance(value, str) else format_trimmed(value)
 
 
-def step_sentence(step: AmountChangePart) -> str:
+def describe_step(step: AmountChangePart) -> str:
     """One step: `memory 422Mi -> 256Mi, CappedToMaxAllowed: the recommendation was ...`."""
     changed = f"{format_quantity(step.resource, step.before)} -> {format_quantity(step.resource, step.after)}"
     shown = format_quantity(step.resource, step.after) if step.before == step.after else changed
-    return f"{resource_word(step.resource)} {shown}, {step.reason.code}: {as_clause(step.reason.meaning)}"
+    return f"{get_resource_word(step.resource)} {shown}, {step.reason.code}: {format_clause(step.reason.meaning)}"

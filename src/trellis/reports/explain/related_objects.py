@@ -8,76 +8,77 @@ from typing import Any, Final
 from trellis.base.wording import pluralize
 from trellis.core.explain.explanation.document import InfluencePart
 from trellis.reports.text.phrases import join_words
-from trellis.reports.text.quantities import format_moment, format_quantities, resource_word
+from trellis.reports.text.quantities import format_moment, format_quantities, get_resource_word
 
 BUDGET: Final = "PodDisruptionBudget"
 
 
-def related_object_sentence(say: InfluencePart, now: str) -> str:
+def describe_related_object(influence: InfluencePart, now: str) -> str:
     """How one object bears on the decision."""
-    return _SENTENCES[say.kind](say, now)
+    return _SENTENCES[influence.kind](influence, now)
 
 
-def _hpa(say: InfluencePart, _now: str) -> str:
-    values = say.values
+def _describe_hpa(influence: InfluencePart, _now: str) -> str:
+    values = influence.values
     metrics = join_words(values["metrics"]) or "no metric that is known"
     by = values["byUtilizationOf"]
-    resources = join_words([resource_word(resource) for resource in by])
+    resources = join_words([get_resource_word(resource) for resource in by])
     clash = f"; it looks at {resources} as a share of requests, so that a new one moves its scale point" if by else ""
     range_ = f"between {values['minReplicas']} and {values['maxReplicas']} replicas, {values['replicas']} now"
-    return f"HPA {say.name} scales the same workload by {metrics}, {range_}{clash}."
+    return f"HPA {influence.name} scales the same workload by {metrics}, {range_}{clash}."
 
 
-def _budget(say: InfluencePart, _now: str) -> str:
-    values = say.values
+def _describe_budget(influence: InfluencePart, _now: str) -> str:
+    values = influence.values
     bounds = [f"{name} {values[name]}" for name in ("minAvailable", "maxUnavailable") if name in values]
     allowed = pluralize(values["disruptionsAllowed"], "disruption")
     healthy = f"{pluralize(values['healthy'], 'pod')} healthy, and {values['desired']} must be"
-    return f"PodDisruptionBudget {say.name} ({join_words(bounds)}) allows {allowed} now: {healthy}."
+    return f"PodDisruptionBudget {influence.name} ({join_words(bounds)}) allows {allowed} now: {healthy}."
 
 
-def _limits(say: InfluencePart, _now: str) -> str:
+def _describe_limits(influence: InfluencePart, _now: str) -> str:
     parts = [
         f"{item['type']} {name} {format_quantities(bounds)}"
-        for item in say.values["limits"]
+        for item in influence.values["limits"]
         for name, bounds in item.items()
         if isinstance(bounds, Mapping)
     ]
-    return f"LimitRange {say.name}: {'; '.join(parts)}."
+    return f"LimitRange {influence.name}: {'; '.join(parts)}."
 
 
-def _quota(say: InfluencePart, _now: str) -> str:
-    hard: Mapping[str, Any] = say.values["hard"]
-    used: Mapping[str, Any] = say.values["used"]
+def _describe_quota(influence: InfluencePart, _now: str) -> str:
+    hard: Mapping[str, Any] = influence.values["hard"]
+    used: Mapping[str, Any] = influence.values["used"]
     parts = [f"{used.get(name, 0)} of {most} {name}" for name, most in hard.items()]
-    return f"ResourceQuota {say.name}: {', '.join(parts)} used."
+    return f"ResourceQuota {influence.name}: {', '.join(parts)} used."
 
 
-def _buffer(say: InfluencePart, _now: str) -> str:
-    chunks = pluralize(say.values["chunks"], "chunk")
-    if say.values["sameTarget"]:
-        return f"Buffer {say.name} is about the same target, and keeps {chunks} of its own."
-    return f"Buffer {say.name} is older, and had its {chunks} of the quotas first."
+def _describe_buffer(influence: InfluencePart, _now: str) -> str:
+    chunks = pluralize(influence.values["chunks"], "chunk")
+    if influence.values["sameTarget"]:
+        return f"Buffer {influence.name} is about the same target, and keeps {chunks} of its own."
+    return f"Buffer {influence.name} is older, and had its {chunks} of the quotas first."
 
 
-def _freeze(say: InfluencePart, _now: str) -> str:
-    reason = f": {say.values['why']}" if say.values.get("why") else ""
-    return f"The {say.name} is frozen by {say.values['by']}{reason}. No running pod is changed until that is lifted."
+def _describe_freeze(influence: InfluencePart, _now: str) -> str:
+    values = influence.values
+    reason = f": {values['why']}" if values.get("why") else ""
+    return f"The {influence.name} is frozen by {values['by']}{reason}. No running pod is changed until that is lifted."
 
 
-def _admission(say: InfluencePart, now: str) -> str:
-    renewed = say.values["renewed"]
+def _describe_admission(influence: InfluencePart, now: str) -> str:
+    renewed = influence.values["renewed"]
     when = f"renewed at {format_moment(renewed, now)}" if renewed else "never renewed"
-    there = "New pods are sized" if say.values["there"] else "Nobody sizes new pods"
-    return f"{there}: the Lease {say.name} of the admission controller was {when}."
+    there = "New pods are sized" if influence.values["there"] else "Nobody sizes new pods"
+    return f"{there}: the Lease {influence.name} of the admission controller was {when}."
 
 
 _SENTENCES: Final = {
-    "HorizontalPodAutoscaler": _hpa,
-    BUDGET: _budget,
-    "LimitRange": _limits,
-    "ResourceQuota": _quota,
-    "Buffer": _buffer,
-    "Freeze": _freeze,
-    "AdmissionController": _admission,
+    "HorizontalPodAutoscaler": _describe_hpa,
+    BUDGET: _describe_budget,
+    "LimitRange": _describe_limits,
+    "ResourceQuota": _describe_quota,
+    "Buffer": _describe_buffer,
+    "Freeze": _describe_freeze,
+    "AdmissionController": _describe_admission,
 }

@@ -18,12 +18,12 @@ from trellis.reports.explain.hvpa import (
     stored_lines,
     summary_lines,
 )
-from trellis.reports.explain.node import placement_lines, placement_sentence
-from trellis.reports.explain.pods import new_pod_lines, pod_groups, pod_lines, pod_title, summarize_pods
+from trellis.reports.explain.node import describe_placement_decision, placement_lines
+from trellis.reports.explain.pods import group_pods, new_pod_lines, pod_lines, pod_title, summarize_pods
 from trellis.reports.explain.recommendation import container_lines
-from trellis.reports.explain.related_objects import BUDGET, related_object_sentence
+from trellis.reports.explain.related_objects import BUDGET, describe_related_object
 from trellis.reports.formats import encode_indented
-from trellis.reports.text.phrases import as_clause, join_words
+from trellis.reports.text.phrases import format_clause, join_words
 from trellis.reports.text.quantities import format_moment
 from trellis.reports.text.tables import wrap_text
 
@@ -74,22 +74,22 @@ def _lines(explained: ObjectExplanation, width: int, *, plain: bool) -> Iterator
     yield from ((0, line) for line in _first_lines(explained))
     # What was asked about comes first.
     if explained.kind == _POD:
-        yield from _pods(explained)
+        yield from _pod_lines(explained)
     if explained.kind == _HVPA and explained.hvpa is not None:
         yield from _hvpa_chapters(explained.hvpa, now, width - len(_INDENT), plain=plain)
-    for title, lines in _titled(explained):
-        yield from _chapter(title)
+    for title, lines in _titled_chapters(explained):
+        yield from _chapter_title(title)
         yield from ((1, line) for line in lines)
     for container in explained.containers:
-        yield from _chapter(f"RECOMMENDATION FOR CONTAINER {container.name}")
+        yield from _chapter_title(f"RECOMMENDATION FOR CONTAINER {container.name}")
         parameters = vpa.parameters if vpa is not None else {}
         yield from ((1, line) for line in container_lines(container, parameters, now, plain=plain))
     if explained.kind != _POD:
-        yield from _pods(explained)
+        yield from _pod_lines(explained)
     for new in explained.new_pods:
-        yield from _chapter(f"A NEW POD OF {new.workload}")
+        yield from _chapter_title(f"A NEW POD OF {new.workload}")
         yield from ((1, line) for line in new_pod_lines(new))
-    yield from _around(explained)
+    yield from _related_object_lines(explained)
 
 
 def _first_lines(explained: ObjectExplanation) -> Iterator[str]:
@@ -104,12 +104,12 @@ def _first_lines(explained: ObjectExplanation) -> Iterator[str]:
     if explained.node is not None:
         yield from node.summary_lines(explained.node, now)
     if explained.kind == _POD and explained.placement is not None:
-        yield f"The pod has no node. {placement_sentence(explained.placement)}"
+        yield f"The pod has no node. {describe_placement_decision(explained.placement)}"
     yield from summarize_pods(explained.pods, alone=explained.kind == _POD)
-    yield from _refused(explained)
+    yield from _refusal_lines(explained)
 
 
-def _titled(explained: ObjectExplanation) -> Iterator[tuple[str, Iterator[str]]]:
+def _titled_chapters(explained: ObjectExplanation) -> Iterator[tuple[str, Iterator[str]]]:
     """Chapters about a Buffer or a node, and about nodes for pods that wait for one."""
     if explained.buffer is not None:
         yield from buffer.chapters(explained.buffer, explained.time)
@@ -122,72 +122,75 @@ def _titled(explained: ObjectExplanation) -> Iterator[tuple[str, Iterator[str]]]
 def _hvpa_chapters(hvpa: HvpaPart, now: str, width: int, *, plain: bool) -> Iterator[tuple[int, str]]:
     if hvpa.verdict is None:
         return
-    yield from _chapter("WHERE DEMAND COMES FROM")
+    yield from _chapter_title("WHERE DEMAND COMES FROM")
     yield from ((1, line) for line in source_lines(hvpa, now))
     if hvpa.demands:
-        yield from _chapter("HOW MANY")
+        yield from _chapter_title("HOW MANY")
         yield from ((1, line) for line in count_lines(hvpa, width, plain=plain))
-        yield from _chapter("HOW BIG")
+        yield from _chapter_title("HOW BIG")
         yield from ((1, line) for line in size_lines(hvpa))
 
 
-def _refused(explained: ObjectExplanation) -> Iterator[str]:
+def _refusal_lines(explained: ObjectExplanation) -> Iterator[str]:
     """Budgets under which the API server does not let a pod go that the updater wants to evict."""
     if any(pod.way == DecisionKind.EVICT.value for pod in explained.pods):
-        for say in explained.influences:
-            if say.kind == BUDGET and not say.values["disruptionsAllowed"]:
-                yield f"But PodDisruptionBudget {say.name} allows no disruption now: the API server refuses evictions."
+        for influence in explained.influences:
+            if influence.kind == BUDGET and not influence.values["disruptionsAllowed"]:
+                budget = influence.name
+                yield f"But PodDisruptionBudget {budget} allows no disruption now: the API server refuses evictions."
 
 
-def _pods(explained: ObjectExplanation) -> Iterator[tuple[int, str]]:
+def _pod_lines(explained: ObjectExplanation) -> Iterator[tuple[int, str]]:
     if explained.pods:
-        yield from _chapter("THE POD" if explained.kind == _POD else "PODS")
-    for group in pod_groups(explained.pods):
+        yield from _chapter_title("THE POD" if explained.kind == _POD else "PODS")
+    for group in group_pods(explained.pods):
         yield 1, pod_title(group)
         yield from ((2, line) for line in pod_lines(group[0], explained.time))
 
 
-def _around(explained: ObjectExplanation) -> Iterator[tuple[int, str]]:
+def _related_object_lines(explained: ObjectExplanation) -> Iterator[tuple[int, str]]:
     now, vpa = explained.time, explained.vpa
     if vpa is not None and (vpa.conditions or vpa.stored_conditions):
-        yield from _chapter("CONDITIONS")
-        yield from ((1, line) for line in _conditions(vpa.conditions or vpa.stored_conditions, vpa.stored_conditions))
+        yield from _chapter_title("CONDITIONS")
+        yield from (
+            (1, line) for line in _condition_lines(vpa.conditions or vpa.stored_conditions, vpa.stored_conditions)
+        )
     elif explained.kind == _HVPA and explained.hvpa is not None and explained.hvpa.conditions:
-        yield from _chapter("CONDITIONS")
-        yield from ((1, line) for line in _conditions(explained.hvpa.conditions))
+        yield from _chapter_title("CONDITIONS")
+        yield from ((1, line) for line in _condition_lines(explained.hvpa.conditions))
         yield from ((1, line) for line in stored_lines(explained.hvpa))
     elif explained.buffer is not None and explained.buffer.skip_reason is None:
-        yield from _chapter("ITS STATUS")
+        yield from _chapter_title("ITS STATUS")
         yield from ((1, line) for line in buffer.stored_lines(explained.buffer, now))
-        yield from ((1, line) for line in _conditions(explained.buffer.conditions))
+        yield from ((1, line) for line in _condition_lines(explained.buffer.conditions))
     if explained.influences:
-        yield from _chapter("WHO ELSE HAS A SAY")
-        yield from ((1, related_object_sentence(say, now)) for say in explained.influences)
+        yield from _chapter_title("WHO ELSE HAS A SAY")
+        yield from ((1, describe_related_object(influence, now)) for influence in explained.influences)
     if explained.events:
-        yield from _chapter("WHAT HAPPENED LATELY")
+        yield from _chapter_title("WHAT HAPPENED LATELY")
         for event in explained.events:
             times = f" ({event.count} times)" if event.count > 1 else ""
             yield 1, f"{format_moment(event.time, now)}: {event.about}, {event.reason}{times}: {event.message}"
     if explained.missing:
-        yield from _chapter("WHAT COULD NOT BE SEEN")
-        yield from ((1, line) for line in _unseen_lines(explained.missing))
+        yield from _chapter_title("WHAT COULD NOT BE SEEN")
+        yield from ((1, line) for line in _missing_evidence_lines(explained.missing))
 
 
-def _unseen_lines(unseen: Sequence[MissingEvidencePart]) -> Iterator[str]:
+def _missing_evidence_lines(missing: Sequence[MissingEvidencePart]) -> Iterator[str]:
     """A line for each reason: with few permissions there would be dozens that differ in a word."""
-    for reason in {part.reason.code: part.reason for part in unseen}.values():
+    for reason in {part.reason.code: part.reason for part in missing}.values():
         by_cause: dict[str, list[str]] = {}
-        for part in unseen:
+        for part in missing:
             if part.reason == reason and part.details:
                 subject, _, cause = part.details.rpartition(": ")
                 by_cause.setdefault(cause if subject else "", []).append(subject or cause)
         details = "; ".join(
             f"{', '.join(subjects)}{f': {cause}' if cause else ''}" for cause, subjects in by_cause.items()
         )
-        yield f"{reason.code}: {as_clause(reason.meaning)}{f' ({details})' if details else ''}."
+        yield f"{reason.code}: {format_clause(reason.meaning)}{f' ({details})' if details else ''}."
 
 
-def _chapter(title: str) -> Iterator[tuple[int, str]]:
+def _chapter_title(title: str) -> Iterator[tuple[int, str]]:
     yield 0, ""
     yield 0, title
 
@@ -210,7 +213,7 @@ def _vpa_lines(vpa: VpaPart, kind: str) -> Iterator[str]:
         yield f"Its recommender failed: {vpa.failure}."
 
 
-def _conditions(computed: Sequence[Mapping[str, Any]], stored: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
+def _condition_lines(computed: Sequence[Mapping[str, Any]], stored: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
     stored_by_type = {condition["type"]: condition for condition in stored}
     for condition in computed:
         details = ": ".join(text for text in (condition.get("reason", ""), condition.get("message", "")) if text)

@@ -14,7 +14,7 @@ import numpy as np
 from trellis.core.usage.columns import FloatColumn
 
 _FINEST = 9999.0
-_NOTHING = 1e-9  # cores or bytes that are none
+_NEGLIGIBLE = 1e-9  # cores or bytes that are none
 _UNKNOWN = "n"
 
 
@@ -31,21 +31,21 @@ class ChartColumns:
         column = np.where(np.isfinite(column), column, np.nan)
         top = float(np.nanmax(np.abs(column))) if np.isfinite(column).any() else 0.0
         # A unit of few digits, rounded up, so that it is written exactly and nothing exceeds the finest.
-        return self._pooled(float(f"{top / _FINEST:.3e}") if top > _NOTHING else 1.0, column)
+        return self._add_to_pool(float(f"{top / _FINEST:.3e}") if top > _NEGLIGIBLE else 1.0, column)
 
     def add_times(self, values: Sequence[float]) -> int:
         """The number of a column with these times, to the second."""
-        return self._pooled(1.0, np.asarray(values, dtype=np.float64))
+        return self._add_to_pool(1.0, np.asarray(values, dtype=np.float64))
 
-    def _pooled(self, unit: float, column: FloatColumn) -> int:
-        key = (unit, _steps(np.rint(column / unit)))
+    def _add_to_pool(self, unit: float, column: FloatColumn) -> int:
+        key = (unit, _encode_steps(np.rint(column / unit)))
         number = self._numbers.setdefault(key, len(self.encoded))
         if number == len(self.encoded):
             self.encoded.append([*key])
         return number
 
 
-def _steps(counts: FloatColumn) -> str:
+def _encode_steps(counts: FloatColumn) -> str:
     """`5,-1,2*3,n*4`: steps from nought on, with how often; `n` is unknown and steps over. Nought is left out."""
     is_finite = np.isfinite(counts)
     steps = np.full(len(counts), np.nan)
@@ -56,13 +56,13 @@ def _steps(counts: FloatColumn) -> str:
     begins = np.flatnonzero(np.concatenate(([True], ~same)))
     lengths = np.diff(np.append(begins, len(steps)))
     text = ",".join(
-        _step(step) + (f"*{length}" if length > 1 else "")
+        _encode_step(step) + (f"*{length}" if length > 1 else "")
         for step, length in zip(steps[begins].tolist(), lengths.tolist(), strict=True)
     )
     return text or "0"  # nothing at all is a column without values
 
 
-def _step(step: float) -> str:
+def _encode_step(step: float) -> str:
     if step != step:  # noqa: PLR0124 (NaN is not itself)
         return _UNKNOWN
     return f"{step:.0f}" if step else ""

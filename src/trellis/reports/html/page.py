@@ -65,15 +65,17 @@ def make_difference(text: str, improvement: int) -> Difference | None:
 def number_cell(text: str, value: float, *, begins: bool = False) -> TableCell:
     """A cell that is sorted by its value; zero is muted. `begins` marks the first column of a group."""
     classes = " ".join(["none"] * (text in {"0", "0 %", NO_VALUE}) + ["part"] * begins)
-    return TableCell(text, format_order(value), classes)
+    return TableCell(text, format_sort_value(value), classes)
 
 
 def difference_cell(text: str, improvement: int, value: float | None = None) -> TableCell:
     """A cell with a difference in its colour; sorted by the value, if there is one."""
-    return TableCell(text, None if value is None else format_order(value), trend=_TRENDS[improvement] if text else "")
+    return TableCell(
+        text, None if value is None else format_sort_value(value), trend=_TRENDS[improvement] if text else ""
+    )
 
 
-def format_order(value: float) -> str:
+def format_sort_value(value: float) -> str:
     """The value as scripts read it; empty where it is unknown."""
     return f"{value:.6g}" if value == value else ""  # noqa: PLR0124 (NaN is not itself)
 

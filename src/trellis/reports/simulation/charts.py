@@ -18,10 +18,10 @@ from trellis.reports.simulation.headline import align_workloads, find_cheapest, 
 from trellis.reports.text.numbers import format_significant
 from trellis.sim.results import FleetChart, ResourceChart, RunResult, WorkloadChart, WorkloadResult
 
-_FAR_ABOVE = 1.8  # times the highest request: what nodes offer would press all else to the ground
+_MAX_OFFERED_RATIO = 1.8  # times the highest request: what nodes offer would press all else to the ground
 
 
-class WordPool:
+class TextPool:
     """Texts that are written once, and named by number."""
 
     def __init__(self) -> None:
@@ -34,8 +34,8 @@ class WordPool:
 
 def build_chart_data(result: RunResult) -> dict[str, Any]:
     """Everything that the page's script reads."""
-    columns, words = ChartColumns(), WordPool()
-    workloads = [_workload(same, result.begin, columns, words) for same in align_workloads(result)]
+    columns, words = ChartColumns(), TextPool()
+    workloads = [_build_workload(same, result.begin, columns, words) for same in align_workloads(result)]
     ranked = rank_by_cost(result, 1)
     names = [workload["name"] for workload in workloads]
     return {
@@ -46,7 +46,7 @@ def build_chart_data(result: RunResult) -> dict[str, Any]:
         "shown": find_cheapest(result),
         **({"scales": True} if has_scaling(result) else {}),
         "chosen": names.index(workload_path(ranked[0].workloads[0])) if ranked else 0,
-        "fleet": _fleet([variant.chart for variant in result.variants], columns),
+        "fleet": _build_fleet([variant.chart for variant in result.variants], columns),
         "workloads": workloads,
         "words": list(words.numbers),
         "columns": columns.encoded,
@@ -58,7 +58,7 @@ def workload_path(workload: WorkloadResult) -> str:
     return f"{workload.namespace}/{workload.name}"
 
 
-def _fleet(charts: list[FleetChart], columns: ChartColumns) -> dict[str, Any]:
+def _build_fleet(charts: list[FleetChart], columns: ChartColumns) -> dict[str, Any]:
     """The fleet's columns. A variant that was stopped early has a shorter one, and the longest has the times."""
     if not charts:
         return {}
@@ -66,7 +66,7 @@ def _fleet(charts: list[FleetChart], columns: ChartColumns) -> dict[str, Any]:
 
     def resource(used: list[float], offered: list[float], requested: list[list[float]]) -> dict[str, Any]:
         top = max((max(column, default=0.0) for column in requested), default=0.0)
-        near = max(offered, default=0.0) <= _FAR_ABOVE * top
+        near = max(offered, default=0.0) <= _MAX_OFFERED_RATIO * top
         return {
             "used": columns.add(used),
             "offered": columns.add(offered) if near else None,
@@ -81,22 +81,22 @@ def _fleet(charts: list[FleetChart], columns: ChartColumns) -> dict[str, Any]:
     }
 
 
-def _workload(same: list[WorkloadResult], begin: float, columns: ChartColumns, words: WordPool) -> dict[str, Any]:
+def _build_workload(same: list[WorkloadResult], begin: float, columns: ChartColumns, words: TextPool) -> dict[str, Any]:
     first = same[0]
     facts = [first.kind, *([first.label] if first.label else [])]
     pods = max((max(workload.chart.pods, default=0.0) for workload in same if workload.chart is not None), default=0.0)
     return {
         "name": workload_path(first),
         "told": f"{', '.join(facts)}, {format_significant(pods) if pods % 1 else round(pods)} pods at most.",
-        "charts": [workload.chart and _chart(workload.chart, begin, columns, words) for workload in same],
+        "charts": [workload.chart and _build_chart(workload.chart, begin, columns, words) for workload in same],
     }
 
 
-def _chart(chart: WorkloadChart, begin: float, columns: ChartColumns, words: WordPool) -> dict[str, Any]:
+def _build_chart(chart: WorkloadChart, begin: float, columns: ChartColumns, words: TextPool) -> dict[str, Any]:
     return {
         "times": columns.add_times(chart.times),
         "pods": columns.add(chart.pods),
-        "lines": [_line(line, columns) for line in chart.lines],
+        "lines": [_build_line(line, columns) for line in chart.lines],
         "marks": [
             [round(mark.time - begin), words.add(mark.what), words.add(mark.why), words.add(mark.text)]
             for mark in chart.marks
@@ -105,7 +105,7 @@ def _chart(chart: WorkloadChart, begin: float, columns: ChartColumns, words: Wor
     }
 
 
-def _line(line: ResourceChart, columns: ChartColumns) -> dict[str, Any]:
+def _build_line(line: ResourceChart, columns: ChartColumns) -> dict[str, Any]:
     return {
         "container": line.container,
         "resource": line.resource,
@@ -140,13 +140,13 @@ def draw_node_chart(result: RunResult) -> str:
         counts=[(count, _y(count, top)) for count in range(0, top + 1, max(top // 4, 1))],
         times=[(_format_tick(time), _x(result, time)) for time in moments],
         lines=[
-            (number, _step_path(result, variant.chart.times, variant.chart.nodes or [], top))
+            (number, _draw_steps(result, variant.chart.times, variant.chart.nodes or [], top))
             for number, variant in variants
         ],
     )
 
 
-def _step_path(result: RunResult, times: Sequence[float], nodes: Sequence[float], top: int) -> str:
+def _draw_steps(result: RunResult, times: Sequence[float], nodes: Sequence[float], top: int) -> str:
     """A path in steps: a count holds from one point to the next."""
     path = ""
     for at, (time, count) in enumerate(zip(times, nodes, strict=True)):

@@ -50,21 +50,23 @@ class MeasureGroup(msgspec.Struct, frozen=True):
 
 def build_node_row(measure: Measure[VariantResult], result: RunResult) -> MeasureRow:
     """A measure of nodes in each variant."""
-    return _row(measure, [measure.read(variant) for variant in result.variants], result.currency)
+    return _build_row(measure, [measure.read(variant) for variant in result.variants], result.currency)
 
 
 def build_row(measure: Measure[SimulationTotals], totals: list[SimulationTotals], currency: str) -> MeasureRow:
     """A measure of the same thing in each variant."""
-    return _row(measure, [measure.read(variant_totals) for variant_totals in totals], currency)
+    return _build_row(measure, [measure.read(variant_totals) for variant_totals in totals], currency)
 
 
-def _row(measure: Measure[SimulationTotals] | Measure[VariantResult], values: list[float], currency: str) -> MeasureRow:
+def _build_row(
+    measure: Measure[SimulationTotals] | Measure[VariantResult], values: list[float], currency: str
+) -> MeasureRow:
     return MeasureRow(
-        measure.titled(currency if measure.unit == MONEY_UNIT else ""),
+        measure.format_title(currency if measure.unit == MONEY_UNIT else ""),
         measure.meaning,
         [measure.show(value) for value in values],
-        [measure.difference(value, values[0]) for value in values],
-        [measure.improvement(value, values[0]) for value in values],
+        [measure.format_difference(value, values[0]) for value in values],
+        [measure.compare(value, values[0]) for value in values],
         measure.compared is ComparisonMode.RELATIVELY,
     )
 
@@ -74,7 +76,7 @@ def has_scaling(result: RunResult) -> bool:
     return any(variant.fleet.scaling is not msgspec.UNSET for variant in result.variants)
 
 
-def compare_variants(result: RunResult, everything: bool) -> list[MeasureGroup]:
+def compare_variants(result: RunResult, include_all: bool) -> list[MeasureGroup]:
     """The fleet in each variant. What is nought in all of them is left out, if a reader would not miss it."""
     fleets = [variant.fleet for variant in result.variants]
     counts, overload, changes = ((REPLICAS,), (OVERLOAD,), (SCALINGS,)) if has_scaling(result) else ((), (), ())
@@ -85,19 +87,19 @@ def compare_variants(result: RunResult, everything: bool) -> list[MeasureGroup]:
         nonzero = [measure for measure in more if any(measure.read(totals) > 0 for totals in fleets)]
         return [build_row(measure, fleets, result.currency) for measure in (*always, *nonzero)]
 
-    shown = NODES if everything and not has_nodes(result) else ()
+    shown = NODES if include_all and not has_nodes(result) else ()
     nodes = [measure for measure in shown if any(measure.read(variant) > 0 for variant in result.variants)]
-    cost = rows((*COST, *counts), FOOTPRINTS if everything else ())
+    cost = rows((*COST, *counts), FOOTPRINTS if include_all else ())
     cost += [build_node_row(measure, result) for measure in nodes]
     return [
-        *_nodes(result, everything),
+        *_compare_nodes(result, include_all),
         MeasureGroup("Cost", cost),
-        MeasureGroup("Risk", rows((*RISK, *overload), (*SELDOM, *OVERRUNS) if everything else SELDOM)),
-        MeasureGroup("Disruption", rows((*changes, *DISRUPTION), STARTS if everything else ())),
+        MeasureGroup("Risk", rows((*RISK, *overload), (*SELDOM, *OVERRUNS) if include_all else SELDOM)),
+        MeasureGroup("Disruption", rows((*changes, *DISRUPTION), STARTS if include_all else ())),
     ]
 
 
-def _nodes(result: RunResult, everything: bool) -> list[MeasureGroup]:
+def _compare_nodes(result: RunResult, everything: bool) -> list[MeasureGroup]:
     """What nodes cost and how long pods waited for one, where nodes come and go."""
     if not has_nodes(result):
         return []

@@ -65,8 +65,8 @@ def describe_stopped(result: RunResult) -> Iterator[str]:
     for variant in result.variants:
         if variant.partial_until is not None:
             done = (variant.partial_until - result.begin) / max(result.end - result.begin, 1.0)
-            left_out = "" if variant.name in compared else ", too little to be compared"
-            yield f"{variant_title(variant)} got to {format_share(done)} of the time{left_out}."
+            excluded = "" if variant.name in compared else ", too little to be compared"
+            yield f"{variant_title(variant)} got to {format_share(done)} of the time{excluded}."
 
 
 def list_not_played(result: RunResult) -> Iterator[tuple[str, str]]:
@@ -88,7 +88,7 @@ def compare_all(result: RunResult) -> Iterator[str]:
 
 def compare_variant(variant: VariantResult, first: VariantResult, currency: str) -> tuple[str, str]:
     """What a variant costs against the first, and what that does to the workloads."""
-    return _cost(variant, first, currency), _risk(variant, first)
+    return _compare_cost(variant, first, currency), _compare_risk(variant, first)
 
 
 def find_cheapest(result: RunResult) -> int:
@@ -100,31 +100,31 @@ def find_cheapest(result: RunResult) -> int:
     return costs.index(min(costs)) if costs else 0
 
 
-def _cost(variant: VariantResult, first: VariantResult, currency: str) -> str:
+def _compare_cost(variant: VariantResult, first: VariantResult, currency: str) -> str:
     """Its price against the first's, or its requests where nothing has a price."""
-    mine, theirs = variant.fleet, first.fleet
+    own_cost, first_cost = variant.fleet, first.fleet
     if first.nodes is not msgspec.UNSET:
         return _node_cost(variant, first, currency)
-    if theirs.money > 0:
-        return f"{_price_difference(variant, first, (mine.money, theirs.money), currency)}."
+    if first_cost.money > 0:
+        return f"{_price_difference(variant, first, (own_cost.money, first_cost.money), currency)}."
     requests = [
-        f"{measure.show(measure.read(mine))} {unit} instead of {measure.show(measure.read(theirs))}"
+        f"{measure.show(measure.read(own_cost))} {unit} instead of {measure.show(measure.read(first_cost))}"
         for measure, unit in ((CPU_REQUESTED, "cores"), (MEMORY_REQUESTED, "GiB"))
     ]
     return f"{variant_title(variant)} requests {join_words(requests)}."
 
 
 def _price_difference(
-    variant: VariantResult, first: VariantResult, money: tuple[float, float], currency: str, of_what: str = ""
+    variant: VariantResult, first: VariantResult, money: tuple[float, float], currency: str, subject: str = ""
 ) -> str:
     """What a variant costs more or less than the first, in per cent and in money."""
-    mine, theirs = money
-    apart = mine / theirs - 1 if theirs > 0 else 0.0
-    price = f"{currency} {format_money(mine)}{of_what}"
+    own_price, first_price = money
+    apart = own_price / first_price - 1 if first_price > 0 else 0.0
+    price = f"{currency} {format_money(own_price)}{subject}"
     if abs(apart) < _SAME_COST:
         return f"{variant_title(variant)} costs the same as {variant_title(first)} ({price})"
-    prices = f"{price} instead of {format_money(theirs)}"
-    difference = f"{format_share(abs(apart))} {_way(apart)}"
+    prices = f"{price} instead of {format_money(first_price)}"
+    difference = f"{format_share(abs(apart))} {_choose_direction(apart)}"
     return f"{variant_title(variant)} costs {difference} than {variant_title(first)} ({prices})"
 
 
@@ -133,58 +133,66 @@ def _node_cost(variant: VariantResult, first: VariantResult, currency: str) -> s
     cost = _price_difference(variant, first, (variant.node_money, first.node_money), currency, " for nodes")
     waits, others = variant.fleet.waited, first.fleet.waited
     figures = ((waits.mean, others.mean), (waits.p95, others.p95), (waits.most, others.most))
-    mean, high, most = (f"{format_span(own)}{_against(format_span(own), format_span(other))}" for own, other in figures)
+    mean, high, most = (
+        f"{format_span(own)}{_format_against(format_span(own), format_span(other))}" for own, other in figures
+    )
     return f"{cost}; pods wait {mean} for a node, 95 of 100 at most {high}, the longest {most}."
 
 
-def _way(apart: float) -> str:
+def _choose_direction(apart: float) -> str:
     return "less" if apart < 0 else "more"
 
 
-def _risk(variant: VariantResult, first: VariantResult) -> str:
+def _compare_risk(variant: VariantResult, first: VariantResult) -> str:
     """What it does to the workloads, with the first's figure where that differs."""
-    mine, theirs = variant.fleet, first.fleet
-    cpu, memory = ((format_share(read(mine)), format_share(read(theirs))) for read in (CPU_OVER.read, MEMORY_OVER.read))
-    over = f"Over the CPU request {cpu[0]} of the time{_against(*cpu)}, "
-    over += f"over the memory request {memory[0]}{_against(*memory)}"
-    events = [f"{_counted(mine.oom_kills, 'OOM kill')}{_against(mine.oom_kills, theirs.oom_kills)}"]
-    if mine.evictions or theirs.evictions:
-        events.append(f"{_counted(mine.evictions, 'eviction')}{_against(mine.evictions, theirs.evictions)}")
-    if mine.resizes:
-        events.append(f"{_counted(mine.resizes, 'resize')} in place")
-    if mine.scaling is not msgspec.UNSET:
-        events += _scaling(mine.scaled, theirs.scaled)
+    totals, first_totals = variant.fleet, first.fleet
+    cpu, memory = (
+        (format_share(read(totals)), format_share(read(first_totals))) for read in (CPU_OVER.read, MEMORY_OVER.read)
+    )
+    over = f"Over the CPU request {cpu[0]} of the time{_format_against(*cpu)}, "
+    over += f"over the memory request {memory[0]}{_format_against(*memory)}"
+    events = [
+        f"{_format_count(totals.oom_kills, 'OOM kill')}{_format_against(totals.oom_kills, first_totals.oom_kills)}"
+    ]
+    if totals.evictions or first_totals.evictions:
+        events.append(
+            f"{_format_count(totals.evictions, 'eviction')}{_format_against(totals.evictions, first_totals.evictions)}"
+        )
+    if totals.resizes:
+        events.append(f"{_format_count(totals.resizes, 'resize')} in place")
+    if totals.scaling is not msgspec.UNSET:
+        events += _compare_scaling(totals.scaled, first_totals.scaled)
     return f"{over}; {join_words(events)}."
 
 
-def _scaling(mine: ScalingTotals, theirs: ScalingTotals) -> list[str]:
-    lacking, others = format_significant(mine.overload), format_significant(theirs.overload)
-    changes = f"{_counted(mine.scalings, 'change')} of the count{_against(mine.scalings, theirs.scalings)}"
-    return [changes, f"{lacking} core-hours of overload{_against(lacking, others)}"]
+def _compare_scaling(own: ScalingTotals, first: ScalingTotals) -> list[str]:
+    lacking, others = format_significant(own.overload), format_significant(first.overload)
+    changes = f"{_format_count(own.scalings, 'change')} of the count{_format_against(own.scalings, first.scalings)}"
+    return [changes, f"{lacking} core-hours of overload{_format_against(lacking, others)}"]
 
 
-def _against(mine: float | str, theirs: float | str) -> str:
-    return "" if mine == theirs else f" (against {theirs if isinstance(theirs, str) else format_count(theirs)})"
+def _format_against(own: float | str, first: float | str) -> str:
+    return "" if own == first else f" (against {first if isinstance(first, str) else format_count(first)})"
 
 
-def _counted(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{format_count(number) if number else 'no'} {noun}{'' if number == 1 else 's'}"
 
 
 def rank_by_cost(result: RunResult, most: int) -> list[RankedWorkload]:
     """The workloads whose price differs most between variants; by requested cores where nothing has a price."""
     priced = any(variant.fleet.money > 0 for variant in result.variants)
-    return _ranked(result, most, lambda totals: totals.money if priced else totals.requested.cpu, _range)
+    return _rank(result, most, lambda totals: totals.money if priced else totals.requested.cpu, _get_range)
 
 
 def rank_by_risk(result: RunResult, most: int) -> list[RankedWorkload]:
     """The workloads that suffer most in any variant: kills first, then evictions and time over requests."""
-    return _ranked(result, most, harm_score, max)
+    return _rank(result, most, harm_score, max)
 
 
 def rank_by_scalings(result: RunResult, most: int) -> list[RankedWorkload]:
     """The workloads whose count changes most often in any variant."""
-    return _ranked(result, most, lambda totals: totals.scaled.scalings, max)
+    return _rank(result, most, lambda totals: totals.scaled.scalings, max)
 
 
 def harm_score(totals: SimulationTotals) -> float:
@@ -200,11 +208,11 @@ def harm_score(totals: SimulationTotals) -> float:
     )
 
 
-def _range(values: list[float]) -> float:
+def _get_range(values: list[float]) -> float:
     return max(values) - min(values)
 
 
-def _ranked(
+def _rank(
     result: RunResult, most: int, read: Callable[[SimulationTotals], float], weigh: Callable[[list[float]], float]
 ) -> list[RankedWorkload]:
     ranked = []

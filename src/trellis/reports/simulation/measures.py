@@ -191,7 +191,7 @@ RESIZES = Measure[SimulationTotals](
     "Running pods that got another size and went on running",
     lambda totals: totals.resizes,
     format_count,
-    ComparisonMode.NOT,
+    ComparisonMode.NONE,
     better=0,
 )
 BOOSTS = Measure[SimulationTotals](
@@ -201,7 +201,7 @@ BOOSTS = Measure[SimulationTotals](
     "Pods that started with more CPU than they keep",
     lambda totals: totals.boosts,
     format_count,
-    ComparisonMode.NOT,
+    ComparisonMode.NONE,
     better=0,
 )
 PODS_MADE = Measure[SimulationTotals](
@@ -211,7 +211,7 @@ PODS_MADE = Measure[SimulationTotals](
     "All pods that were created",
     lambda totals: totals.pods_made,
     format_count,
-    ComparisonMode.NOT,
+    ComparisonMode.NONE,
     better=0,
 )
 PENDING = Measure[SimulationTotals](
@@ -254,7 +254,7 @@ SCALINGS = Measure[SimulationTotals](
     "How often another number of pods was asked for",
     lambda totals: totals.scaled.scalings,
     format_count,
-    ComparisonMode.NOT,
+    ComparisonMode.NONE,
     better=0,
 )
 NODE_HOURS = Measure[VariantResult](
@@ -328,7 +328,7 @@ ORDERED = Measure[VariantResult](
     "Nodes that were asked for",
     lambda variant: node_figures(variant).ordered,
     format_count,
-    ComparisonMode.NOT,
+    ComparisonMode.NONE,
     better=0,
 )
 REMOVED = Measure[VariantResult](
@@ -338,7 +338,7 @@ REMOVED = Measure[VariantResult](
     "Nodes that nothing needed any more",
     lambda variant: node_figures(variant).removed,
     format_count,
-    ComparisonMode.NOT,
+    ComparisonMode.NONE,
     better=0,
 )
 MOST_NODES = Measure[VariantResult](
@@ -375,7 +375,7 @@ FULL = Measure[VariantResult](
     "Share of the time in which all of their chunks had room, on average over Buffers",
     lambda variant: _mean([buffer.full for buffer in node_figures(variant).buffers]),
     format_share,
-    ComparisonMode.NOT,
+    ComparisonMode.NONE,
     better=0,
 )
 HITS = Measure[VariantResult](
@@ -385,7 +385,7 @@ HITS = Measure[VariantResult](
     "Pods that came to where a chunk of a Buffer was",
     lambda variant: sum(buffer.hits for buffer in node_figures(variant).buffers),
     format_count,
-    ComparisonMode.NOT,
+    ComparisonMode.NONE,
     better=0,
 )
 MISSES = Measure[VariantResult](
@@ -395,7 +395,7 @@ MISSES = Measure[VariantResult](
     "Pods that waited although a chunk like them was to be there",
     lambda variant: sum(buffer.misses for buffer in node_figures(variant).buffers),
     format_count,
-    ComparisonMode.NOT,
+    ComparisonMode.NONE,
     better=0,
 )
 

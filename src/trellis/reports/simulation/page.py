@@ -177,8 +177,8 @@ def _comparison(result: RunResult) -> dict[str, Any]:
         "compared": True,
         "shown": shown,
         "variants": [variant_title(variant) for variant in result.variants],
-        "lead": _lead(result, shown),
-        "cards": [_card(result, number) for number in range(len(result.variants))],
+        "lead": _describe_cheapest(result, shown),
+        "cards": [_build_card(result, number) for number in range(len(result.variants))],
         "fleet_lead": f"What all pods request in each variant, and use.{_describe_offered(result)}",
         "node_chart": draw_node_chart(result),
         "figures_lead": (
@@ -201,7 +201,7 @@ def _warnings(result: RunResult) -> list[str]:
     return [*([partial] if result.partial else []), *(f"Partial: {line}" for line in describe_stopped(result))]
 
 
-def _lead(result: RunResult, cheapest: int) -> tuple[str, str] | None:
+def _describe_cheapest(result: RunResult, cheapest: int) -> tuple[str, str] | None:
     """The cheapest variant in words: what it costs, and what it risks."""
     first = result.variants[0]
     if cheapest:
@@ -216,20 +216,22 @@ def _lead(result: RunResult, cheapest: int) -> tuple[str, str] | None:
     return f"No variant costs less than {variant_title(first)}.", ""
 
 
-def _card(result: RunResult, number: int) -> _VariantCard:
+def _build_card(result: RunResult, number: int) -> _VariantCard:
     fleets = [variant.fleet for variant in result.variants]
     always = _ON_CARDS[:2] if has_nodes(result) else _ON_CARDS
     measures = (*always, *(_SCALING if has_scaling(result) else ()))
     rows = [(title, measure.unit, build_row(measure, fleets, result.currency)) for title, measure in measures]
     if has_nodes(result):
         rows = [*((title, "", build_node_row(measure, result)) for title, measure in _NODES), *rows]
-    figures = [_Figure(title, row.values[number], unit, _difference(row, number)) for title, unit, row in rows]
-    currency, price, row = _price(result, number)
+    figures = [_Figure(title, row.values[number], unit, _build_difference(row, number)) for title, unit, row in rows]
+    currency, price, row = _format_price(result, number)
     per = f"for {'nodes' if has_nodes(result) else 'requests'}, in {format_days(result.end - result.scored_from)}"
-    return _VariantCard(variant_title(result.variants[number]), currency, price, _difference(row, number), per, figures)
+    return _VariantCard(
+        variant_title(result.variants[number]), currency, price, _build_difference(row, number), per, figures
+    )
 
 
-def _price(result: RunResult, number: int) -> tuple[str, str, MeasureRow]:
+def _format_price(result: RunResult, number: int) -> tuple[str, str, MeasureRow]:
     """Currency, amount and comparison; cores without a currency where nothing has a price."""
     fleets = [variant.fleet for variant in result.variants]
     if has_nodes(result):
@@ -241,7 +243,7 @@ def _price(result: RunResult, number: int) -> tuple[str, str, MeasureRow]:
     return "", cores, build_row(CPU_REQUESTED, fleets, result.currency)
 
 
-def _difference(row: MeasureRow, number: int) -> Difference | None:
+def _build_difference(row: MeasureRow, number: int) -> Difference | None:
     """The difference of a variant from the first, which has none from itself."""
     return make_difference(row.differences[number], row.improvements[number]) if number else None
 
@@ -261,11 +263,11 @@ def _describe_offered(result: RunResult) -> str:
 
 def _figure_groups(result: RunResult) -> list[_FigureGroup]:
     def cells(row: MeasureRow) -> list[tuple[str, Difference | None]]:
-        return [(value, _difference(row, number)) for number, value in enumerate(row.values)]
+        return [(value, _build_difference(row, number)) for number, value in enumerate(row.values)]
 
     return [
         _FigureGroup(group.title, [_FigureRow(row.title, row.meaning, cells(row)) for row in group.rows])
-        for group in compare_variants(result, everything=True)
+        for group in compare_variants(result, include_all=True)
     ]
 
 
@@ -319,4 +321,4 @@ def _workload_row(
 
 def _money_difference(money: float, first: float) -> TableCell:
     """By how many per cent the price differs; sorted by the money."""
-    return difference_cell(MONEY.difference(money, first), MONEY.improvement(money, first), money - first)
+    return difference_cell(MONEY.format_difference(money, first), MONEY.compare(money, first), money - first)

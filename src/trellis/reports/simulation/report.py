@@ -28,9 +28,9 @@ from trellis.reports.text.numbers import format_count, format_money, format_shar
 from trellis.reports.text.tables import (
     NARROWEST,
     align_columns,
-    first_fitting,
+    choose_fitting,
+    measure_width,
     shorten,
-    table_width,
     wrap_line,
     wrap_text,
 )
@@ -44,7 +44,7 @@ def as_text(result: RunResult, width: int = 100) -> list[str]:
     """Lines without colour, none wider than `width`, which is taken as 80 at least."""
     width = max(width, NARROWEST)
     lines = wrap_text(f"{result.scenario}: {', '.join(list_facts(result))}, seed {result.seed}", width)
-    lines += [*_warnings(result, width), *_not_played(result, width)]
+    lines += [*_format_warnings(result, width), *_format_not_played(result, width)]
     result = select_comparable(result)
     if not result.variants:
         return lines
@@ -58,14 +58,14 @@ def as_text(result: RunResult, width: int = 100) -> list[str]:
     return lines
 
 
-def _warnings(result: RunResult, width: int) -> Iterator[str]:
+def _format_warnings(result: RunResult, width: int) -> Iterator[str]:
     if result.partial:
         yield from wrap_text("PARTIAL: not every variant came to its end; the figures are what there is.", width)
     for line in describe_stopped(result):
         yield from wrap_text(f"PARTIAL: {line}", width)
 
 
-def _not_played(result: RunResult, width: int) -> Iterator[str]:
+def _format_not_played(result: RunResult, width: int) -> Iterator[str]:
     """What of a dump is not played as it is in the cluster, a line for each kind and reason."""
     differences = list(list_not_played(result))
     if differences:
@@ -76,13 +76,13 @@ def _not_played(result: RunResult, width: int) -> Iterator[str]:
 
 def _fleet_tables(result: RunResult, width: int) -> list[str]:
     """As few tables as fit: each has the first variant and some of the others."""
-    groups = compare_variants(result, everything=False)
+    groups = compare_variants(result, include_all=False)
     last = len(result.variants)
     lines: list[str] = []
     begin = 1
     while begin < last or not lines:
         end = last
-        while end > begin + 1 and table_width(_fleet_table(result, groups, begin, end)) > width:
+        while end > begin + 1 and measure_width(_fleet_table(result, groups, begin, end)) > width:
             end -= 1
         lines += ([""] if lines else []) + _fleet_table(result, groups, begin, end)
         begin = max(end, begin + 1)
@@ -113,17 +113,17 @@ def _workload_tables(result: RunResult, width: int) -> Iterator[str]:
     priced = any(variant.fleet.money > 0 for variant in result.variants)
     title = f"Where the money goes, {result.currency}" if priced else "Where the cores go"
     by_cost = rank_by_cost(result, _WORKLOADS)
-    yield from _titled(title, _variant_table(result, by_cost, lambda workload: _cost(workload, priced), width))
+    yield from _format_titled(title, _variant_table(result, by_cost, lambda workload: _cost(workload, priced), width))
     by_scalings = rank_by_scalings(result, _WORKLOADS) if has_scaling(result) else []
-    yield from _titled(
+    yield from _format_titled(
         "Pods running, mean, and changes of their count", _variant_table(result, by_scalings, _pods, width)
     )
-    yield from _titled(
+    yield from _format_titled(
         "Where it hurts, each workload in its worst variant (over: time over its request)", _harm_table(result, width)
     )
 
 
-def _titled(title: str, table: list[str]) -> Iterator[str]:
+def _format_titled(title: str, table: list[str]) -> Iterator[str]:
     if table:
         yield from ("", title, *table)
 
@@ -135,7 +135,7 @@ def _variant_table(
     rows = [["  Workload", *(variant.name for variant in result.variants)]]
     rows += [[_workload_name(workload), *map(show, workload.workloads)] for workload in ranked]
     tables = (align_columns([row[: shown + 1] for row in rows]) for shown in range(len(result.variants), 0, -1))
-    return first_fitting(tables, width) if ranked else []
+    return choose_fitting(tables, width) if ranked else []
 
 
 def _cost(workload: WorkloadResult, priced: bool) -> str:
@@ -170,11 +170,11 @@ def _harm_table(result: RunResult, width: int) -> list[str]:
                     for workload, variant, totals in worst
                 ),
             ],
-            left=2,
+            left_aligned=2,
         )
         for length in _NAME_LENGTHS
     )
-    return first_fitting(tables, width) if worst else []
+    return choose_fitting(tables, width) if worst else []
 
 
 def _workload_name(workload: RankedWorkload, length: int = _NAME_LENGTHS[0]) -> str:

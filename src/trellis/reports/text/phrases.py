@@ -65,14 +65,14 @@ def format_time_of_day(time: TimeOfDay) -> str:
     return f"{time.hour:02}:{time.minute:02}{seconds} UTC{offset}"
 
 
-def format_bounds(least: Quantity | None, most: Quantity | None) -> str:
+def format_bounds(minimum: Quantity | None, maximum: Quantity | None) -> str:
     """A range that may be open at either end."""
-    if least is not None and most is not None:
-        return f"between {least} and {most}"
-    return f"at least {least}" if least is not None else f"at most {most}"
+    if minimum is not None and maximum is not None:
+        return f"between {minimum} and {maximum}"
+    return f"at least {minimum}" if minimum is not None else f"at most {maximum}"
 
 
-def as_clause(text: str) -> str:
+def format_clause(text: str) -> str:
     """A meaning as a part of a longer sentence: without its full stop, and beginning small."""
     short = text.removesuffix(".")
     head, _, _ = short.partition(" ")

@@ -43,10 +43,10 @@ def format_quantity(resource: str, text: str) -> str:
     return text
 
 
-def format_quantities(found: Mapping[str, str]) -> str:
+def format_quantities(quantities: Mapping[str, str]) -> str:
     """`CPU 500m and memory 1Gi`."""
     return join_words(
-        [f"{resource_word(resource)} {format_quantity(resource, text)}" for resource, text in found.items()]
+        [f"{get_resource_word(resource)} {format_quantity(resource, text)}" for resource, text in quantities.items()]
     )
 
 
@@ -64,16 +64,16 @@ def format_short_quantity(resource: str, exact: Fraction, binary: bool) -> str:
     return format_trimmed(float(exact))
 
 
-def resource_word(resource: str) -> str:
+def get_resource_word(resource: str) -> str:
     """A resource in a sentence."""
     return RESOURCE_WORDS.get(resource, resource)
 
 
 def format_moment(text: str, now: str) -> str:
     """A time, and how far it is from the time of the explanation: `14:05 UTC, in 3 min`."""
-    there, here = parse_time(text), parse_time(now)
-    away = (there - here).total_seconds()
-    shown = format_clock(there, here)
+    moment, reference = parse_time(text), parse_time(now)
+    away = (moment - reference).total_seconds()
+    shown = format_clock(moment, reference)
     if abs(away) < 1:
         return f"{shown}, now"
     return f"{shown}, in {format_seconds(away)}" if away > 0 else f"{shown}, {format_seconds(-away)} ago"
@@ -87,9 +87,9 @@ def format_elapsed(since: str, until: str) -> str:
 def format_seconds(seconds: float) -> str:
     """A span of time in its two largest units: `2 d 3 h`, `1 min 40 s`."""
     parts: list[str] = []
-    left = round(seconds)
+    remaining = round(seconds)
     for size, unit in _UNITS:
-        count, left = divmod(left, size)
+        count, remaining = divmod(remaining, size)
         if parts or count:
             parts.append(f"{count} {unit}" if count else "")
         if len(parts) == 2:
@@ -97,10 +97,10 @@ def format_seconds(seconds: float) -> str:
     return " ".join(part for part in parts if part) or "0 s"
 
 
-def format_clock(there: datetime, here: datetime) -> str:
+def format_clock(moment: datetime, now: datetime) -> str:
     """The time of day, with the date where it is another one."""
-    at = there.astimezone(UTC)
-    day = "" if at.date() == here.astimezone(UTC).date() else f"{at:%Y-%m-%d} "
+    at = moment.astimezone(UTC)
+    day = "" if at.date() == now.astimezone(UTC).date() else f"{at:%Y-%m-%d} "
     return f"{day}{at:%H:%M} UTC"
 
 

@@ -14,7 +14,7 @@ _GAP = "  "
 _NO_BREAK = "\u00a0"
 
 
-def align_columns(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]], left_aligned: int = 1) -> list[str]:
     """Lines of padded cells: the first `left` columns are aligned left, the others right.
 
     A row of a single cell is a heading and widens nothing.
@@ -23,26 +23,26 @@ def align_columns(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
     if not table:
         return ["".join(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return [_GAP.join(row if len(row) == 1 else _pad_cells(row, widths, left)).rstrip() for row in rows]
+    return [_GAP.join(row if len(row) == 1 else _pad_cells(row, widths, left_aligned)).rstrip() for row in rows]
 
 
-def _pad_cells(row: Sequence[str], widths: Sequence[int], left: int) -> list[str]:
+def _pad_cells(row: Sequence[str], widths: Sequence[int], left_aligned: int) -> list[str]:
     return [
-        cell.ljust(width) if number < left else cell.rjust(width)
+        cell.ljust(width) if number < left_aligned else cell.rjust(width)
         for number, (cell, width) in enumerate(zip(row, widths, strict=True))
     ]
 
 
-def first_fitting(tables: Iterable[list[str]], width: int) -> list[str]:
+def choose_fitting(tables: Iterable[list[str]], width: int) -> list[str]:
     """The first table that is no wider than `width`, or the last one; tables are made as long as none fits."""
     table: list[str] = []
     for table in tables:
-        if table_width(table) <= width:
+        if measure_width(table) <= width:
             break
     return table
 
 
-def table_width(table: Sequence[str]) -> int:
+def measure_width(table: Sequence[str]) -> int:
     """The length of the longest line."""
     return max(map(len, table), default=0)
 

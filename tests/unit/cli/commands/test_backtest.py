@@ -157,7 +157,7 @@ def test_ctrl_c_prints_finished_results_and_exits_with_130(usage: str, monkeypat
         left = iter(range(4))
         yield lambda: next(left, None) is None
 
-    monkeypatch.setattr("trellis.cli.commands.backtest.asked_to_stop", at_once)
+    monkeypatch.setattr("trellis.cli.commands.backtest.catch_interrupt", at_once)
     result = run(usage, "--recommenders=default", "--sweep=default.margin=0:1:0.1")
     assert result.exit_code == 130
     assert "default" in result.stdout

@@ -48,7 +48,7 @@ def run(server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     async def connected(*_: object) -> AsyncIterator[tuple[Client, str]]:
         yield server.client, "shop"
 
-    monkeypatch.setattr(dump, "connected", connected)
+    monkeypatch.setattr(dump, "open_chosen_client", connected)
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: CliRunner().invoke(trellis, ["dump", *arguments])
 
@@ -182,8 +182,8 @@ def test_a_full_disk_is_one_line_and_no_request_follows(
             asking.extend(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
 
     asking: list[asyncio.Task[Any]] = []
-    monkeypatch.setattr(dump, "written_whole", full)
-    monkeypatch.setattr(dump, "connected", connected)
+    monkeypatch.setattr(dump, "open_atomically", full)
+    monkeypatch.setattr(dump, "open_chosen_client", connected)
     result = run("--quiet", "-o", "dump.jsonl")
     assert (result.exit_code, result.stderr) == (2, "trellis: dump.jsonl: No space left on device\n")
     assert asking == []
@@ -199,7 +199,7 @@ def test_usage_of_the_last_days_comes_from_prometheus(
         times = np.array([NOW - 60, NOW])
         return LoadedSeries([Series(f"shop/web-{HASH}-x2x9z/app", times, np.array([0.1, np.nan]), times, "")], [], [])
 
-    monkeypatch.setattr(prometheus_series, "series_from_prometheus", found)
+    monkeypatch.setattr(prometheus_series, "read_prometheus_series", found)
     result = run("--quiet", "-n", "shop", "-o", "d.jsonl", "--prometheus-url", "http://p", "--history", "14d")
     assert result.exit_code == 0, result.output
     assert asked == [(PrometheusOptions("http://p", "14d", "5m"), ("shop",), True)]
@@ -213,7 +213,7 @@ def test_without_prometheus_the_rest_is_written(run: Callable[..., Result], monk
     def refuse(*_: object, **__: object) -> LoadedSeries:
         raise PrometheusUnreachable("no such host")
 
-    monkeypatch.setattr(prometheus_series, "series_from_prometheus", refuse)
+    monkeypatch.setattr(prometheus_series, "read_prometheus_series", refuse)
     result = run("--quiet", "-o", "d.jsonl", "--prometheus-url", "http://p")
     assert result.exit_code == 0
     assert "  everywhere: history could not be read: no such host" in result.stderr

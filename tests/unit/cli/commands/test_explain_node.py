@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from support.api_server.server import ModelServer
 from support.builders.collected_node_groups import Pools, pools
-from trellis.cli.dump_reader import read_node_groups, with_node_settings
+from trellis.cli.dump_reader import add_node_settings, read_node_groups
 from trellis.cli.main import trellis
 from trellis.core.cluster.dump_format import DumpedComponent, MissingData
 from trellis.core.explain import CollectedSettings
@@ -52,7 +52,7 @@ def ask(server: ModelServer, monkeypatch: pytest.MonkeyPatch, *arguments: str) -
     async def connected(*_access: object) -> AsyncIterator[tuple[Client, str]]:
         yield server.client, "shop"
 
-    monkeypatch.setattr("trellis.cli.commands.explain.connected", connected)
+    monkeypatch.setattr("trellis.cli.commands.explain.open_chosen_client", connected)
     return CliRunner().invoke(trellis, ["explain", *arguments])
 
 
@@ -125,7 +125,7 @@ def test_a_flag_that_cannot_be_read_stands_for_its_default_and_is_named(flag: st
 
 def test_flags_that_can_be_read_keep_their_meaning_beside_others() -> None:
     cluster = with_flags(expander="price", max_nodes_total="many", expendable_pods_priority_cutoff="5")
-    components = with_node_settings(CollectedSettings(), cluster.collected())
+    components = add_node_settings(CollectedSettings(), cluster.collected())
     assert (components.nodes_up.expanders, components.expendable_below) == (("price",), 5)
     assert components.nodes_up.max_nodes_total == 0
     assert len(components.problems) == 1

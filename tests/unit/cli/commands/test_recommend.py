@@ -15,11 +15,12 @@ from click.testing import CliRunner, Result
 from support.builders.surveys import shop
 from support.entry_points import announce
 from trellis.api.kinds.vpa import UPDATE_MODES
-from trellis.cli import recommend_options, survey
+from trellis.cli import survey
+from trellis.cli.commands import recommend
 from trellis.cli.main import main, trellis
 from trellis.core.advice.survey.model import SurveyResult
 from trellis.core.cluster.dump_format import MissingData
-from trellis.reports.advice.report import FORMATS, Emitted
+from trellis.reports.advice.report import FORMATS, ManifestForm
 
 HEADER = "timestamp,namespace,workload,container,cpu_cores,memory_bytes\n"
 
@@ -46,7 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(how)
         return survey.SurveyOutcome(seen.get("surveyed", shop()), {}, seen.get("is_stopped", False))
 
-    monkeypatch.setattr(survey, "surveyed", found)
+    monkeypatch.setattr(survey, "run_survey", found)
     return seen
 
 
@@ -107,9 +108,9 @@ def test_every_form_can_be_had(form: str, asked: dict[str, Any], tmp_path: Path)
 
 
 def test_the_choices_are_those_that_there_are() -> None:
-    assert tuple(FORMATS) == recommend_options.FORMATS
-    assert tuple(Emitted) == recommend_options.MANIFEST_FORMS
-    assert set(recommend_options.UPDATE_MODES) <= set(UPDATE_MODES)
+    assert tuple(FORMATS) == recommend.FORMATS
+    assert tuple(ManifestForm) == recommend.MANIFEST_FORMS
+    assert set(recommend.UPDATE_MODES) <= set(UPDATE_MODES)
 
 
 def test_rules_bounds_and_prices_are_heeded(asked: dict[str, Any]) -> None:

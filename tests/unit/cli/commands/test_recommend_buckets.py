@@ -22,7 +22,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(how)
         return survey.SurveyOutcome(recorded_shop())
 
-    monkeypatch.setattr(survey, "surveyed", found)
+    monkeypatch.setattr(survey, "run_survey", found)
     return seen
 
 

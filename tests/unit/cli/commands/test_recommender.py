@@ -120,14 +120,14 @@ Reads = Callable[..., RecommenderSettings]
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     """What the command makes of its arguments, of the environment and of a file, up to the moment it would start."""
-    load = component._loaded
+    load = component._load_settings
     found: list[RecommenderSettings] = []
 
     def stop_before_the_start(*arguments: Any) -> LoadedSettings[RecommenderSettings]:
         found.append(load(*arguments).settings)
         raise click.exceptions.Exit(0)
 
-    monkeypatch.setattr(component, "_loaded", stop_before_the_start)
+    monkeypatch.setattr(component, "_load_settings", stop_before_the_start)
 
     def read(*arguments: str, environment: Mapping[str, str] | None = None) -> RecommenderSettings:
         result = CliRunner(env=dict(environment or {})).invoke(command, arguments)

@@ -20,7 +20,7 @@ from trellis.core.advice.results import SurveyAdvice
 from trellis.core.advice.survey.model import ResourceAmount, SurveyedWorkload, SurveyResult
 from trellis.core.lint.check import check
 from trellis.core.lint.manifests import ManifestSource
-from trellis.reports.advice.manifests import Emitted, manifest_files
+from trellis.reports.advice.manifests import ManifestForm, build_manifest_files
 
 
 def advised(found: SurveyResult, policy: AdvicePolicy = AdvicePolicy(), **parameters: str) -> SurveyAdvice:  # noqa: B008 -- frozen
@@ -117,39 +117,39 @@ def test_a_group_of_jobs_has_no_owner_to_target() -> None:
     assert "7 Jobs have no owner" in build_vpas(only(item)).skipped[0].reason
 
 
-@pytest.mark.parametrize("form", list(Emitted))
+@pytest.mark.parametrize("form", list(ManifestForm))
 @pytest.mark.parametrize("rule", ["none", "request", "keep", "keep-ratio"])
-def test_files_are_yaml_without_findings_of_the_check(form: Emitted, rule: str) -> None:
+def test_files_are_yaml_without_findings_of_the_check(form: ManifestForm, rule: str) -> None:
     for found in (shop(), generated_survey(40)):
-        files = manifest_files(advised(found, AdvicePolicy(limits=parse_limit_rules(rule))), form)
+        files = build_manifest_files(advised(found, AdvicePolicy(limits=parse_limit_rules(rule))), form)
         assert files.texts
         checked = check([ManifestSource(path, text.encode()) for path, text in files.texts.items()])
         assert [str(finding.message) for finding in checked.findings if finding.is_error] == []
-        assert len(checked.objects) == (len(files.texts) if form is Emitted.VPA else 0)
+        assert len(checked.objects) == (len(files.texts) if form is ManifestForm.VPA else 0)
 
 
 def test_a_component_lists_every_patch_and_nothing_else() -> None:
-    texts = dict(manifest_files(advised(shop()), Emitted.KUSTOMIZE).texts)
+    texts = dict(build_manifest_files(advised(shop()), ManifestForm.KUSTOMIZE).texts)
     component = yaml.safe_load(texts.pop("kustomization.yaml"))
     assert component["kind"] == "Component"
     assert [patch["path"] for patch in component["patches"]] == list(texts)
     first = component["patches"][0]
     patched = yaml.safe_load(texts[first["path"]])
     assert first["target"] == {"kind": patched["kind"], **patched["metadata"]}
-    nothing = manifest_files(only(workload("web")), Emitted.KUSTOMIZE).texts
+    nothing = build_manifest_files(only(workload("web")), ManifestForm.KUSTOMIZE).texts
     assert "patches" not in yaml.safe_load(nothing["kustomization.yaml"])
 
 
 def test_a_name_with_dots_is_no_pattern_for_others() -> None:
     # A target's name is a regular expression to kustomize.
-    found = manifest_files(only(workload("web.v1", container(target=(100, GIB)))), Emitted.KUSTOMIZE).texts
+    found = build_manifest_files(only(workload("web.v1", container(target=(100, GIB)))), ManifestForm.KUSTOMIZE).texts
     (patch,) = yaml.safe_load(found["kustomization.yaml"])["patches"]
     assert patch["target"]["name"] == r"web\.v1"
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl to run kustomize")
 def test_a_kustomization_may_lack_some_of_the_workloads(tmp_path: Path) -> None:
-    for path, text in manifest_files(advised(generated_survey(30)), Emitted.KUSTOMIZE).texts.items():
+    for path, text in build_manifest_files(advised(generated_survey(30)), ManifestForm.KUSTOMIZE).texts.items():
         file = tmp_path / "sizes" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)

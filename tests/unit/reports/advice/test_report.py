@@ -18,7 +18,7 @@ from trellis.core.advice.advisor import advise
 from trellis.core.advice.policy import AdvicePolicy
 from trellis.core.advice.results import SurveyAdvice
 from trellis.core.advice.survey.model import SurveyedWorkload, SurveyResult
-from trellis.reports.advice.report import FORMATS, Emitted, as_text, manifest_files, render_advice
+from trellis.reports.advice.report import FORMATS, ManifestForm, as_text, build_manifest_files, render_advice
 
 PARAMETERS = {"target-cpu-percentile": "0.95"}
 
@@ -40,9 +40,9 @@ def test_every_form_is_as_approved(form: str, name: str) -> None:
     assert_golden(f"advice.{name}", page_body(text) if form == "html" else text)
 
 
-@pytest.mark.parametrize("form", list(Emitted))
-def test_emitted_manifests_are_as_approved(form: Emitted) -> None:
-    files = manifest_files(SHOP, form).texts
+@pytest.mark.parametrize("form", list(ManifestForm))
+def test_emitted_manifests_are_as_approved(form: ManifestForm) -> None:
+    files = build_manifest_files(SHOP, form).texts
     assert_golden(f"advice-{form}.yaml", "".join(f"# {path}\n{text}" for path, text in files.items()))
 
 
@@ -145,7 +145,7 @@ def test_odd_names_do_no_harm() -> None:
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {10}
     assert yaml.safe_load(render_advice(found, "yaml"))["workloads"][0]["name"] == ODD
     assert next(csv.DictReader(io.StringIO(render_advice(found, "csv"))))["workload"] == ODD
-    assert not manifest_files(found, Emitted.PATCHES).texts
+    assert not build_manifest_files(found, ManifestForm.PATCHES).texts
 
 
 def test_very_many_containers_leave_the_page_readable() -> None:

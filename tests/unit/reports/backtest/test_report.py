@@ -11,7 +11,7 @@ import pytest
 
 from support.builders.results import backtested
 from support.golden_files import assert_golden, page_body
-from trellis.reports.backtest.frontier import FrontierLine, draw_frontier
+from trellis.reports.backtest.frontier import FrontierCurve, draw_frontier
 from trellis.reports.backtest.report import as_csv, as_html, as_json, as_text
 
 SMALL = backtested(series=4, points=5)
@@ -79,7 +79,7 @@ def test_the_frontier_is_drawn_without_scripts() -> None:
 
 def test_no_spot_of_the_frontier_lies_upon_a_name() -> None:
     close = [
-        FrontierLine(name, "red", [], [], [(1.7 + apart, 0.01, name)])
+        FrontierCurve(name, "red", [], [], [(1.7 + apart, 0.01, name)])
         for name, apart in (("first", 0.0), ("next", 0.004))
     ]
     drawn = draw_frontier(close, "both")

@@ -23,7 +23,7 @@ from trellis.core.lint.manifests import ManifestSource
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.recommend.capping.limit_ranges import ResourceRange
 from trellis.reports.advice import report
-from trellis.reports.buckets.report import FORMATS, as_text, proposals_for, render_buckets
+from trellis.reports.buckets.report import FORMATS, as_text, propose_buckets, render_buckets
 
 
 def advised(found: SurveyResult, prices: Prices = EXAMPLE_PRICES) -> SurveyAdvice:
@@ -64,12 +64,12 @@ def test_no_line_of_the_text_is_wider_than_the_terminal(width: int) -> None:
         "a-workload-with-a-name-that-nobody-types-twice-and-which-goes-on-and-on", daily(9e6, 9e7), 12345
     )
     for found in (SHOP, advised(survey(long))):
-        assert max(map(len, as_text(proposals_for(found), width))) <= max(width, 80)
+        assert max(map(len, as_text(propose_buckets(found), width))) <= max(width, 80)
 
 
 @pytest.mark.parametrize(("width", "shown"), [(80, False), (100, True)])
 def test_only_heads_that_are_shown_are_explained(width: int, shown: bool) -> None:
-    text = "\n".join(as_text(proposals_for(SHOP), width))
+    text = "\n".join(as_text(propose_buckets(SHOP), width))
     assert ("changes: how often" in text) is ("memory short  changes" in text) is shown
     assert "short: of the time" in text
 

@@ -13,14 +13,14 @@ from trellis.api.resolve import resolve_buffer
 from trellis.core.lint.check import check
 from trellis.core.lint.manifests import ManifestSource
 from trellis.reports.describe import describe_objects
-from trellis.reports.describe.buffer import buffer_sentences
+from trellis.reports.describe.buffer import describe_buffer
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples" / "buffers"
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
 
 def said(**spec: Any) -> str:
-    return " ".join(buffer_sentences(resolve_buffer(msgspec.convert({"spec": spec}, Buffer))))
+    return " ".join(describe_buffer(resolve_buffer(msgspec.convert({"spec": spec}, Buffer))))
 
 
 def of_class(kind: str = "NodePool", **capacity: Any) -> dict[str, Any]:

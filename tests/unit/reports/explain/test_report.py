@@ -13,7 +13,7 @@ from trellis.core.explain import ObjectExplanation, explain_pod, explain_recomme
 from trellis.core.explain.counterfactuals import CounterfactualCode
 from trellis.core.explain.explanation.document import CounterfactualPart, InfluencePart, PodPart, VpaPart
 from trellis.core.resize.candidates import MODE_LEAVES_PODS
-from trellis.reports.explain.counterfactuals import counterfactual_sentence
+from trellis.reports.explain.pods import describe_counterfactual
 from trellis.reports.explain.report import as_json, as_text
 from trellis.reports.text.quantities import draw_sparkline, format_moment, format_quantity
 
@@ -112,7 +112,7 @@ def test_everything_that_could_change_has_a_sentence(turn: CounterfactualCode) -
         "least": 2.0,
         "perHour": 5.0,
     }
-    found = counterfactual_sentence(CounterfactualPart(turn.value, values), AT)
+    found = describe_counterfactual(CounterfactualPart(turn.value, values), AT)
     assert found
     assert not found.endswith(".")
 

@@ -111,7 +111,7 @@ def _measure(compared: ComparisonMode) -> Measure[float]:
         (ComparisonMode.BY_COUNT, 13.0, 0.0, "+13", -1),
         (ComparisonMode.BY_COUNT, 13.0, 13.0, "=", 0),
         (ComparisonMode.BY_COUNT, 0.0, 0.0, "", 0),
-        (ComparisonMode.NOT, 13.0, 2.0, "", 0),
+        (ComparisonMode.NONE, 13.0, 2.0, "", 0),
         (ComparisonMode.BY_COUNT, 2.0, 5.0, "-3", 1),
         (ComparisonMode.RELATIVELY, math.nan, 5.0, "", 0),
     ],
@@ -120,5 +120,5 @@ def test_a_difference_says_how_much_and_which_way_is_better(
     compared: ComparisonMode, value: float, first: float, text: str, improvement: int
 ) -> None:
     measure = _measure(compared)
-    assert measure.difference(value, first) == text
-    assert measure.improvement(value, first) == improvement
+    assert measure.format_difference(value, first) == text
+    assert measure.compare(value, first) == improvement
