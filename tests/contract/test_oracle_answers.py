@@ -238,7 +238,7 @@ class TestObjects:
         assert ropes.validate(ROPE, rope(mode="Loose", max=3), old=rope(mode="Loose")).ok
         assert ropes.validate(ROPE, rope(), old=rope(metadata={"name": "other"})).paths == ("metadata.name",)
 
-    def test_an_answer_larger_than_any_pipe_arrives_whole(self, ropes: Oracle) -> None:
+    def test_a_response_larger_than_a_pipe_buffer_is_complete(self, ropes: Oracle) -> None:
         note = "x" * 2_000
         many = [rope(metadata={"annotations": {"note": note}}, min=i, max=500) for i in range(1_000)]
         answers = ropes.validate_all(ROPE, many)
@@ -247,14 +247,14 @@ class TestObjects:
 
 
 class TestConversation:
-    def test_a_question_that_makes_no_sense_does_not_end_the_conversation(self, ropes: Oracle) -> None:
+    def test_an_invalid_request_does_not_end_the_oracle(self, ropes: Oracle) -> None:
         with pytest.raises(OracleError, match=r"no definition of .*/v9, Kind=Rope"):
             ropes.validate(ROPE._replace(version="v9"), rope())
         with pytest.raises(OracleError, match='no subresource "scale"'):
             ropes.validate(ROPE, rope(), subresource="scale")
         assert ropes.quantity("1").ok
 
-    def test_a_closed_conversation_says_so(self) -> None:
+    def test_a_closed_oracle_raises(self) -> None:
         with Oracle() as short:
             assert short.quantity("1Ki").value == 1024
         with pytest.raises(OracleError, match="closed"):

@@ -102,7 +102,7 @@ def test_tagged_scalars_mean_the_same(oracle: Oracle, text: str, tag: str) -> No
 
 @given(st.lists(st.sampled_from(["a", "b", "1", "'1'", '"a"', "yes"]), min_size=1, max_size=4), st.booleans())
 @against_the_oracle
-def test_duplicate_keys_are_refused_as_they_are_there(oracle: Oracle, keys: list[str], brackets: bool) -> None:
+def test_duplicate_keys_are_refused_as_by_the_api_server(oracle: Oracle, keys: list[str], brackets: bool) -> None:
     if {"1", "'1'"} <= set(keys):
         return  # there, both are one field and chance decides which of them is sent; here they are duplicates
     fields = [f"{key}: 0" for key in keys]

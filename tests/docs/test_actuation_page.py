@@ -32,16 +32,16 @@ def test_figures_are_those_of_the_settings() -> None:
     assert f"an hour in progress, and {RULES.deferred_patience / 60:.0f} minutes deferred" in PAGE
 
 
-def test_budgets_are_as_large_as_it_says() -> None:
+def test_disruption_budgets_are_as_documented() -> None:
     assert f"With 10 replicas and the usual tolerance of half, {allowed(10)} may be out of service" in PAGE
     assert [allowed(count) for count in (1, 2, 3)] == [1, 1, 1]
 
 
-def test_loops_are_left_alone_for_as_long_as_it_says() -> None:
+def test_eviction_loops_pause_as_long_as_documented() -> None:
     pauses = [compute_backoff(times, RULES.loop_backoff, RULES.longest_loop_backoff) / HOUR for times in (1, 2, 99)]
     assert pauses == [1, 2, 24]
 
 
-def test_the_freeze_switch_has_the_names_it_says() -> None:
+def test_the_freeze_switch_has_the_documented_names() -> None:
     assert f"`{CLUSTER_FREEZE_CONFIG_MAP}`" in PAGE
     assert f"`{FREEZE_ANNOTATION}`" in PAGE

@@ -105,7 +105,7 @@ def test_a_manifest_in_the_documentation_is_valid(name: str, text: str) -> None:
     assert [str(finding.message) for finding in result.findings if finding.is_error] == []
 
 
-def test_there_is_something_to_run() -> None:
+def test_the_documentation_has_commands_to_run() -> None:
     assert len(transcripts()) >= 3
     assert len(manifests()) >= 3
 

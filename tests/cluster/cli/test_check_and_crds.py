@@ -39,7 +39,7 @@ def written(folder: Path, document: dict[str, Any]) -> str:
     return str(path)
 
 
-def test_a_good_object_passes_and_nothing_is_stored(cluster: Cluster, namespace: str, run: Any, tmp_path: Path) -> None:
+def test_a_valid_object_passes_and_is_not_stored(cluster: Cluster, namespace: str, run: Any, tmp_path: Path) -> None:
     result = run("check", "--cluster", written(tmp_path, vpa(namespace)))
     assert result.exit_code == 0, result.output
     assert cluster.api.get(VPAS.format(namespace))["items"] == []
@@ -55,7 +55,7 @@ def test_an_object_that_asks_for_a_generated_name_passes_too(
     assert cluster.api.get(VPAS.format(namespace))["items"] == []
 
 
-def test_what_only_the_server_knows_is_found(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+def test_problems_that_only_the_server_finds_are_reported(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     nobody = str(cluster.kubeconfig_for("default", namespace))
     path = written(tmp_path, vpa(namespace))
     result = CliRunner().invoke(trellis, ["check", "--cluster", path, "--kubeconfig", nobody])

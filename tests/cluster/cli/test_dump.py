@@ -80,7 +80,7 @@ def restricted(cluster: Cluster, namespace: str) -> Path:
     return cluster.kubeconfig_for("looker", namespace)
 
 
-def test_a_dump_has_what_is_there_and_no_secrets(cluster: Cluster, shop: str, tmp_path: Path) -> None:
+def test_a_dump_has_the_objects_and_no_secrets(cluster: Cluster, shop: str, tmp_path: Path) -> None:
     def measured() -> ClusterState | None:
         _, found = dump(cluster.kubeconfig, tmp_path / "dump.jsonl", "-n", shop)
         return found if len(found.usage) == 2 else None
@@ -115,7 +115,7 @@ def test_what_an_account_may_not_see_is_named(cluster: Cluster, shop: str, elsew
     assert any(line.startswith(f"  {elsewhere}: ") and "Pod" in line for line in result.stderr.splitlines())
 
 
-def test_an_account_that_may_list_nothing_everywhere_gets_all_that_it_may(
+def test_an_account_without_cluster_wide_rights_gets_its_namespaces(
     cluster: Cluster, shop: str, tmp_path: Path
 ) -> None:
     account = restricted(cluster, shop)

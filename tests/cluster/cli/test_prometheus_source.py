@@ -137,7 +137,7 @@ def test_eight_days_of_history_are_what_was_written(remembering: Prometheus) -> 
     check_history(using(remembering, everything), WEEK)
 
 
-def test_a_prometheus_that_bears_few_samples_is_asked_for_less_until_all_is_there(prometheus: Start) -> None:
+def test_queries_are_split_until_prometheus_accepts_them(prometheus: Start) -> None:
     server = prometheus(openmetrics(DAY), "--query.max-samples=40")
     with pytest.raises(PrometheusLimitExceeded, match="too many samples"):
         using(server, lambda client: client.query_range("container_memory_working_set_bytes", NOW - 3600, NOW, 60))

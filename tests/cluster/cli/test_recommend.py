@@ -78,7 +78,7 @@ def run(cluster: Cluster, namespace: str) -> Callable[..., Result]:
     return invoke
 
 
-def test_what_runs_is_advised_by_what_it_used(web: Prometheus, run: Callable[..., Result]) -> None:
+def test_running_workloads_are_advised_by_their_usage(web: Prometheus, run: Callable[..., Result]) -> None:
     result = run("--prometheus-url", web.url, "-o", "json", "--set", "pod-recommendation-min-memory-mb=10")
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
@@ -98,7 +98,7 @@ def test_what_runs_is_advised_by_what_it_used(web: Prometheus, run: Callable[...
     assert 0 < document["effort"]["queries"] < 60
 
 
-def test_patches_are_what_the_api_server_takes_and_change_nothing_else(
+def test_patches_are_accepted_by_the_api_server_and_change_nothing_else(
     cluster: Cluster, namespace: str, web: Prometheus, run: Callable[..., Result], tmp_path: Path
 ) -> None:
     result = run("--prometheus-url", web.url, "--emit", "patches", str(tmp_path / "patches"))
@@ -118,7 +118,7 @@ def test_patches_are_what_the_api_server_takes_and_change_nothing_else(
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl to run kustomize")
-def test_a_kustomization_takes_the_component(
+def test_a_kustomization_accepts_the_component(
     cluster: Cluster, namespace: str, web: Prometheus, run: Callable[..., Result], tmp_path: Path
 ) -> None:
     result = run("--prometheus-url", web.url, "--emit", "kustomize", str(tmp_path / "sizes"))
@@ -138,7 +138,7 @@ def test_a_kustomization_takes_the_component(
     assert proxy["resources"]["requests"]["cpu"] != "100m"
 
 
-def test_vpas_are_what_the_api_server_takes(
+def test_emitted_vpas_are_accepted_by_the_api_server(
     cluster: Cluster, namespace: str, web: Prometheus, run: Callable[..., Result], tmp_path: Path
 ) -> None:
     bounds = ["--min-cpu=20m", "--max-memory=2Gi", "--recommender=seasonal", "--set=horizon=2h"]

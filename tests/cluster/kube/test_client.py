@@ -112,7 +112,7 @@ def test_a_watch_ends_in_order_when_its_time_is_up(cluster: Cluster, namespace: 
     assert _as(cluster.kubeconfig, watched) == []
 
 
-def test_every_kind_of_patch_is_taken(cluster: Cluster, namespace: str) -> None:
+def test_every_kind_of_patch_is_accepted(cluster: Cluster, namespace: str) -> None:
     async def patched(client: Client) -> dict[str, str]:
         await client.create(PODS, pod("web"), namespace)
         add = {"op": "add", "path": "/metadata/labels/a", "value": "json"}
@@ -238,7 +238,7 @@ def test_a_stale_version_is_a_conflict_in_patch_and_delete(cluster: Cluster, nam
     _as(cluster.kubeconfig, stale)
 
 
-def test_what_is_wrong_with_an_object_is_reported_field_by_field(cluster: Cluster, namespace: str) -> None:
+def test_problems_of_an_object_are_reported_by_field(cluster: Cluster, namespace: str) -> None:
     bad = pod("web", container("Not A Name", image=""))
     error = _refusal(cluster.kubeconfig, lambda client: client.create(PODS, bad, namespace))
     assert isinstance(error, Invalid)

@@ -81,7 +81,7 @@ def run(kubeconfig: Path, work: Callable[[Client], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_pods_that_come_change_and_go_are_observed(cluster: Cluster, namespace: str) -> None:
+def test_created_changed_and_deleted_pods_are_observed(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("early"), namespace)
     changes: list[tuple[str, bool, bool]] = []
 

@@ -124,7 +124,7 @@ def test_a_patch_on_what_was_seen_is_applied_and_one_on_an_older_version_is_a_co
     assert [each.result for each in write(cluster.kubeconfig, PatchObject(now, add))] == [Result.APPLIED]
 
 
-def test_a_pod_that_took_the_name_of_another_is_left_alone(cluster: Cluster, namespace: str) -> None:
+def test_a_pod_that_replaced_another_of_its_name_is_not_changed(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("web"), namespace)
     cluster.ready_pods(namespace, "web")
     target = of_another(seen(cluster, namespace, "web"))
@@ -144,7 +144,7 @@ def test_a_pod_that_took_the_name_of_another_is_left_alone(cluster: Cluster, nam
     assert "tried" not in after["metadata"]["labels"]
 
 
-def test_what_does_not_exist_is_gone(cluster: Cluster, namespace: str) -> None:
+def test_a_write_to_a_missing_object_is_gone(cluster: Cluster, namespace: str) -> None:
     target = Target(PODS, "nobody", namespace)
     actions: list[Action] = [
         labelled(target),
@@ -190,7 +190,7 @@ def test_a_resize_beyond_a_quota_is_infeasible(cluster: Cluster, namespace: str)
     assert "exceeded quota" in found.message
 
 
-def test_a_resize_that_makes_no_sense_is_invalid(cluster: Cluster, namespace: str) -> None:
+def test_an_impossible_resize_is_invalid(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("web"), namespace)
     target = seen(cluster, namespace, "web")
     patch = strategic_patch({"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "-1"}}}]}})
@@ -364,7 +364,7 @@ asyncio.run(main())
 """
 
 
-def test_a_leader_that_is_killed_is_followed_once_its_lease_has_run_out(cluster: Cluster, namespace: str) -> None:
+def test_another_candidate_leads_once_the_lease_of_a_killed_leader_expires(cluster: Cluster, namespace: str) -> None:
     command = [sys.executable, "-c", LEADER, str(cluster.kubeconfig), namespace]
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/trellis-test"
 

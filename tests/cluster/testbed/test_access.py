@@ -20,7 +20,7 @@ Json = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
 
 
-def test_a_service_account_may_do_what_its_role_says_and_no_more(cluster: Cluster, namespace: str) -> None:
+def test_a_service_account_has_exactly_the_rights_of_its_role(cluster: Cluster, namespace: str) -> None:
     _create_reader(cluster, namespace)
     reader = cluster.api_for("reader", namespace)
     assert reader.items(f"/api/v1/namespaces/{namespace}/pods") == []

@@ -33,7 +33,7 @@ def test_prometheus_answers_with_the_samples_it_was_given(prometheus: Callable[.
     assert [float(value) for _, value in series["values"]] == list(HOURS)
 
 
-def test_prometheus_may_know_nothing(prometheus: Callable[..., Prometheus]) -> None:
+def test_prometheus_can_be_empty(prometheus: Callable[..., Prometheus]) -> None:
     assert _ask(prometheus(""), "query", {"query": "up"})["result"] == []
 
 

@@ -55,13 +55,13 @@ def test_the_keeper_ends_with_the_run_it_belongs_to() -> None:
     assert not directory.exists()
 
 
-def test_a_program_that_ends_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:
+def test_a_program_that_exits_is_reported_with_its_last_output(tmp_path: Path) -> None:
     process = Process(["/bin/sh", "-c", "echo goodbye; exit 3"], tmp_path / "log")
     with pytest.raises(ProgramDied, match=r"(?s)sh ended with status 3.*goodbye"):
         until("it to be noticed", process.check)
 
 
-def test_what_a_killed_run_left_behind_is_swept_away_by_the_next() -> None:
+def test_remains_of_a_killed_run_are_removed_by_the_next() -> None:
     left = scratch.root() / f"own-left-{os.getpid()}"
     left.mkdir()
     (left / scratch.ALIVE).touch()
@@ -106,7 +106,7 @@ def test_a_frozen_api_server_answers_again_once_it_is_thawed(own_api_server: Con
 
 
 @pytest.mark.skipif("KUBEBUILDER_ASSETS" in os.environ, reason="another API server may have been provided")
-def test_the_api_server_says_which_version_it_is(cluster: Cluster) -> None:
+def test_the_api_server_reports_its_version(cluster: Cluster) -> None:
     assert cluster.api.get("/version")["gitVersion"] == f"v{KUBERNETES}"
 
 

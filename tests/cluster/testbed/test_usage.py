@@ -38,7 +38,7 @@ def test_a_change_of_the_script_is_followed(cluster: Cluster, namespace: str) ->
     until("the second usage", lambda: _memory(cluster, namespace) == Quantity.parse("700Mi"))
 
 
-def test_usage_with_a_spread_moves_by_itself_and_stays_within_it(cluster: Cluster, namespace: str) -> None:
+def test_usage_with_a_spread_varies_within_it(cluster: Cluster, namespace: str) -> None:
     usage = {ask.USAGE_MEMORY: "100Mi", ask.USAGE_SPREAD: "0.3"}
     cluster.api.create(pod("busy", annotations=usage), namespace)
     first = until("the first usage", lambda: _memory(cluster, namespace))

@@ -21,12 +21,12 @@ def test_the_provider_in_the_guide_conforms() -> None:
     assert find_failures(names["CloudEnvironment"], run) == []
 
 
-def test_every_way_to_fail_is_in_the_guide() -> None:
+def test_every_failure_mode_is_in_the_guide() -> None:
     text = GUIDE.read_text()
     assert all(f"| `{how}` |" in text for how in GroupFailureMode)
 
 
-def test_labels_taints_and_the_config_map_are_called_as_they_are() -> None:
+def test_labels_taints_and_the_config_map_have_the_names_of_the_code() -> None:
     text = GUIDE.read_text()
     namespace, _, name = CONFIG_MAP.partition("/")
     assert f"create configmap {name} --namespace {namespace}" in text

@@ -35,7 +35,7 @@ def test_every_flag_and_metric_it_names_is_one() -> None:
         assert f"| `{name}` |" in REFERENCE, name
 
 
-def test_taints_and_annotations_are_called_as_they_are() -> None:
+def test_taints_and_annotations_have_the_names_of_the_code() -> None:
     for name in (LEAVING_TAINT, DO_NOT_DISRUPT, SAFE_TO_EVICT, SAFE_LOCAL_VOLUMES):
         assert f"`{name}" in PAGE
 

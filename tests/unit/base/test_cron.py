@@ -87,7 +87,7 @@ def test_a_time_that_the_change_to_winter_time_repeats_fires_the_first_time_only
     assert shown(schedule.previous(parse_time("2026-10-25T01:10:00Z"))) == "2026-10-25T00:30:00Z"
 
 
-def test_every_hour_is_every_hour_across_both_changes() -> None:
+def test_an_hourly_schedule_fires_every_hour_across_clock_changes() -> None:
     schedule = CronSchedule.parse("0 * * * *", BERLIN)
     for day in ("2026-03-28T20:00:00Z", "2026-10-24T20:00:00Z"):
         now = parse_time(day)
@@ -119,7 +119,7 @@ def test_with_a_star_a_schedule_fires_whenever_the_clock_shows_it(day: str, time
 
 @pytest.mark.parametrize("time_zone", ZONES)
 @pytest.mark.parametrize("hour", [0, 1, 2, 3, 23])
-def test_at_a_fixed_time_a_schedule_fires_once_on_every_day_of_the_year(hour: int, time_zone: str) -> None:
+def test_a_schedule_with_a_fixed_time_fires_once_a_day_all_year(hour: int, time_zone: str) -> None:
     start = datetime(2026, 1, 1, tzinfo=ZoneInfo(time_zone))
     found = firings(CronSchedule.parse(f"15 {hour} * * *", time_zone), start, start.replace(year=2027))
     days = [moment.astimezone(ZoneInfo(time_zone)).date() for moment in found]
@@ -146,13 +146,13 @@ def test_at_a_fixed_time_a_schedule_fires_once_on_every_day_of_the_year(hour: in
         "9" * 5000 + " * * * *",
     ],
 )
-def test_what_is_no_cron_expression_is_refused(expression: str) -> None:
+def test_an_invalid_cron_expression_is_refused(expression: str) -> None:
     with pytest.raises(InvalidSchedule):
         CronSchedule.parse(expression)
 
 
 @pytest.mark.parametrize("expression", ["0 0 30 2 *", "0 0 31 4,6 *", "0 0 */31 * MON#2"])
-def test_what_can_never_fire_is_refused(expression: str) -> None:
+def test_a_schedule_that_never_fires_is_refused(expression: str) -> None:
     with pytest.raises(InvalidSchedule):
         CronSchedule.parse(expression)
 
@@ -174,12 +174,12 @@ def test_a_time_without_a_zone_is_refused() -> None:
         CronWindows().next_change(naive)
 
 
-def test_a_schedule_says_its_zone() -> None:
+def test_a_schedule_prints_its_time_zone() -> None:
     assert str(CronSchedule.parse(" 0  8 * * 1-5 ", BERLIN)) == "0 8 * * 1-5 (Europe/Berlin)"
 
 
 @given(schedules, moments)
-def test_no_firing_lies_between_the_previous_and_the_next(schedule: CronSchedule, now: datetime) -> None:
+def test_there_is_no_firing_between_the_previous_and_the_next(schedule: CronSchedule, now: datetime) -> None:
     before, after = schedule.previous(now), schedule.next(now)
     assert before is not None
     assert after is not None
@@ -225,7 +225,7 @@ def test_windows_that_never_part_have_no_next_change(expression: str) -> None:
     assert CronWindows((opened(expression, "24h"),)).next_change(parse_time("2026-07-01T12:00:00Z")) is None
 
 
-def test_without_windows_nothing_is_ever_active() -> None:
+def test_a_schedule_without_windows_is_never_active() -> None:
     now = parse_time("2026-07-01T12:00:00Z")
     assert not CronWindows().is_active(now)
     assert CronWindows().next_change(now) is None

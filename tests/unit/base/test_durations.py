@@ -40,7 +40,7 @@ durations = st.builds(Duration, st.integers(min_value=-(2**63), max_value=2**63 
         ("0.9223372036854775807m", 55340232221),
     ],
 )
-def test_durations_are_read_as_go_reads_them(text: str, nanos: int) -> None:
+def test_durations_parse_as_in_go(text: str, nanos: int) -> None:
     assert parse_duration(text).nanos == nanos
 
 
@@ -71,7 +71,7 @@ def test_durations_are_read_as_go_reads_them(text: str, nanos: int) -> None:
         ".",
     ],
 )
-def test_what_go_refuses_is_refused(text: str) -> None:
+def test_durations_that_go_refuses_are_refused(text: str) -> None:
     with pytest.raises(InvalidDuration):
         parse_duration(text)
 
@@ -110,25 +110,25 @@ def test_a_refusal_is_one_line_whatever_was_written() -> None:
         (-(2**63), "-2562047h47m16.854775808s"),
     ],
 )
-def test_durations_print_as_go_prints_them(nanos: int, text: str) -> None:
+def test_durations_print_as_in_go(nanos: int, text: str) -> None:
     assert str(Duration(nanos)) == text
 
 
 @given(durations)
-def test_what_is_printed_reads_back_within_the_float_of_its_fraction(duration: Duration) -> None:
+def test_a_printed_duration_parses_to_the_same_value_within_float_precision(duration: Duration) -> None:
     # Go computes 0.854775808 * 10^9 as a float and cuts off: half of all fractions come back a nanosecond short.
     assert 0 <= abs(duration.nanos) - abs(parse_duration(str(duration)).nanos) <= 1
 
 
 @given(st.integers(min_value=-(9 * 10**9), max_value=9 * 10**9))
-def test_whole_seconds_read_back_exactly(seconds: int) -> None:
+def test_whole_seconds_round_trip_exactly(seconds: int) -> None:
     duration = Duration.from_seconds(seconds)
     assert parse_duration(str(duration)) == duration
     assert duration.total_seconds() == seconds
     assert duration.timedelta() == timedelta(seconds=seconds)
 
 
-def test_a_timedelta_has_what_microseconds_can_hold() -> None:
+def test_a_timedelta_is_truncated_to_microseconds() -> None:
     assert Duration(1999).timedelta() == timedelta(microseconds=1)
     assert Duration(-1999).timedelta() == -timedelta(microseconds=1)
 

@@ -9,7 +9,7 @@ import pytest
 from trellis.base.garbage_collection import pause_garbage_collection
 
 
-def test_the_collector_is_off_meanwhile_and_on_again_afterwards() -> None:
+def test_the_collector_is_disabled_inside_the_context_and_enabled_after_it() -> None:
     with pause_garbage_collection():
         assert not gc.isenabled()
     assert gc.isenabled()

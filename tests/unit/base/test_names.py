@@ -14,7 +14,7 @@ def test_labels_are_accepted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a_b", "a.b", "a" * 64, "\u00e4", "a\n", "a b"])
-def test_what_is_no_label_is_refused(name: str) -> None:
+def test_an_invalid_dns_label_is_refused(name: str) -> None:
     assert check_dns_label(name)
 
 
@@ -24,7 +24,7 @@ def test_subdomains_are_accepted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a..b", ".a", "a.", "a.-b", "A.b", "a_b", "a" * 254, "a\n"])
-def test_what_is_no_subdomain_is_refused(name: str) -> None:
+def test_an_invalid_subdomain_is_refused(name: str) -> None:
     assert check_dns_subdomain(name)
 
 
@@ -57,7 +57,7 @@ def test_label_values_are_accepted(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["-", "a-", "_a", "a/b", "a b", "a" * 64, "\u00e4", "a\n"])
-def test_what_is_no_label_value_is_refused(value: str) -> None:
+def test_an_invalid_label_value_is_refused(value: str) -> None:
     assert check_label_value(value)
 
 
@@ -77,7 +77,7 @@ FIELDS = ("minAllowed", "maxAllowed", "controlledResources", "controlledValues",
         ("", None),
     ],
 )
-def test_a_slip_of_the_pen_is_guessed_and_another_word_is_not(word: str, meant: str | None) -> None:
+def test_a_typo_is_suggested_and_an_unrelated_word_is_not(word: str, meant: str | None) -> None:
     assert suggest_name(word, FIELDS) == meant
 
 
@@ -85,16 +85,16 @@ def test_a_difference_in_case_beats_a_slip() -> None:
     assert suggest_name("auto", ["Autos", "AUTO", "aut"]) == "AUTO"
 
 
-def test_of_equally_near_names_the_first_in_the_alphabet_is_taken() -> None:
+def test_of_equally_near_names_the_alphabetically_first_is_suggested() -> None:
     assert suggest_name("caat", ["coat", "chat"]) == suggest_name("caat", ["chat", "coat"]) == "chat"
 
 
-def test_there_is_nothing_near_in_nothing() -> None:
+def test_without_choices_there_is_no_suggestion() -> None:
     assert suggest_name("mode", []) is None
 
 
 @given(st.text(min_size=1), st.lists(st.text(min_size=1)))
-def test_the_word_itself_is_found_among_any_names(word: str, others: list[str]) -> None:
+def test_an_exact_match_is_always_suggested(word: str, others: list[str]) -> None:
     found = suggest_name(word, [*others, word])
     assert found is not None
     assert found.lower() == word.lower()

@@ -86,7 +86,7 @@ def test_every_suffix_and_number_form_is_read(text: str, units: Fraction) -> Non
         "1i",
     ],
 )
-def test_what_the_api_server_refuses_is_refused(text: str) -> None:
+def test_quantities_that_the_api_server_refuses_are_refused(text: str) -> None:
     with pytest.raises(InvalidQuantity):
         Quantity.parse(text)
 
@@ -102,7 +102,7 @@ def test_a_refusal_names_the_text_and_the_suffix() -> None:
 
 
 @pytest.mark.parametrize("value", [True, False, None, [], b"1", float("nan"), float("inf")])
-def test_what_is_no_amount_is_refused(value: object) -> None:
+def test_values_that_are_no_amounts_are_refused(value: object) -> None:
     with pytest.raises(InvalidQuantity):
         Quantity.parse(value)
 
@@ -181,7 +181,7 @@ def test_an_infinitesimal_number_is_one_nano(text: str) -> None:
     assert Quantity.parse(text).nanos == 1
 
 
-def test_zero_stays_zero_whatever_its_exponent() -> None:
+def test_zero_is_zero_with_any_exponent() -> None:
     assert not Quantity.parse("0e999999999")
     assert not Quantity.parse("0.000e-999999999")
 
@@ -198,7 +198,7 @@ def test_counts_saturate_where_int64_ends() -> None:
     assert Quantity.parse("-1e30").units == -LARGEST
 
 
-def test_whole_counts_are_distinguished_from_rounded_ones() -> None:
+def test_exact_counts_are_distinguished_from_rounded_ones() -> None:
     assert Quantity.parse("250m").is_whole_milli
     assert not Quantity.parse("250u").is_whole_milli
     assert Quantity.parse("1Ki").is_whole_unit
@@ -222,7 +222,7 @@ def test_a_quantity_cannot_be_changed(attribute: str) -> None:
         delattr(Quantity.ZERO, attribute)
 
 
-def test_a_sum_keeps_the_format_of_the_left_side_unless_that_is_zero() -> None:
+def test_a_sum_has_the_format_of_its_left_operand_unless_that_is_zero() -> None:
     gibi, mega = Quantity.parse("1Gi"), Quantity.parse("1M")
     assert str(gibi + mega) == "1074741824"
     assert (gibi + mega).format is QuantityFormat.BINARY_SI
@@ -250,7 +250,7 @@ def test_counts_become_quantities() -> None:
 
 
 @given(quantities)
-def test_what_is_printed_reads_back_as_the_same_amount(quantity: Quantity) -> None:
+def test_a_printed_quantity_parses_to_the_same_amount(quantity: Quantity) -> None:
     if quantity.format is QuantityFormat.BINARY_SI and abs(quantity.exact()) > LARGEST:
         return  # reading caps it, arithmetic does not
     assert Quantity.parse(str(quantity)) == quantity
@@ -263,7 +263,7 @@ def test_printing_is_settled_after_one_round(quantity: Quantity) -> None:
 
 
 @given(quantities, quantities)
-def test_order_and_arithmetic_are_those_of_the_exact_amounts(a: Quantity, b: Quantity) -> None:
+def test_comparison_and_arithmetic_are_exact(a: Quantity, b: Quantity) -> None:
     assert (a < b, a <= b, a > b, a >= b, a == b) == (
         a.exact() < b.exact(),
         a.exact() <= b.exact(),

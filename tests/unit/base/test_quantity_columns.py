@@ -30,13 +30,13 @@ def is_read(text: str) -> bool:
 
 
 @given(st.lists(texts.filter(is_read)))
-def test_a_column_is_its_quantities_one_by_one(column: list[str]) -> None:
+def test_a_column_parses_like_single_quantities(column: list[str]) -> None:
     assert parse_milli_column(column).tolist() == [Quantity.parse(text).milli for text in column]
     assert parse_unit_column(column).tolist() == [Quantity.parse(text).units for text in column]
 
 
 @given(st.lists(st.text(alphabet="0123456789.+-eEiKMmnuk \n\u0661", max_size=5), min_size=1))
-def test_a_column_refuses_what_a_quantity_refuses_and_names_the_first(column: list[str]) -> None:
+def test_a_column_reports_its_first_invalid_quantity(column: list[str]) -> None:
     bad = [index for index, text in enumerate(column) if not is_read(text)]
     if not bad:
         assert parse_milli_column(column).tolist() == [Quantity.parse(text).milli for text in column]
@@ -47,7 +47,7 @@ def test_a_column_refuses_what_a_quantity_refuses_and_names_the_first(column: li
     assert caught.value.rule.startswith(f"item {bad[0]}: ")
 
 
-def test_what_people_write_is_counted() -> None:
+def test_common_quantity_texts_are_parsed() -> None:
     cpu = ["250m", "1", "1.5", "0.25", "12k", "100u", "1n", "2e3"]
     assert parse_milli_column(cpu).tolist() == [250, 1000, 1500, 250, 12_000_000, 1, 1, 2_000_000]
     memory = ["128974848", "129e6", "129M", "123Mi", "1536Mi", "1.5Gi", "128974848000m", "1m"]
@@ -96,7 +96,7 @@ def test_a_number_in_a_column_of_texts_is_refused() -> None:
         parse_unit_column(["1", 5])  # type: ignore[list-item]
 
 
-def test_a_text_with_a_line_feed_does_not_shift_the_others() -> None:
+def test_a_text_with_a_line_feed_does_not_shift_other_rows() -> None:
     with pytest.raises(InvalidQuantity, match=r'^"2\\n3": item 1: '):
         parse_unit_column(["1", "2\n3", "4"])
 

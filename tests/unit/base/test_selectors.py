@@ -52,7 +52,7 @@ selectors = st.lists(requirements).map(",".join)
         ("\ta =\nb ", {"a": "b"}, {"a": "c"}),
     ],
 )
-def test_a_selector_chooses_some_and_leaves_others(text: str, chosen: dict[str, str], left: dict[str, str]) -> None:
+def test_a_selector_matches_only_matching_labels(text: str, chosen: dict[str, str], left: dict[str, str]) -> None:
     selector = parse_selector(text)
     assert selector.matches(chosen)
     assert not selector.matches(left)
@@ -122,7 +122,7 @@ def test_the_object_form_is_the_same_selector_as_the_text_form() -> None:
     assert str(written) == "app=web,env notin (test),!legacy,team,tier in (back,front)"
 
 
-def test_an_empty_object_selects_everything_and_an_absent_one_nothing() -> None:
+def test_an_empty_selector_selects_everything_and_an_absent_one_nothing() -> None:
     assert selector_from_object() == selector_from_object({}, []) == Selector.everything()
     assert Selector.everything().matches({})
     assert not Selector.nothing().matches({})
@@ -144,20 +144,20 @@ def test_an_empty_object_selects_everything_and_an_absent_one_nothing() -> None:
         (MatchExpression("a", "In", ("x", "y z")), '"y z"'),
     ],
 )
-def test_a_refused_expression_says_where_and_why(expression: MatchExpression, part: str) -> None:
+def test_a_refused_expression_is_reported_with_position_and_rule(expression: MatchExpression, part: str) -> None:
     with pytest.raises(InvalidSelector) as caught:
         selector_from_object(None, [MatchExpression("ok", "Exists"), expression])
     assert part in str(caught.value)
     assert "matchExpressions[1]" in str(caught.value)
 
 
-def test_a_refused_label_says_which() -> None:
+def test_a_refused_label_is_named() -> None:
     with pytest.raises(InvalidSelector, match=r'^"b c": matchLabels\["a"\]: the value of label a'):
         selector_from_object({"a": "b c"})
 
 
 @given(selectors, labels)
-def test_what_is_printed_reads_back_as_the_same_selector(text: str, some: dict[str, str]) -> None:
+def test_a_printed_selector_parses_to_the_same_selector(text: str, some: dict[str, str]) -> None:
     selector = parse_selector(text)
     again = parse_selector(str(selector))
     assert again == selector
@@ -166,7 +166,7 @@ def test_what_is_printed_reads_back_as_the_same_selector(text: str, some: dict[s
 
 
 @given(selectors, selectors, labels)
-def test_two_selectors_joined_choose_what_both_choose(a: str, b: str, some: dict[str, str]) -> None:
+def test_joined_selectors_match_the_intersection(a: str, b: str, some: dict[str, str]) -> None:
     joined = parse_selector(",".join(filter(None, (a, b))))
     assert joined.matches(some) == (parse_selector(a).matches(some) and parse_selector(b).matches(some))
 
@@ -187,7 +187,7 @@ def test_labels_that_a_selector_matches_have_one_of_its_values(text: str, some: 
         assert all(some.get(requirement.key) in requirement.values for requirement in selector.value_requirements)
 
 
-def test_only_requirements_that_list_values_want_them() -> None:
+def test_only_requirements_with_listed_values_are_indexable() -> None:
     selector = parse_selector("a=1,b==2,c in (3,4),d!=5,e notin (6),f,!g,h>7")
     assert [(requirement.key, requirement.values) for requirement in selector.value_requirements] == [
         ("a", ("1",)),

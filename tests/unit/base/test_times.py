@@ -72,7 +72,7 @@ def test_rfc_3339_is_read_as_go_reads_it(text: str, moment: datetime) -> None:
         "9999-12-31T23:59:59-01:00",
     ],
 )
-def test_what_is_no_instant_is_refused(text: str) -> None:
+def test_an_invalid_instant_is_refused(text: str) -> None:
     with pytest.raises(InvalidTime):
         parse_time(text)
 
@@ -120,7 +120,7 @@ def test_times_of_day_read_back(text: str) -> None:
         "\u0662\u066220000+0000",
     ],
 )
-def test_what_is_no_time_of_day_is_refused(text: str) -> None:
+def test_an_invalid_time_of_day_is_refused(text: str) -> None:
     with pytest.raises(InvalidTime):
         parse_time_of_day(text)
 
@@ -156,13 +156,13 @@ def test_the_next_change_is_the_end_of_an_open_window_and_the_begin_of_a_closed_
     assert night.next_change(parse_time("2026-11-15T22:00:00Z")) == parse_time("2026-11-16T02:00:01Z")
 
 
-def test_a_window_of_the_whole_day_never_changes() -> None:
+def test_a_window_of_a_full_day_never_changes() -> None:
     assert window("000000+0000", "235959+0000").next_change(parse_time("2026-11-15T23:00:00Z")) is None
     assert window("080000+0000", "080000+0000").next_change(parse_time("2026-11-15T08:00:00Z")) is None
 
 
 @given(windows, moments)
-def test_nothing_changes_before_the_next_change_and_something_does_at_it(daily: DailyWindow, now: datetime) -> None:
+def test_a_window_changes_exactly_at_the_next_change(daily: DailyWindow, now: datetime) -> None:
     change = daily.next_change(now)
     if change is None:
         assert daily.contains(now)

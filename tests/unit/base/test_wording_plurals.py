@@ -13,5 +13,5 @@ def test_one_is_spoken_of_in_the_singular(count: int, said: str) -> None:
 
 
 @pytest.mark.parametrize(("count", "said"), [(0, "have"), (1, "has"), (2, "have")])
-def test_a_verb_goes_with_the_number(count: int, said: str) -> None:
+def test_a_verb_form_matches_the_count(count: int, said: str) -> None:
     assert choose_form(count, "has", "have") == said

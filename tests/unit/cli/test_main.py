@@ -54,7 +54,7 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert CliRunner().invoke(trellis, ["frobnicate"]).exit_code == 2
 
 
-def test_an_error_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trellis_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def refuse(**_: object) -> None:
         raise InvalidQuantity("1Kg", "must be a quantity")
 
@@ -87,7 +87,7 @@ def test_a_command_that_is_stopped_says_so_and_never_shows_a_traceback(monkeypat
     assert (result.exit_code, result.stderr) == (130, "\ntrellis: stopped\n")
 
 
-def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_word() -> None:
+def test_ctrl_c_during_the_import_of_a_command_prints_nothing() -> None:
     pressed = """if True:
         import os, signal, sys
         from trellis.__main__ import main
@@ -107,7 +107,7 @@ def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_word() -> None:
     assert (stopped.returncode, stopped.stdout, stopped.stderr) == (130, "", "")
 
 
-def test_ctrl_c_before_the_command_is_known_ends_it_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_before_the_command_is_resolved_prints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> list[str]:
         raise KeyboardInterrupt
 

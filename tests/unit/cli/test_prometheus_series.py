@@ -29,7 +29,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
     assert settings.history_length == "14d"
 
 
-def test_what_prometheus_does_not_have_is_missing_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_series_that_prometheus_does_not_have_are_missing_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: object, **__: object) -> LoadedSeries:
         raise InvalidSeries("http://p", "knows no containers")
 
@@ -39,7 +39,7 @@ def test_what_prometheus_does_not_have_is_missing_and_no_error(monkeypatch: pyte
     assert str(missing) == 'history: could not be read: "http://p": knows no containers'
 
 
-def test_a_prometheus_that_is_not_there_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_prometheus_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def waits(_: float) -> None:
         raise AssertionError("somebody sits in front of the command and waits")
 

@@ -68,7 +68,7 @@ def test_an_object_set_aside_on_a_later_page_counts_from_the_first() -> None:
     assert [(each.index, each.name) for each in listed.rejected] == [(3, "c")]
 
 
-def test_a_list_whose_token_expires_begins_anew_in_one_piece_and_keeps_nothing_of_the_first() -> None:
+def test_a_list_with_an_expired_token_restarts_in_one_piece() -> None:
     listed, transport = _list(
         list_response([_pod("stale")], resource_version="40", continue_from="old"),
         error_response(410, "Expired", "the continue token is too old"),
@@ -79,7 +79,7 @@ def test_a_list_whose_token_expires_begins_anew_in_one_piece_and_keeps_nothing_o
     assert _queries(transport)[-1] == {}
 
 
-def test_a_list_of_a_version_that_is_gone_is_not_asked_for_for_ever() -> None:
+def test_a_list_of_an_expired_version_is_not_retried_forever() -> None:
     with pytest.raises(Expired):
         _list(*[error_response(410, "Expired") for _ in range(2)], resource_version="1", resource_version_match="Exact")
 
@@ -128,20 +128,20 @@ def test_an_unreadable_object_does_not_end_a_watch() -> None:
     assert second.object is not None
 
 
-def test_a_version_that_is_gone_is_an_event_or_a_refusal() -> None:
+def test_an_expired_version_of_a_watch_is_an_event_or_an_error() -> None:
     (event,) = _watched(ScriptedTransport(StreamScript([expired_line()], ended=True)))
     assert isinstance(event.error, Expired)
     with pytest.raises(Expired, match="too old"):
         _watched(ScriptedTransport(error_response(410, "Expired", "too old")))
 
 
-def test_a_watch_that_is_throttled_says_for_how_long() -> None:
+def test_a_throttled_watch_has_retry_after() -> None:
     with pytest.raises(Throttled) as caught:
         _watched(ScriptedTransport(error_response(429, "TooManyRequests", retry_after=4)))
     assert caught.value.retry_after == 4.0
 
 
-def test_a_stream_that_breaks_off_has_given_out_what_came_before() -> None:
+def test_a_broken_stream_yields_the_events_before_it() -> None:
     script = StreamScript([watch_line("ADDED", _pod("a"))])
     script.break_off()
     assert [event.resource_version for event in _watched(ScriptedTransport(script))] == ["5", "broken"]
@@ -194,7 +194,7 @@ def test_an_eviction_that_a_budget_forbids_is_throttled_and_a_stale_deletion_a_c
         _do(transport, lambda client: delete(client, PODS, "a", "shop", Preconditions(uid="u")))
 
 
-def test_a_refused_write_is_not_tried_again() -> None:
+def test_a_refused_write_is_not_retried() -> None:
     transport = ScriptedTransport(error_response(403, "Forbidden", "no"), error_response(403, "Forbidden", "no"))
     with pytest.raises(Forbidden):
         _do(transport, lambda client: patch(client, PODS, "a", json_patch([]), "shop"))

@@ -37,7 +37,7 @@ def _discover(transport: ScriptedTransport) -> Served:
     return asyncio.run(Client(transport).discover())
 
 
-def test_two_requests_say_everything_on_a_new_server() -> None:
+def test_aggregated_discovery_takes_two_requests() -> None:
     transport = ScriptedTransport(
         json_response({"items": [_group("", ("v1", [_PODS], "Current"))]}, headers=_V2),
         json_response(
@@ -100,7 +100,7 @@ _OLD: Mapping[str, Response] = {
 }
 
 
-def test_a_server_that_only_knows_the_old_lists_is_asked_group_by_group() -> None:
+def test_a_server_without_aggregated_discovery_is_discovered_by_group() -> None:
     def old_server(request: Request) -> Response:
         return _OLD[request.path]
 
@@ -119,7 +119,7 @@ def test_discovery_without_rights_is_forbidden() -> None:
         _discover(ScriptedTransport(error_response(403, "Forbidden", "no discovery for you")))
 
 
-def test_a_kind_known_by_discovery_alone_can_be_asked_about_by_its_metadata() -> None:
+def test_a_discovered_kind_can_be_read_as_metadata() -> None:
     served = _discover(
         ScriptedTransport(
             json_response({"items": [_group("", ("v1", [_PODS], "Current"))]}, headers=_V2),

@@ -98,7 +98,7 @@ def test_without_a_message_the_reason_speaks_and_a_warning_is_one() -> None:
     assert (event["type"], event["message"]) == ("Warning", "The pod could not be resized.")
 
 
-def test_the_same_thing_again_raises_a_count_instead_of_a_new_event() -> None:
+def test_a_repeated_occurrence_increases_the_count_of_its_event() -> None:
     server = ModelServer()
 
     async def work(recorder: EventRecorder) -> None:
@@ -116,7 +116,7 @@ def test_the_same_thing_again_raises_a_count_instead_of_a_new_event() -> None:
     assert [request.method for request in server.requests] == ["POST", "PATCH", "PATCH"]
 
 
-def test_what_happens_often_before_it_is_posted_is_one_request() -> None:
+def test_occurrences_before_the_first_post_are_one_request() -> None:
     server = ModelServer()
 
     async def work(recorder: EventRecorder) -> None:
@@ -128,7 +128,7 @@ def test_what_happens_often_before_it_is_posted_is_one_request() -> None:
     assert len(server.requests) == 1
 
 
-def test_other_objects_reasons_and_messages_are_other_events() -> None:
+def test_different_objects_reasons_and_messages_are_different_events() -> None:
     server = ModelServer()
 
     async def work(recorder: EventRecorder) -> None:
@@ -141,7 +141,7 @@ def test_other_objects_reasons_and_messages_are_other_events() -> None:
     assert [event["count"] for event in events(server)] == [1, 1, 1, 1]
 
 
-def test_another_version_of_the_object_is_still_the_same_object() -> None:
+def test_versions_of_an_object_share_an_event() -> None:
     server = ModelServer()
 
     async def work(recorder: EventRecorder) -> None:
@@ -164,7 +164,7 @@ def test_after_ten_quiet_minutes_it_is_a_new_event() -> None:
     assert [event["count"] for event in events(server)] == [1, 1]
 
 
-def test_the_tenth_wording_and_those_after_it_share_one_event() -> None:
+def test_the_tenth_and_later_messages_of_a_reason_share_one_event() -> None:
     server = ModelServer()
 
     async def work(recorder: EventRecorder) -> None:
@@ -177,7 +177,7 @@ def test_the_tenth_wording_and_those_after_it_share_one_event() -> None:
     assert (shared["message"], shared["count"]) == ("(combined from similar events): cpu is now 13m", 5)
 
 
-def test_after_ten_quiet_minutes_wordings_have_events_of_their_own_again() -> None:
+def test_after_ten_minutes_without_occurrences_messages_have_separate_events() -> None:
     server = ModelServer()
 
     async def work(recorder: EventRecorder) -> None:
@@ -190,7 +190,7 @@ def test_after_ten_quiet_minutes_wordings_have_events_of_their_own_again() -> No
     assert events(server)[-1]["message"] == "cpu is now 1"
 
 
-def test_an_object_that_talks_too_much_is_cut_short_and_others_are_not() -> None:
+def test_events_are_rate_limited_per_object() -> None:
     server = ModelServer()
 
     async def work(recorder: EventRecorder) -> None:
@@ -203,7 +203,7 @@ def test_an_object_that_talks_too_much_is_cut_short_and_others_are_not() -> None
     assert [event["count"] for event in events(server)] == [25, 1]
 
 
-def test_an_event_that_the_server_has_forgotten_is_posted_again() -> None:
+def test_an_event_that_has_expired_is_created_again() -> None:
     server = ModelServer()
 
     async def work(recorder: EventRecorder) -> None:
@@ -217,7 +217,7 @@ def test_an_event_that_the_server_has_forgotten_is_posted_again() -> None:
     assert recorder.lost == 0
 
 
-def test_an_event_waits_for_a_server_that_is_away_and_is_not_posted_twice() -> None:
+def test_an_event_is_retried_until_the_server_is_available_and_not_posted_twice() -> None:
     server = ModelServer()
     server.faults.extend([Unreachable("no route"), error_response(500, "InternalError")])
 
@@ -229,7 +229,7 @@ def test_an_event_waits_for_a_server_that_is_away_and_is_not_posted_twice() -> N
     assert recorder.lost == 0
 
 
-def test_an_event_whose_answer_was_lost_is_found_again_and_counted_on() -> None:
+def test_an_event_with_a_lost_response_is_patched_and_not_created_again() -> None:
     server = ModelServer()
     server.responses_to_drop = 1
 
@@ -254,7 +254,7 @@ def test_an_event_the_server_refuses_is_dropped_and_counted() -> None:
     assert len(server.requests) == 1
 
 
-def test_a_backlog_is_bounded_and_what_does_not_fit_is_counted() -> None:
+def test_the_backlog_is_bounded_and_dropped_events_are_counted() -> None:
     server = ModelServer()
 
     async def work(recorder: EventRecorder) -> None:
@@ -278,7 +278,7 @@ def test_read_only_posts_nothing() -> None:
     assert recorder.lost == 0
 
 
-def test_events_about_objects_without_a_namespace_stand_in_default() -> None:
+def test_events_about_cluster_scoped_objects_are_in_default() -> None:
     server = ModelServer()
     node = build_reference(NODES, Pod(PodMeta(name="node-1", uid="n-1", resource_version="5")))
 
@@ -319,7 +319,7 @@ def test_a_cluster_that_never_stops_talking_costs_a_bounded_amount_of_memory() -
     assert TRACKED_SERIES == 4096
 
 
-def test_what_was_used_last_is_remembered() -> None:
+def test_an_lru_map_evicts_the_least_recently_used_key() -> None:
     recent: LruMap[str, list[int]] = LruMap(2)
     for key in ("a", "b", "a", "c"):
         recent.get(key, list).append(1)
@@ -327,7 +327,7 @@ def test_what_was_used_last_is_remembered() -> None:
     assert recent.get("b", list) == []
 
 
-def test_a_message_is_cut_to_what_the_server_takes() -> None:
+def test_a_long_message_is_truncated() -> None:
     server = ModelServer()
 
     async def work(recorder: EventRecorder) -> None:

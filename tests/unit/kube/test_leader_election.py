@@ -128,7 +128,7 @@ def run(work: Coroutine[Any, Any, None], start: float = 0.0) -> None:
     virtual_time.run(work, start=start)
 
 
-def test_the_first_candidate_makes_the_lease_with_the_fields_of_client_go() -> None:
+def test_the_first_candidate_creates_the_lease_with_the_fields_of_client_go() -> None:
     async def main() -> None:
         server = ModelServer()
         first = Candidate(server, "a").start()
@@ -170,7 +170,7 @@ def test_the_second_candidate_waits_as_long_as_the_first_renews() -> None:
     run(main())
 
 
-def test_when_the_leader_dies_the_other_takes_over_within_the_lease_and_old_writes_are_fenced() -> None:
+def test_after_the_leader_dies_another_leads_within_the_lease_and_old_writes_fail() -> None:
     async def main() -> None:
         server = ModelServer()
         server.put("/api/v1/namespaces/shop/pods/web-0", {})
@@ -219,7 +219,7 @@ def test_a_leader_that_cannot_renew_stops_writing_before_another_may_acquire_the
     run(main())
 
 
-def test_the_right_to_write_counts_from_when_the_renewal_was_sent_not_from_its_answer() -> None:
+def test_may_write_counts_from_the_time_the_renewal_was_sent() -> None:
     async def main() -> None:
         first = Candidate(ModelServer(), "a")
         first.line.seconds = 4
@@ -236,7 +236,7 @@ def test_the_right_to_write_counts_from_when_the_renewal_was_sent_not_from_its_a
     run(main())
 
 
-def test_a_leader_that_shuts_down_gives_the_lease_back() -> None:
+def test_a_leader_releases_the_lease_on_shutdown() -> None:
     async def main() -> None:
         server = ModelServer()
         first, second = await leading_and_standing(Candidate(server, "a"), Candidate(server, "b"))
@@ -253,7 +253,7 @@ def test_a_leader_that_shuts_down_gives_the_lease_back() -> None:
     run(main())
 
 
-def test_a_candidate_that_does_not_lead_gives_nothing_back() -> None:
+def test_a_candidate_that_does_not_lead_releases_nothing() -> None:
     async def main() -> None:
         server = ModelServer()
         _first, second = await leading_and_standing(Candidate(server, "a"), Candidate(server, "b"))
@@ -282,7 +282,7 @@ def test_clocks_that_disagree_or_jump_change_nothing(skew: timedelta) -> None:
     run(main())
 
 
-def test_a_lease_that_ran_out_on_paper_is_watched_for_its_whole_duration_before_it_is_taken() -> None:
+def test_a_lease_is_observed_for_its_full_duration_before_it_is_taken() -> None:
     async def main() -> None:
         server = ModelServer()
         old = {"holderIdentity": "gone", "leaseDurationSeconds": 40, "renewTime": "2020-01-01T00:00:00.000000Z"}
@@ -311,7 +311,7 @@ def test_a_label_on_the_lease_does_not_prolong_it() -> None:
     run(main())
 
 
-def test_another_process_of_the_same_name_is_respected() -> None:
+def test_a_lease_of_another_process_with_the_same_identity_is_not_taken() -> None:
     async def main() -> None:
         server = ModelServer()
         first, second = await leading_and_standing(Candidate(server, "same"), Candidate(server, "same"))
@@ -321,7 +321,7 @@ def test_another_process_of_the_same_name_is_respected() -> None:
     run(main())
 
 
-def test_a_lease_that_was_taken_although_the_answer_got_lost_is_recognised() -> None:
+def test_an_acquisition_with_a_lost_response_is_recognised() -> None:
     async def main() -> None:
         server = ModelServer()
         server.responses_to_drop = 1
@@ -336,7 +336,7 @@ def test_a_lease_that_was_taken_although_the_answer_got_lost_is_recognised() -> 
     run(main())
 
 
-def test_a_leader_survives_a_server_that_is_away_for_less_than_the_deadline() -> None:
+def test_a_leader_survives_an_outage_shorter_than_the_renew_deadline() -> None:
     async def main() -> None:
         server = ModelServer()
         first = Candidate(server, "a").start()
@@ -392,7 +392,7 @@ def test_a_read_only_candidate_never_leads_and_writes_nothing() -> None:
     run(main())
 
 
-def test_no_answer_to_the_release_does_not_hold_a_shutdown_up() -> None:
+def test_a_release_without_a_response_does_not_delay_shutdown() -> None:
     async def main() -> None:
         server = ModelServer()
         first = Candidate(server, "a").start()

@@ -82,7 +82,7 @@ def test_a_lease_that_has_changed_is_not_replaced() -> None:
 
 
 @pytest.mark.parametrize("also", ["GET", "PUT"])
-def test_where_nothing_is_allowed_a_patch_is_tried_again(also: str) -> None:
+def test_a_lease_with_patch_and_update_forbidden_is_patched_again(also: str) -> None:
     world = World("PATCH", also)
     world.server.put(PATH, {"spec": {}})
 
@@ -96,7 +96,7 @@ def test_where_nothing_is_allowed_a_patch_is_tried_again(also: str) -> None:
     world.run(play)
 
 
-def test_a_candidate_that_may_only_replace_leads_renews_and_gives_back() -> None:
+def test_a_candidate_that_may_only_update_leads_renews_and_releases() -> None:
     world = World("PATCH")
 
     async def play() -> None:

@@ -208,7 +208,9 @@ def test_a_kind_of_an_unreachable_api_service_is_not_reported_missing(cluster: C
         (json_response([]), TARGET_UNREACHABLE),
     ],
 )
-def test_whatever_goes_wrong_is_an_answer(cluster: Cluster, trouble: Response | KubeError, expected: Any) -> None:
+def test_every_failure_of_a_scale_lookup_is_a_result(
+    cluster: Cluster, trouble: Response | KubeError, expected: Any
+) -> None:
     cluster.trouble = trouble
     assert reason(find(cluster, target())) == expected.code
 
@@ -217,7 +219,7 @@ def test_whatever_goes_wrong_is_an_answer(cluster: Cluster, trouble: Response | 
     ("trouble", "expected"),
     [(error_response(403, "Forbidden"), TARGET_FORBIDDEN), (Unreachable("no route to host"), TARGET_UNREACHABLE)],
 )
-def test_so_is_a_discovery_that_fails_and_it_fails_once_for_all(
+def test_a_failed_discovery_is_a_result_shared_by_all_callers(
     cluster: Cluster, trouble: Response | KubeError, expected: Any
 ) -> None:
     cluster.discovery_trouble = trouble
@@ -234,7 +236,7 @@ def test_concurrent_callers_share_one_request(cluster: Cluster) -> None:
     assert len(cluster.asked) == 1
 
 
-def test_a_cancelled_caller_does_not_take_the_answer_from_others(cluster: Cluster) -> None:
+def test_a_cancelled_caller_does_not_cancel_the_lookup_of_others(cluster: Cluster) -> None:
     async def ask(lookups: ScaleLookups) -> ScaleInfo:
         first, second = asyncio.create_task(lookups.find(target())), asyncio.create_task(lookups.find(target()))
         await asyncio.sleep(2.5)
@@ -244,7 +246,7 @@ def test_a_cancelled_caller_does_not_take_the_answer_from_others(cluster: Cluste
     assert run(cluster, ask) == ScaleInfo("app=web")
 
 
-def test_only_so_many_are_asked_for_at_once(cluster: Cluster) -> None:
+def test_concurrent_scale_lookups_are_limited(cluster: Cluster) -> None:
     names = [f"t{n}" for n in range(100)]
     for name in names:
         cluster.put(name, f"app={name}")
@@ -322,7 +324,7 @@ def test_one_target_that_is_not_found_has_kinds_asked_for_once_more_and_not_ever
 
 
 @pytest.mark.parametrize("trouble", [error_response(500, "InternalError"), Unreachable("no route to host")])
-def test_while_the_server_is_away_the_last_answer_stands(cluster: Cluster, trouble: Response | KubeError) -> None:
+def test_during_an_outage_the_last_scale_is_used(cluster: Cluster, trouble: Response | KubeError) -> None:
     async def ask(lookups: ScaleLookups) -> list[ScaleInfo]:
         answers = [await lookups.find(target())]
         cluster.trouble = cluster.discovery_trouble = trouble
@@ -338,7 +340,7 @@ def test_while_the_server_is_away_the_last_answer_stands(cluster: Cluster, troub
 
 
 @pytest.mark.parametrize("trouble", [error_response(404, "NotFound"), error_response(403, "Forbidden")])
-def test_a_target_that_is_gone_or_forbidden_is_no_longer_vouched_for(cluster: Cluster, trouble: Response) -> None:
+def test_a_deleted_or_forbidden_target_has_no_scale(cluster: Cluster, trouble: Response) -> None:
     async def ask(lookups: ScaleLookups) -> ScaleInfo:
         await lookups.find(target())
         cluster.trouble = trouble
@@ -348,7 +350,7 @@ def test_a_target_that_is_gone_or_forbidden_is_no_longer_vouched_for(cluster: Cl
     assert run(cluster, ask).problem is not None
 
 
-def test_what_is_remembered_is_bounded_and_what_is_used_stays(cluster: Cluster) -> None:
+def test_the_scale_cache_is_bounded_and_evicts_unused_targets(cluster: Cluster) -> None:
     async def ask(lookups: ScaleLookups) -> None:
         for name in ("a", "b", "web", "c", "web", "d", "web", "a"):
             await lookups.find(target(name))

@@ -21,25 +21,25 @@ def suite(name: str, status: int, again: int | None = None) -> Suite:
     return Suite(command(name, status), NEVER if again is None else command(f"{name} again", again))
 
 
-def test_all_is_well_if_both_runs_are_and_nothing_is_run_again(capfd: pytest.CaptureFixture[str]) -> None:
+def test_success_of_both_runs_needs_no_rerun(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(suite("computing", 0), suite("waiting", 0)) == 0
     assert capfd.readouterr().out == "waiting\ncomputing\n"
 
 
 @pytest.mark.parametrize("status", [0, 1, 5])
-def test_tests_that_failed_are_run_again_and_that_decides(capfd: pytest.CaptureFixture[str], status: int) -> None:
+def test_failed_tests_are_rerun_and_the_rerun_decides(capfd: pytest.CaptureFixture[str], status: int) -> None:
     assert run(suite("computing", 0), suite("waiting", FAILED_TESTS, status)) == status
     assert run(suite("computing", FAILED_TESTS, status), suite("waiting", 0)) == status
     out = capfd.readouterr().out
     assert out.count("waiting again\n") == out.count("computing again\n") == 1
 
 
-def test_what_fails_again_on_either_side_fails_whatever_the_other_says() -> None:
+def test_a_second_failure_in_either_run_fails() -> None:
     assert run(suite("computing", FAILED_TESTS, 1), suite("waiting", FAILED_TESTS, 0)) == 1
     assert run(suite("computing", FAILED_TESTS, 0), suite("waiting", FAILED_TESTS, 1)) == 1
 
 
 @pytest.mark.parametrize("status", [2, 3, 4, 5])
-def test_a_run_that_did_not_run_all_tests_is_never_run_again(status: int) -> None:
+def test_an_incomplete_run_is_not_rerun(status: int) -> None:
     assert run(suite("computing", 0), suite("waiting", status)) == status
     assert run(suite("computing", status), suite("waiting", 0)) == status

@@ -11,9 +11,7 @@ import pytest
 import bootstrap
 
 
-def test_it_says_what_it_does_before_it_is_quiet_for_a_while(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bootstrap_announces_a_long_step(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     result: list[str] = []
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:

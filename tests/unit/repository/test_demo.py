@@ -34,7 +34,7 @@ def test_the_demo_shows_nodes_with_and_without_a_buffer() -> None:
     assert header.split() == [variant.name for variant in fleet.variants]
 
 
-def test_ctrl_c_leaves_the_last_word_to_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_prints_only_the_commands_message(monkeypatch: pytest.MonkeyPatch) -> None:
     def pressed(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         os.kill(os.getpid(), signal.SIGINT)
         return subprocess.CompletedProcess(command, 130)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 
 
-def test_all_that_is_copied_from_the_checkout_is_there() -> None:
+def test_files_that_the_image_copies_exist() -> None:
     copied = [
         name for line in re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.MULTILINE) for name in line.split()
     ]

@@ -24,12 +24,12 @@ def test_folders_hold_at_most_sixteen_modules(name: str) -> None:
     assert {str(folder): size for folder, size in sizes.items() if size > MOST_MODULES} == {}
 
 
-def test_folders_with_modules_are_packages_that_say_what_they_are_for() -> None:
+def test_folders_with_modules_are_packages_with_a_docstring() -> None:
     for folder in {path.parent for path in modules(SOURCE)}:
         assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text())), folder
 
 
-def test_class_names_stand_for_one_thing() -> None:
+def test_class_names_are_unique() -> None:
     classes = Counter(
         node.name
         for path in modules(SOURCE)
@@ -46,7 +46,7 @@ def test_module_docstrings_state_what_the_module_is() -> None:
         assert not docstring.splitlines()[0].endswith("?"), path
 
 
-def test_unit_tests_lie_where_their_subject_lies() -> None:
+def test_unit_tests_mirror_their_subject() -> None:
     unit = ROOT / "tests" / "unit"
     folders = {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")} - {Path("repository")}
     assert {str(folder) for folder in folders if not (SOURCE / folder).is_dir()} == set()

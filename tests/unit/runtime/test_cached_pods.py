@@ -54,7 +54,7 @@ def a_pod(name: str, asked: str = "100m", reported: dict[str, Any] | None = None
 
 @SLICES
 @given(asked=CPU, allocated=CPU | st.none(), enforced=CPU | st.none(), infeasible=st.booleans())
-def test_a_pod_holds_as_much_as_before(
+def test_a_cached_pod_has_the_same_requests(
     kind: CachedKind[Pod], asked: str, allocated: str | None, enforced: str | None, infeasible: bool
 ) -> None:
     reported: dict[str, Any] = {"allocatedResources": {"cpu": allocated, "memory": "1Gi"} if allocated else {}}
@@ -84,7 +84,7 @@ def test_volumes_that_may_be_lost_are_known_by_name_and_tokens_make_no_two_pods_
     assert pods[0].metadata.annotations == {key: "scratch"}
 
 
-def test_what_pods_of_a_workload_have_alike_is_kept_once() -> None:
+def test_values_shared_by_pods_of_a_workload_are_stored_once() -> None:
     transform = transform_of()
     pods = [transform(a_pod(f"web-{number}", reported={"restartCount": number})) for number in range(2)]
     assert pods[0].spec.containers is pods[1].spec.containers
@@ -94,7 +94,7 @@ def test_what_pods_of_a_workload_have_alike_is_kept_once() -> None:
     assert not pods[0].status.container_statuses
 
 
-def test_volumes_of_its_own_are_kept() -> None:
+def test_volumes_of_a_single_pod_are_kept() -> None:
     transform = transform_of()
     claims = [[{"name": "data", "persistentVolumeClaim": {"claimName": f"data-{number}"}}] for number in range(2)]
     pods = [transform(a_pod(f"db-{number}", volumes=claim)) for number, claim in enumerate(claims)]

@@ -122,7 +122,7 @@ class World:
         virtual_time.run(play())
 
 
-def test_it_leads_writes_posts_and_gives_the_lease_back_after_its_controller_has_ended() -> None:
+def test_a_component_leads_writes_posts_events_and_releases_its_lease_after_its_controller() -> None:
     world = World()
 
     async def play() -> None:
@@ -140,7 +140,7 @@ def test_it_leads_writes_posts_and_gives_the_lease_back_after_its_controller_has
     world.run(play)
 
 
-def test_a_component_that_lost_its_lease_writes_nothing_and_asks_for_its_end() -> None:
+def test_a_component_that_lost_its_lease_writes_nothing_and_requests_shutdown() -> None:
     world = World()
 
     async def play() -> None:
@@ -185,7 +185,7 @@ def test_an_error_of_the_controller_ends_the_component_with_it() -> None:
     world.run(play)
 
 
-def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
+def test_discovery_is_retried_until_the_api_server_responds() -> None:
     server = ModelServer()
     server.put("/api/v1/namespaces/shop/pods/rose", {})
     server.faults.extend([error_response(500, "InternalError"), error_response(503, "ServiceUnavailable")])

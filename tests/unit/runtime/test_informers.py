@@ -63,7 +63,7 @@ class World:
         virtual_time.run(main())
 
 
-def test_all_are_waited_for_and_a_kind_that_is_not_served_stays_empty() -> None:
+def test_a_component_waits_for_all_caches_and_an_unserved_kind_is_empty() -> None:
     world = World()
     world.server.put(pod_path("web-0"), {})
 
@@ -142,7 +142,7 @@ def test_a_removed_kind_is_empty_stops_no_informer_and_is_watched_again_once_ser
     world.run(play)
 
 
-def test_a_kind_that_is_not_found_but_still_served_is_not_believed_to_be_gone() -> None:
+def test_a_404_of_a_served_kind_does_not_count_as_removed() -> None:
     world = with_an_hvpa()
 
     async def play() -> None:
@@ -160,7 +160,7 @@ def test_a_kind_that_is_not_found_but_still_served_is_not_believed_to_be_gone() 
     world.run(play)
 
 
-def test_a_kind_that_is_not_found_is_not_seen_until_it_is_known_to_be_there_and_asked_after_now_and_then() -> None:
+def test_a_missing_kind_is_checked_by_discovery_until_it_is_served() -> None:
     world = with_an_hvpa()
 
     async def play() -> None:
@@ -179,7 +179,7 @@ def test_a_kind_that_is_not_found_is_not_seen_until_it_is_known_to_be_there_and_
     world.run(play)
 
 
-def test_a_kind_whose_own_server_does_not_answer_is_not_believed_to_be_gone() -> None:
+def test_a_kind_of_an_unavailable_aggregated_server_does_not_count_as_removed() -> None:
     world = with_an_hvpa()
 
     async def play() -> None:
@@ -247,7 +247,7 @@ def test_a_kind_that_may_not_be_read_is_done_without_and_remarked_on() -> None:
     world.run(play)
 
 
-def test_nothing_is_trusted_before_it_was_listed_nor_five_seconds_after_its_watch_broke() -> None:
+def test_informers_are_not_ready_before_their_list_and_five_seconds_after_a_broken_watch() -> None:
     world = World()
     world.refused["pods"] = error_response(500, "InternalError", "out of order")
 
@@ -267,7 +267,7 @@ def test_nothing_is_trusted_before_it_was_listed_nor_five_seconds_after_its_watc
     world.run(play)
 
 
-def test_how_all_are_doing_is_exported() -> None:
+def test_metrics_of_all_informers_are_exported() -> None:
     world = World()
 
     async def play() -> None:

@@ -23,7 +23,7 @@ def arithmetic(snapshot: tuple[int, ...]) -> tuple[int, str]:
     return total, threading.current_thread().name
 
 
-def test_a_pass_runs_in_its_own_thread_and_its_result_comes_back() -> None:
+def test_a_pass_runs_in_its_own_thread_and_returns_its_result() -> None:
     async def main() -> tuple[int, str]:
         passes = PassThread("recommender")
         try:
@@ -106,7 +106,7 @@ def test_the_loop_is_not_blocked_while_a_pass_computes() -> None:
     assert any(asyncio.run(main()).blocks == [] for _ in range(5))
 
 
-def test_the_watch_finds_a_call_that_blocks_and_says_where() -> None:
+def test_the_detector_reports_a_blocking_call_with_its_place() -> None:
     def blocks_the_loop(watch: BlockingWatch) -> None:
         # For as long as the watch takes to notice, which on a busy machine gets its turn late.
         while watch.waited <= 2 * LIMIT_SECONDS:
@@ -122,7 +122,7 @@ def test_the_watch_finds_a_call_that_blocks_and_says_where() -> None:
     assert "blocks_the_loop" in block.where[-1]
 
 
-def test_the_watch_finds_a_pass_that_keeps_the_lock_of_python() -> None:
+def test_the_detector_reports_a_pass_that_holds_the_gil() -> None:
     async def main() -> BlockingWatch:
         passes = PassThread()
         with BlockingWatch() as watch:

@@ -56,7 +56,7 @@ def test_the_interval_is_from_start_to_start() -> None:
     assert {report.seconds for report in reports} == {2.0}
 
 
-def test_a_pass_that_is_too_long_is_followed_at_once_and_never_overlapped() -> None:
+def test_an_overlong_pass_is_followed_at_once_and_never_overlapped() -> None:
     running = 0
 
     async def takes_25_seconds() -> None:

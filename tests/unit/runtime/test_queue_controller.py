@@ -115,7 +115,7 @@ def test_a_process_that_does_not_lead_reconciles_nothing_until_it_does() -> None
     run(play)
 
 
-def test_nothing_is_reconciled_while_an_informer_is_stale_and_all_that_waited_afterwards() -> None:
+def test_no_object_is_reconciled_while_an_informer_is_stale_and_all_are_afterwards() -> None:
     async def play(shepherd: Shepherd, meadow: Meadow) -> None:
         meadow.fault = lambda _request: error_response(503, "ServiceUnavailable")
         meadow.server.break_watches()
@@ -131,7 +131,7 @@ def test_nothing_is_reconciled_while_an_informer_is_stale_and_all_that_waited_af
     run(play)
 
 
-def test_a_reconcile_that_fails_is_counted_and_tried_again() -> None:
+def test_a_failed_reconcile_is_counted_and_retried() -> None:
     async def play(shepherd: Shepherd, meadow: Meadow) -> None:
         shepherd.reconciled.clear()
         shepherd.errors.append(RuntimeError("a wolf"))
@@ -142,7 +142,7 @@ def test_a_reconcile_that_fails_is_counted_and_tried_again() -> None:
     run(play)
 
 
-def test_objects_of_namespaces_that_are_not_covered_are_left_alone() -> None:
+def test_objects_of_uncovered_namespaces_are_not_reconciled() -> None:
     async def play(shepherd: Shepherd, meadow: Meadow) -> None:
         await wait(meadow, 70.0)
         assert not shepherd.reconciled

@@ -35,7 +35,7 @@ async def worked_for(
     await working
 
 
-def test_no_more_keys_are_worked_on_at_once_than_there_are_workers() -> None:
+def test_at_most_as_many_keys_are_processed_as_there_are_workers() -> None:
     async def main() -> tuple[int, int]:
         queue: WorkQueue[str] = WorkQueue()
         now = most = done = 0
@@ -56,7 +56,7 @@ def test_no_more_keys_are_worked_on_at_once_than_there_are_workers() -> None:
     assert virtual_time.run(main()) == (3, 10)
 
 
-def test_an_answer_says_when_to_requeue() -> None:
+def test_the_result_of_a_handler_requeues_the_key() -> None:
     async def main() -> list[float]:
         queue: WorkQueue[str] = WorkQueue()
         looks = []
@@ -72,7 +72,7 @@ def test_an_answer_says_when_to_requeue() -> None:
     assert virtual_time.run(main()) == [0.0, 20.0, 40.0]
 
 
-def test_a_failure_is_reported_and_tried_again_later_and_others_do_not_wait() -> None:
+def test_a_failure_is_reported_and_retried_later_without_blocking_other_keys() -> None:
     async def main() -> tuple[list[tuple[str, float]], list[tuple[object, str, int, float]]]:
         queue: WorkQueue[str] = WorkQueue(EXACT)
         seen: list[tuple[str, float]] = []
@@ -93,7 +93,7 @@ def test_a_failure_is_reported_and_tried_again_later_and_others_do_not_wait() ->
     assert failures == [("bad", "a bug", 1, 1.0), ("bad", "a bug", 2, 2.0)]
 
 
-def test_success_makes_the_next_failure_a_first_one() -> None:
+def test_success_resets_the_count_of_failures() -> None:
     async def main() -> list[float]:
         queue: WorkQueue[str] = WorkQueue(EXACT)
         failures: list[WorkFailure] = []

@@ -45,7 +45,7 @@ class Full(BytesIO):
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
-def test_what_is_written_comes_back_to_the_last_bit(tmp_path: Path, name: str) -> None:
+def test_recordings_round_trip_exactly(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     file = open_recorder(str(path), "updater", SETTINGS)
     file.write("usage", PAYLOAD)
@@ -72,7 +72,7 @@ def test_a_killed_writer_leaves_all_that_was_flushed(tmp_path: Path, name: str) 
     assert found == [HEADER, *["number"] * 100]
 
 
-def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     file = open_recorder(str(path), "updater", SETTINGS)
     file.write("number", 1)
@@ -104,7 +104,7 @@ def test_without_a_file_nothing_is_recorded() -> None:
     file.close()
 
 
-def test_what_is_not_gzip_is_refused_with_the_file(tmp_path: Path) -> None:
+def test_an_invalid_gzip_file_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     path.write_bytes(b'{"kind":"header"}\n')
     with pytest.raises(InvalidRecording, match=r"a\.jsonl\.gz.*cannot be read"):
@@ -114,6 +114,6 @@ def test_what_is_not_gzip_is_refused_with_the_file(tmp_path: Path) -> None:
         list(read_recording(path))
 
 
-def test_what_json_has_no_form_of_is_a_mistake_of_ours() -> None:
+def test_an_unencodable_payload_is_an_internal_error() -> None:
     with pytest.raises(NotImplementedError, match="object cannot be recorded"):
         encode_payload(object())

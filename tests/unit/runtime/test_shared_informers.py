@@ -259,7 +259,7 @@ def test_an_unsubscribed_handler_is_called_no_longer() -> None:
     world.run(play)
 
 
-def test_an_optional_kind_comes_and_goes_for_both() -> None:
+def test_an_optional_kind_appears_and_disappears_for_both_components() -> None:
     world = World()
     for component in (world.one, world.other):
         component.follow(PODS)

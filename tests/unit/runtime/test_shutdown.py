@@ -84,7 +84,7 @@ def test_a_task_that_will_not_stop_is_abandoned_and_named_within_a_second() -> N
     assert seconds < 1.0
 
 
-def test_tasks_that_main_left_behind_are_cancelled() -> None:
+def test_remaining_tasks_of_main_are_cancelled() -> None:
     cancelled = []
 
     async def background() -> None:
@@ -120,7 +120,7 @@ def test_the_first_reason_counts() -> None:
     assert ended(main)[0].reason == "the lease is lost"
 
 
-def test_what_runs_together_ends_together() -> None:
+def test_mains_that_run_together_end_together() -> None:
     ended: list[str] = []
 
     def one(name: str) -> Main:
@@ -139,7 +139,7 @@ def test_what_runs_together_ends_together() -> None:
     assert ended == ["first", "second"]
 
 
-def test_an_error_of_one_ends_what_runs_together_with_it() -> None:
+def test_an_error_of_one_main_ends_the_others() -> None:
     unwound: list[str] = []
 
     async def fails(_stop: Shutdown) -> None:

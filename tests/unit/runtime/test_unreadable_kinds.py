@@ -71,7 +71,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in said if each.levelno >= logging.WARNING]
 
 
-def test_a_forbidden_kind_is_done_without_and_that_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_component_works_without_a_forbidden_kind_and_reports_it_once(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.forbidden = {"horizontalpodautoscalers"}
 
@@ -141,7 +141,7 @@ def test_an_api_server_that_forbids_everything_at_first_costs_no_kind() -> None:
 
 
 @pytest.mark.parametrize("kind", ["pods", "verticalpodautoscalers"])
-def test_what_is_essential_is_waited_for(kind: str) -> None:
+def test_a_component_waits_for_essential_kinds(kind: str) -> None:
     world = World()
     world.forbidden = {kind, "horizontalpodautoscalers"}
 

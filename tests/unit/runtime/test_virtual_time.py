@@ -78,7 +78,7 @@ def test_the_clock_stands_still_while_a_thread_works() -> None:
     assert virtual_time.run(main()) == ("worked", 0.0)
 
 
-def test_a_thread_whose_caller_gave_up_still_holds_the_clock() -> None:
+def test_a_thread_with_a_cancelled_caller_still_holds_the_clock() -> None:
     async def main() -> bool:
         loop = asyncio.get_running_loop()
         started, release, finished = threading.Event(), threading.Event(), threading.Event()
@@ -99,7 +99,7 @@ def test_a_thread_whose_caller_gave_up_still_holds_the_clock() -> None:
     assert virtual_time.run(main())
 
 
-def test_work_that_was_given_up_before_it_began_does_not_hold_the_clock() -> None:
+def test_cancelled_work_that_has_not_started_does_not_hold_the_clock() -> None:
     async def main() -> float:
         loop = asyncio.get_running_loop()
         started, release = threading.Event(), threading.Event()
@@ -121,7 +121,7 @@ def test_work_that_was_given_up_before_it_began_does_not_hold_the_clock() -> Non
     assert virtual_time.run(main(), limit=20.0) == 3600.0
 
 
-def test_waiting_for_nothing_is_a_deadlock_that_names_the_waiter() -> None:
+def test_a_deadlock_names_the_waiting_task() -> None:
     async def main() -> None:
         await asyncio.create_task(asyncio.Event().wait(), name="the-one-that-hangs")
 

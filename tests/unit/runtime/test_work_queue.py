@@ -41,7 +41,7 @@ def test_a_key_that_changes_often_is_handed_out_once() -> None:
     assert virtual_time.run(main()) == ["a", "b"]
 
 
-def test_a_key_that_changes_while_worked_on_comes_back_once_and_last() -> None:
+def test_a_key_that_changes_while_processed_is_queued_again_once_and_last() -> None:
     async def main() -> list[str]:
         queue: WorkQueue[str] = WorkQueue()
         queue.add("busy")
@@ -96,7 +96,7 @@ def test_failures_of_a_key_wait_twice_as_long_each_time_until_they_are_forgotten
     assert virtual_time.run(main()) == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 1.0]
 
 
-def test_a_waiting_worker_that_is_cancelled_takes_no_key_along() -> None:
+def test_a_cancelled_waiting_worker_loses_no_key() -> None:
     async def main() -> str | None:
         queue: WorkQueue[str] = WorkQueue()
         first = asyncio.create_task(queue.get())
@@ -109,7 +109,7 @@ def test_a_waiting_worker_that_is_cancelled_takes_no_key_along() -> None:
     assert virtual_time.run(main()) == "a"
 
 
-def test_a_closed_queue_hands_out_what_is_ready_and_names_what_is_not() -> None:
+def test_a_closed_queue_hands_out_ready_keys_and_returns_delayed_ones() -> None:
     async def main() -> tuple[frozenset[str], list[str | None]]:
         queue: WorkQueue[str] = WorkQueue()
         queue.add("ready")
@@ -138,7 +138,7 @@ def test_a_change_before_the_end_is_worked_on_after_it() -> None:
     assert virtual_time.run(main()) == ["a", None]
 
 
-def test_drained_waits_for_what_is_ready_and_for_what_is_worked_on() -> None:
+def test_draining_waits_for_ready_and_running_keys() -> None:
     async def main() -> list[bool]:
         queue: WorkQueue[str] = WorkQueue()
         queue.add("a")
@@ -156,7 +156,7 @@ def test_drained_waits_for_what_is_ready_and_for_what_is_worked_on() -> None:
     assert virtual_time.run(main()) == [False, False]
 
 
-def test_work_that_was_not_taken_cannot_be_done() -> None:
+def test_done_of_a_key_that_is_not_running_raises() -> None:
     async def main() -> None:
         WorkQueue[str]().done("a")
 

@@ -46,7 +46,7 @@ def test_a_page_has_its_position_and_a_continue_token() -> None:
     assert page.rejected == ()
 
 
-def test_a_whole_list_has_nothing_to_go_on_with() -> None:
+def test_a_complete_list_has_no_continue_token() -> None:
     page = decode_list(body(resourceVersion="7"), Pod)
     assert (page.items, page.continue_token, page.remaining_item_count) == ((), "", None)
 
@@ -55,7 +55,7 @@ def test_items_null_is_an_empty_list() -> None:
     assert decode_list(b'{"metadata":{"resourceVersion":"7"},"items":null}', Pod).items == ()
 
 
-def test_one_bad_pod_among_many_is_set_aside_and_named() -> None:
+def test_an_unreadable_pod_of_a_list_is_rejected_by_name() -> None:
     pods = [named(f"web-{i}", nodeName="node-1") for i in range(300)]
     pods[123]["spec"]["containers"] = [{"name": "app"}, {"name": 5}]
     page = decode_list(body(*pods, resourceVersion="7"), Pod)
@@ -94,7 +94,7 @@ def test_text_that_is_not_utf8_costs_one_pod_and_not_the_list() -> None:
         b'{"kind":"Status","status":"Failure","message":"too old resource version","code":410}',
     ],
 )
-def test_what_is_no_list_is_refused_and_never_read_as_empty(data: bytes) -> None:
+def test_a_document_that_is_no_list_is_refused_and_not_read_as_empty(data: bytes) -> None:
     with pytest.raises(UnreadableObject, match="PodList"):
         decode_list(data, Pod)
 
@@ -147,7 +147,7 @@ def test_a_manifest_is_read_as_the_same_bytes_would_be() -> None:
     assert convert_object(GOOD, Pod) == decode_object(msgspec.json.encode(GOOD), Pod)
 
 
-def test_a_manifest_with_keys_left_empty_is_read() -> None:
+def test_a_manifest_with_empty_keys_is_read() -> None:
     document = {
         "metadata": {"name": "a", "labels": None},
         "spec": {"containers": [{"name": "app", "resources": None}]},
@@ -193,7 +193,7 @@ JSON = st.recursive(
 
 
 @given(st.sampled_from([(), ("metadata",), ("spec",), ("spec", "containers", 0), ("status",)]), JSON)
-def test_a_field_we_do_not_read_changes_nothing(path: tuple[str | int, ...], value: object) -> None:
+def test_fields_outside_the_slice_are_ignored(path: tuple[str | int, ...], value: object) -> None:
     extended = copy.deepcopy(GOOD)
     parent(extended, (*path, ""))["a field of a later version"] = value
     assert decode_object(msgspec.json.encode(extended), Pod) == decode_object(msgspec.json.encode(GOOD), Pod)

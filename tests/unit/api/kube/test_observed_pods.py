@@ -43,13 +43,13 @@ def test_a_pod_has_a_name_labels_and_a_controller() -> None:
     assert (read.controller.kind, read.controller.name) == ("ReplicaSet", "web")
 
 
-def test_owners_that_say_nothing_about_control_do_not_control() -> None:
+def test_owners_without_the_controller_field_are_no_controllers() -> None:
     bare = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "1"}
     assert pod(ownerReferences=[bare, {**bare, "controller": None}]).metadata.controller is None
     assert pod().metadata.controller is None
 
 
-def test_it_is_kept_under_the_key_and_the_owner_of_the_whole_pod() -> None:
+def test_an_observed_pod_has_the_key_and_owner_of_the_full_pod() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "2", "controller": True}
     read = pod(name="web-1", namespace="shop", ownerReferences=[owner])
     assert (key_of(read), index_by_owner(read)) == (("shop", "web-1"), ("2",))
@@ -57,7 +57,7 @@ def test_it_is_kept_under_the_key_and_the_owner_of_the_whole_pod() -> None:
     assert REPLICA_SETS.as_metadata().read_as(ObservedWorkload).metadata_only
 
 
-def test_containers_say_what_they_ask_for_and_sidecars_run_beside_them() -> None:
+def test_observed_containers_have_requests_and_sidecars_are_included() -> None:
     resources = {"limits": {"memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "512Mi", "nvidia.com/gpu": "1"}}
     spec = pod(
         {
@@ -75,7 +75,7 @@ def test_containers_say_what_they_ask_for_and_sidecars_run_beside_them() -> None
     assert pod({"containers": [{"name": "app"}]}).spec.running[0].name == "app"
 
 
-def test_statuses_say_how_containers_ended_and_what_the_node_enforces() -> None:
+def test_observed_statuses_have_terminations_and_enforced_resources() -> None:
     killed = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-03-01T10:00:09Z"}}
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
     enforced = {"requests": {"cpu": "1", "memory": "1Gi"}}
@@ -107,12 +107,12 @@ def test_a_pod_without_conditions_is_not_ready() -> None:
     assert not pod(status={"conditions": [{"type": "PodScheduled", "status": "True"}]}).status.ready
 
 
-def test_nulls_and_numbers_are_read_as_they_were_meant() -> None:
+def test_nulls_and_numeric_quantities_are_repaired() -> None:
     read = pod({"containers": [{"name": "app", "resources": {"requests": {"cpu": 1, "memory": None}}}]}, name="a")
     assert read.spec.containers[0].resources.requests == ObservedAmounts("1", "")
 
 
-def test_one_unreadable_pod_does_not_hide_the_others() -> None:
+def test_an_unreadable_pod_does_not_hide_other_pods() -> None:
     items = [{"metadata": {"name": "good"}}, {"metadata": {"name": "bad"}, "status": {"conditions": 3}}]
     found = decode_list(msgspec.json.encode({"items": items}), ObservedPod)
     assert [item.metadata.name for item in found.items] == ["good"]

@@ -176,7 +176,7 @@ def test_everything_the_scheduler_filters_by_is_read() -> None:
     assert spec.termination_grace_period_seconds == 0, "zero, not absent: the pod is killed at once"
 
 
-def test_volumes_show_what_ties_a_pod_to_a_place() -> None:
+def test_volumes_show_what_binds_a_pod_to_a_node_or_zone() -> None:
     data, scratch, host, made, config = pod(
         {
             "volumes": [
@@ -197,7 +197,7 @@ def test_volumes_show_what_ties_a_pod_to_a_place() -> None:
     assert (config.host_path, config.empty_dir, config.persistent_volume_claim, config.ephemeral) == (None,) * 4
 
 
-def test_an_out_of_memory_kill_is_seen_in_the_last_state() -> None:
+def test_an_oom_kill_is_in_the_last_state() -> None:
     [app] = pod(
         status={
             "containerStatuses": [
@@ -229,7 +229,7 @@ def test_an_out_of_memory_kill_is_seen_in_the_last_state() -> None:
     assert (app.ready, app.started, app.restart_count) == (False, True, 4)
 
 
-def test_a_resize_under_way_shows_spec_allocation_and_reality_apart() -> None:
+def test_a_pending_resize_shows_spec_allocated_and_actual_resources() -> None:
     read = pod(
         spec={"containers": [{"name": "app", "resources": {"requests": {"cpu": "2"}}}]},
         status={
@@ -288,7 +288,7 @@ def test_an_empty_pod_reads_as_empties_and_not_as_none() -> None:
     assert (dict(read.metadata.labels), dict(read.spec.node_selector), read.spec.containers) == ({}, {}, ())
 
 
-def test_an_absent_map_cannot_be_written_by_accident_into_every_other_pod() -> None:
+def test_the_shared_empty_map_is_immutable() -> None:
     labels: Any = pod().metadata.labels
     with pytest.raises(TypeError):
         labels["app"] = "web"
@@ -300,7 +300,7 @@ def test_a_slice_of_a_pod_cannot_be_changed() -> None:
         read.metadata.name = "web-1"
 
 
-def test_a_shape_written_back_has_the_names_of_the_wire_and_nothing_that_was_absent() -> None:
+def test_an_encoded_slice_has_wire_names_and_no_absent_fields() -> None:
     spec = {
         "containers": [{"name": "app", "ports": [{"hostPort": 80, "hostIP": "10.0.0.1"}]}],
         "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}},

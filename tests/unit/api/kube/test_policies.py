@@ -54,7 +54,7 @@ def test_an_empty_limit_range_has_no_bounds_although_it_writes_null() -> None:
     assert (read.metadata.name, read.spec.limits) == ("none", ())
 
 
-def test_a_quota_has_what_is_allowed_used_and_counted() -> None:
+def test_a_quota_has_hard_limits_usage_and_scopes() -> None:
     body = {
         "spec": {
             "hard": {"requests.cpu": "10", "pods": "50"},

@@ -65,7 +65,7 @@ def test_an_autoscaler_names_its_target_bounds_and_behavior() -> None:
         ({"type": "External", "external": {"metric": {"name": "lag"}}}, "external", "lag"),
     ],
 )
-def test_every_type_of_metric_gives_its_source(metric: dict[str, Any], key: str, name: str) -> None:
+def test_each_metric_type_has_its_source(metric: dict[str, Any], key: str, name: str) -> None:
     metric[key]["target"] = {"type": "AverageValue", "averageValue": "10"}
     [read] = hpa({"metrics": [metric]}).spec.metrics
     assert read.source is not None
@@ -113,6 +113,6 @@ def test_the_ratio_of_a_metric_can_be_read_from_spec_and_status() -> None:
     assert read.status.last_scale_time == datetime(2026, 3, 1, 10, tzinfo=UTC)
 
 
-def test_a_new_autoscaler_has_seen_no_metrics_although_it_writes_null() -> None:
+def test_null_current_metrics_of_a_new_hpa_read_as_empty() -> None:
     read = hpa({"maxReplicas": 3}, {"currentReplicas": 1, "desiredReplicas": 0, "currentMetrics": None})
     assert (read.status.current_metrics, read.status.current_replicas, read.spec.max_replicas) == ((), 1, 3)

@@ -25,7 +25,7 @@ def test_pod_metrics_keep_every_digit_of_usage() -> None:
     assert read.containers[0].usage == {"cpu": "123456789n", "memory": "204800Ki"}
 
 
-def test_a_lease_keeps_microseconds() -> None:
+def test_lease_times_have_microseconds() -> None:
     body = {
         "spec": {
             "holderIdentity": "trellis-0_abc",
@@ -89,7 +89,7 @@ def test_events_of_old_and_new_writers_are_read_alike() -> None:
     assert second.event_time == datetime(2026, 3, 1, 10, 5, 0, 1, tzinfo=UTC)
 
 
-def test_a_namespace_that_goes_says_so() -> None:
+def test_a_terminating_namespace_has_its_phase() -> None:
     read = decode_object(b'{"metadata":{"name":"shop"},"status":{"phase":"Terminating"}}', Namespace)
     assert (read.metadata.name, read.status.phase) == ("shop", "Terminating")
 
@@ -133,7 +133,7 @@ def test_a_webhook_configuration_is_read_from_its_top_level_list() -> None:
     assert webhook.namespace_selector.match_expressions[0].values == ("kube-system",)
 
 
-def test_upstreams_buffer_distinguishes_zero_from_absent_and_takes_numbers_as_limits() -> None:
+def test_a_capacity_buffer_distinguishes_zero_from_absent_and_accepts_numeric_limits() -> None:
     body = {
         "apiVersion": "autoscaling.x-k8s.io/v1beta1",
         "spec": {

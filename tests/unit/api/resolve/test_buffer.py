@@ -38,7 +38,7 @@ def test_type_and_strategy_have_defaults() -> None:
 
 
 @pytest.mark.req("BF-19")
-def test_a_type_of_others_is_not_ours() -> None:
+def test_a_buffer_of_another_type_is_not_active_capacity() -> None:
     document = replica_buffer(exactly=3)
     document["spec"]["type"] = "buffer.gke.io/standby-capacity"
     assert not meaning(document).is_active_capacity
@@ -112,7 +112,7 @@ def test_totals_mean_the_same_in_any_spelling(cpu: int | str, memory: int | str)
 
 
 @pytest.mark.req("BF-31")
-def test_given_pods_keep_their_spec() -> None:
+def test_fixed_pods_have_their_spec_unchanged() -> None:
     spec = {"containers": [{"name": "a"}], "nodeSelector": {"pool": "spot"}}
     assert meaning(buffer(capacity={"pods": {"replicaNum": 5, "podSpec": spec}})).capacity == FixedPods(5, spec)
 
@@ -147,7 +147,7 @@ def test_only_a_minimum_can_be_dedicated() -> None:
 
 
 @pytest.mark.req("BF-50")
-def test_a_schedule_is_active_inside_its_windows_alone() -> None:
+def test_a_schedule_is_active_only_inside_its_windows() -> None:
     document = replica_buffer(exactly=3)
     assert meaning(document).schedule is None
     document["spec"]["schedule"] = {

@@ -27,7 +27,7 @@ def test_cpu_is_shared_and_memory_at_least_recommended_by_default() -> None:
     assert turned.memory is ReplicaSizing.SHARE
 
 
-def test_both_directions_act_at_once_and_the_way_down_is_damped() -> None:
+def test_by_default_both_directions_act_immediately_and_scale_down_is_damped() -> None:
     plain = meaning(hvpa(STORY_1))
     assert (plain.up.mode, plain.down.mode) == (ScaleMode.AUTO, ScaleMode.AUTO)
     assert plain.up.stabilization.total_seconds() == 0
@@ -37,7 +37,7 @@ def test_both_directions_act_at_once_and_the_way_down_is_damped() -> None:
 
 
 @pytest.mark.req("HV-31")
-def test_a_source_is_owned_only_where_its_block_is_there_and_not_switched_off() -> None:
+def test_a_source_is_deployed_only_if_its_block_is_set_and_not_disabled() -> None:
     assert not meaning(hvpa(STORY_1)).deploys_hpa
     assert meaning(hvpa(STORY_1, hpa={})).deploys_hpa
     assert not meaning(hvpa(STORY_1, hpa={"deploy": False})).deploys_hpa
@@ -50,7 +50,7 @@ def test_the_hpas_template_reaches_us_unchanged() -> None:
     assert meaning(hvpa(STORY_1, hpa={"template": {"spec": spec}})).hpa_spec == spec
 
 
-def test_a_mode_of_a_newer_version_takes_no_steps() -> None:
+def test_an_unknown_mode_takes_no_steps() -> None:
     assert meaning(hvpa(STORY_1, scaleUp={"updateMode": "Sometimes"})).up.mode is ScaleMode.OFF
 
 
@@ -61,7 +61,7 @@ def test_the_maintenance_window_is_read_with_its_offset() -> None:
     assert not window.contains(datetime(2026, 11, 15, 22, 30, tzinfo=UTC))
 
 
-def test_what_bounds_the_vpas_recommendation_bounds_no_size_of_the_hvpa() -> None:
+def test_bounds_of_the_vpa_template_do_not_bound_sizes_of_the_hvpa() -> None:
     """The Hvpa counts on what it publishes: a CPU size that is not applied would starve what it scales."""
     policy = {
         "containerName": "*",

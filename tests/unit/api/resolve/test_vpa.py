@@ -63,7 +63,7 @@ def test_modes_and_their_aliases(written: str | None, mode: UpdateMode) -> None:
     assert meaning(vpa(updatePolicy={"updateMode": written})).mode is mode
 
 
-def test_a_mode_of_a_newer_version_acts_on_nothing_and_says_so() -> None:
+def test_an_unknown_mode_acts_on_nothing_and_warns() -> None:
     found = meaning(vpa(updatePolicy={"updateMode": "Teleport"}))
     assert found.mode is UpdateMode.OFF
     assert "treated as Off" in str(found.warnings[0])
@@ -95,7 +95,7 @@ def test_names_of_recommenders_compare_letter_for_letter(other: str) -> None:
 
 
 @pytest.mark.req("CR-06")
-def test_matching_takes_lists_of_any_length() -> None:
+def test_recommenders_match_in_lists_of_any_length() -> None:
     both = [RecommenderSelector("a"), RecommenderSelector("b")]
     assert selects_recommender(both, "a")
     assert selects_recommender(both, "b")
@@ -134,7 +134,7 @@ def test_resources_are_read_in_either_spelling() -> None:
     assert found.change is ChangeRequirement.LOWER_OR_EQUAL
 
 
-def test_upstreams_spelling_governs_eviction_alone() -> None:
+def test_eviction_requirements_apply_only_to_eviction() -> None:
     up = {"resources": ["cpu"], "changeRequirement": "TargetHigherThanRequests"}
     theirs = meaning(vpa(updatePolicy={"updateMode": "Recreate", "evictionRequirements": [up]}))
     ours = meaning(requirements(up))
@@ -161,7 +161,7 @@ def test_the_pods_boost_is_every_containers_default() -> None:
 
 
 @pytest.mark.req("SB-06")
-def test_a_containers_boost_replaces_the_pods_whole() -> None:
+def test_a_containers_boost_replaces_the_pods_boost_entirely() -> None:
     own = {"cpu": {"type": "Quantity", "quantity": "500m"}}
     document = policy(startupBoost=own)
     document["spec"]["startupBoost"] = DEFAULT_60S
@@ -198,7 +198,7 @@ def test_a_quantity_of_zero_is_no_boost() -> None:
 
 
 @pytest.mark.req("SB-14")
-def test_the_duration_is_zero_unless_given_in_either_spelling() -> None:
+def test_the_boost_duration_defaults_to_zero_in_either_field() -> None:
     def seconds(**cpu: Any) -> float:
         boost = meaning(boosted(type="Factor", factor=2, **cpu)).get_container("app").boost
         assert boost is not None
@@ -209,7 +209,7 @@ def test_the_duration_is_zero_unless_given_in_either_spelling() -> None:
     assert seconds(durationSeconds=45) == 45
 
 
-def test_giving_up_is_never_unless_given() -> None:
+def test_without_give_up_after_a_boost_never_expires_before_ready() -> None:
     never = meaning(boosted(type="Factor", factor=2)).get_container("app").boost
     later = meaning(boosted(type="Factor", factor=2, giveUpAfterSeconds=300)).get_container("app").boost
     assert never is not None
@@ -220,7 +220,7 @@ def test_giving_up_is_never_unless_given() -> None:
 
 
 @pytest.mark.req("SB-26")
-def test_a_boost_in_a_named_policy_is_for_that_container_alone() -> None:
+def test_a_boost_in_a_named_policy_applies_only_to_that_container() -> None:
     found = meaning(policy(startupBoost={"cpu": {"type": "Factor", "factor": 2}}))
     assert found.get_container("app").boost is not None
     assert found.get_container("other").boost is None
@@ -238,7 +238,7 @@ def test_boost_depends_on_neither_mode_nor_controlled_resources() -> None:
 # Container policies
 
 
-def test_a_containers_policy_comes_before_that_of_the_star() -> None:
+def test_a_named_policy_takes_precedence_over_the_wildcard() -> None:
     policies = [
         {"containerName": "*", "mode": "Off"},
         {"containerName": "app", "controlledValues": "RequestsOnly", "controlledResources": ["memory"]},
@@ -262,7 +262,7 @@ def test_of_two_policies_for_one_name_the_first_counts_and_of_two_stars_the_last
     assert not found.get_container("other").is_scaled
 
 
-def test_stored_amounts_that_cannot_be_read_bind_nothing() -> None:
+def test_unreadable_stored_amounts_are_ignored() -> None:
     found = meaning(policy(minAllowed={"cpu": "lots", "memory": "1Gi"})).get_container("app")
     assert found.min_allowed == {"memory": Quantity.parse("1Gi")}
 

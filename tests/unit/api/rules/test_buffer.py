@@ -144,7 +144,7 @@ def test_a_node_class_is_named_by_target_or_selector() -> None:
 
 
 @pytest.mark.req("BF-18")
-def test_a_target_of_the_other_sort_is_reported() -> None:
+def test_a_target_that_does_not_match_the_capacity_is_reported() -> None:
     (line,) = warnings(buffer(targetRef=TARGET, capacity={"nodeClass": {"totalCpu": 4, "totalMem": "8Gi"}}))
     assert "Deployment is a workload" in line
     pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "spot"}
@@ -224,7 +224,7 @@ def test_another_strategy_is_refused() -> None:
 
 
 @pytest.mark.req("BF-32", "BF-19")
-def test_types_of_others_are_accepted_and_unknown_ones_of_ours_told() -> None:
+def test_foreign_types_are_accepted_and_unknown_own_types_are_reported() -> None:
     def typed(name: str) -> dict[str, Any]:
         return buffer(type=name, targetRef=TARGET, capacity={"replicas": {"exactly": 1}})
 
@@ -259,7 +259,7 @@ def test_a_schedule_needs_windows_that_can_happen() -> None:
 
 
 @pytest.mark.req("BF-54")
-def test_a_dedicated_buffer_that_is_kept_empty_is_told_to_be_ordinary() -> None:
+def test_a_pod_selector_with_keep_empty_is_reported() -> None:
     base = {"targetRef": TARGET, "capacity": {"replicas": {"exactly": 1}}, "podSelector": {"matchLabels": {"app": "x"}}}
     assert warnings(buffer(**base, recreationStrategy="KeepMinimum")) == []
     (line,) = warnings(buffer(**base))

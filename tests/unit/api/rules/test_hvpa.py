@@ -136,7 +136,7 @@ def test_templates_are_kept_as_written_whatever_they_say_further() -> None:
 
 
 @pytest.mark.req("HV-37")
-def test_a_vpa_template_takes_boost_and_requirements_and_leaves_the_mode_to_us() -> None:
+def test_a_vpa_template_accepts_boost_and_requirements_and_no_mode() -> None:
     up = {"resources": ["cpu"], "changeRequirement": "TargetHigherThanRequests"}
     good = {
         "startupBoost": {"cpu": {"type": "Factor", "factor": 2}},
@@ -180,7 +180,7 @@ def test_gaps_between_buckets_are_reported_and_not_refused() -> None:
     assert "leaves out the replica count 2" in warnings(skipped)[0]
 
 
-def test_a_window_that_is_used_and_not_given_is_reported() -> None:
+def test_a_missing_maintenance_window_is_reported_where_used() -> None:
     (line,) = warnings(hvpa(scaleDown={"updateMode": "MaintenanceWindow"}))
     assert line.startswith("spec.scaleDown.updateMode: there is no spec.maintenanceWindow")
     window = {"begin": "220000-0000", "end": "230000-0000"}

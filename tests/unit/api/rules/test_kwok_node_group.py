@@ -145,11 +145,11 @@ def test_buffers_find_the_nodes_of_a_group_by_the_label_that_it_gives_them() -> 
         ({**group(), "metadata": {}}, "metadata.name: Required value: name or generateName is required"),
     ],
 )
-def test_what_is_wrong_is_reported_once_with_its_field_and_the_rule(document: dict[str, Any], expected: str) -> None:
+def test_each_problem_is_reported_once_with_its_field_and_rule(document: dict[str, Any], expected: str) -> None:
     assert told(document) == [expected]
 
 
-def test_trellis_check_knows_the_documents() -> None:
+def test_trellis_check_validates_node_groups() -> None:
     text = b"apiVersion: nodes.trellis.x-k8s.io/v1alpha1\nkind: KwokNodeGroups\nmetadata: {name: a}\n"
     [finding] = check([ManifestSource("groups.yaml", text)]).findings
     assert (finding.line, finding.message) == (

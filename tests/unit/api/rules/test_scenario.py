@@ -160,7 +160,7 @@ def test_a_status_is_no_field_of_a_file() -> None:
     assert told({**scenario(), "status": {}}) == ['status: Unknown field: there is no field "status" here']
 
 
-def test_two_faults_are_reported_at_once() -> None:
+def test_two_problems_are_reported_together() -> None:
     broken = scenario(seed="one", workloads=[{**WEB, "kind": "Deploymnt", "replicas": 0.5}])
     assert {line.partition(":")[0] for line in told(broken)} == {
         "spec.seed",

@@ -33,7 +33,7 @@ def test_target_is_required_with_kind_and_name() -> None:
     ]
 
 
-def test_every_problem_is_reported_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     document = vpa(
         updatePolicy={"updateMode": "Sometimes", "minReplicas": 0},
         recommenders=[{}, {"name": "b"}],
@@ -194,7 +194,7 @@ def test_requirements_have_no_separate_controls_per_way_or_container() -> None:
         assert "Unknown field" in line
 
 
-def test_upstreams_spelling_is_refused_beside_ours_and_lenient_alone() -> None:
+def test_eviction_requirements_are_refused_beside_actuation_requirements_and_lenient_alone() -> None:
     both = requirements(UP, evictionRequirements=[UP])
     assert errors(both) == [
         "spec.updatePolicy.evictionRequirements: Forbidden: "
@@ -274,7 +274,7 @@ def test_a_factor_that_is_not_an_integer_is_refused(factor: Any) -> None:
     assert "must be of type integer" in line
 
 
-def test_a_whole_number_with_a_point_is_told_to_be_written_without() -> None:
+def test_a_factor_with_a_decimal_point_is_refused_with_advice() -> None:
     (line,) = errors(boosted(type="Factor", factor=2.0))
     assert line == "spec.startupBoost.cpu.factor: Invalid value: 2.0: must be written without a decimal point: 2"
 
@@ -301,7 +301,7 @@ def test_a_number_beyond_64_bits_is_refused() -> None:
     assert errors(policy(minAllowed={"memory": 2**63 - 1})) == []
 
 
-def test_a_fraction_without_quotes_is_told_to_be_quoted() -> None:
+def test_an_unquoted_fraction_is_refused_with_advice() -> None:
     (line,) = errors(boosted(type="Quantity", quantity=0.5))
     assert 'write "0.5"' in line
 
@@ -447,7 +447,7 @@ def test_out_of_range_tuning_is_refused(field: str, value: Any) -> None:
         ("oomMinBumpUp", "-1Ki", "-1024: must be greater than or equal to 0"),
     ],
 )
-def test_tuning_is_refused_with_the_number_that_it_means(field: str, value: str, said: str) -> None:
+def test_invalid_oom_settings_are_refused_with_their_value(field: str, value: str, said: str) -> None:
     place = f"spec.resourcePolicy.containerPolicies[0].{field}"
     assert errors(policy(**{field: value})) == [f"{place}: Invalid value: {said}"]
 

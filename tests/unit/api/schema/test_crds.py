@@ -63,7 +63,7 @@ def test_upstreams_printer_columns_are_kept() -> None:
 
 
 @pytest.mark.parametrize("kind", [VPA, CHECKPOINT], ids=lambda kind: kind.name)
-def test_the_retired_version_is_kept_unserved_and_loses_nothing(kind: Kind) -> None:
+def test_the_retired_version_is_unserved_and_prunes_nothing(kind: Kind) -> None:
     retired = version(kind, "v1beta2")
     assert (retired["served"], retired["storage"], retired["deprecated"]) == (False, False, True)
     assert retired["schema"]["openAPIV3Schema"]["x-kubernetes-preserve-unknown-fields"] is True

@@ -15,7 +15,7 @@ def lost(document: dict[str, Any]) -> list[str]:
     return [f"{problem.reason}: {problem}" for problem in find_losses(VPA, document)]
 
 
-def test_an_object_as_upstream_writes_it_loses_nothing() -> None:
+def test_an_upstream_object_has_no_losses() -> None:
     document = vpa(
         updatePolicy={"updateMode": "InPlace", "evictionRequirements": [UP], "evictAfterOOMSeconds": 600},
         recommenders=[{"name": "default"}],
@@ -25,7 +25,7 @@ def test_an_object_as_upstream_writes_it_loses_nothing() -> None:
     assert lost(document) == []
 
 
-def test_fields_of_ours_are_pruned() -> None:
+def test_added_fields_are_reported_as_pruned() -> None:
     pruned = "upstream's CRD has no such field: it is lost at the next write"
     assert lost(boosted(type="Factor", factor=2, duration="10s", giveUpAfterSeconds=60)) == [
         f"Pruned: spec.startupBoost.cpu.duration: {pruned}",
@@ -41,7 +41,7 @@ def test_fields_of_ours_are_pruned() -> None:
     ]
 
 
-def test_values_of_ours_are_stranded() -> None:
+def test_added_values_are_reported_as_stranded() -> None:
     assert lost(vpa(updatePolicy={"updateMode": "InPlaceOnly"})) == [
         'Stranded: spec.updatePolicy.updateMode: upstream knows only "Off", "Initial", "Recreate", '
         '"InPlaceOrRecreate", "InPlace", "Auto"'

@@ -54,7 +54,7 @@ def test_a_new_field_is_on_the_reference_page(kind: Kind) -> None:
     assert "| `spec.leadTime` | integer **required** | How long before. At least 5. |" in pages.kinds_page(kind)
 
 
-def test_what_we_decode_we_can_encode_again_without_adding_anything() -> None:
+def test_decoding_and_encoding_adds_nothing() -> None:
     written = {"targetRef": {"kind": "Deployment", "name": "web"}, "recommenders": [{"name": "x"}]}
     decoded = msgspec.convert(written, registry.VPA.spec)
     assert msgspec.to_builtins(decoded) == written

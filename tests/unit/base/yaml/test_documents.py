@@ -65,7 +65,7 @@ def test_a_manifest_is_read_into_plain_values() -> None:
     }
 
 
-def test_documents_are_numbered_as_the_separators_count_them_and_empty_ones_are_left_out() -> None:
+def test_documents_are_numbered_by_separators_and_empty_ones_are_skipped() -> None:
     read = read_documents("---\na: 1\n---\n# nothing here\n--- # a comment\n\n\nb: 2\n---\n")
     assert [(one.number, one.line) for one in read] == [(1, 2), (3, 8)]
 
@@ -92,7 +92,7 @@ def test_a_broken_document_hides_no_other() -> None:
     assert (broken.number, broken.line) == (2, 3)
 
 
-def test_lines_are_those_of_the_whole_file() -> None:
+def test_lines_count_from_the_beginning_of_the_file() -> None:
     _, second = read_documents("a: 1\n---\n\nb: 2\nb: 3\n")
     assert isinstance(second, BrokenDocument)
     (error,) = second.errors
@@ -144,7 +144,7 @@ def test_a_byte_order_mark_is_accepted() -> None:
     assert (read.value, read.number) == ({"a": 1}, 1)
 
 
-def test_bytes_that_are_not_utf_8_break_their_document_alone() -> None:
+def test_bytes_that_are_not_utf_8_break_only_their_document() -> None:
     first, second = read_documents(b"a: 1\n---\nb: ok\nc: \xe9t\xe9\n")
     assert isinstance(first, Document)
     assert isinstance(second, BrokenDocument)
@@ -175,7 +175,7 @@ def test_json_indented_by_tabs_is_read() -> None:
     assert document(text).find_position(("spec", "n")) == (3, 11)
 
 
-def test_json_may_escape_what_yaml_may_not() -> None:
+def test_json_escapes_that_yaml_does_not_allow_are_accepted() -> None:
     content = {"emoji": "\N{GRINNING FACE}", "backslash": "\\ud83d\\ude00", "break": "a \u2028 b\x85c\x7f"}
     assert value(json.dumps(content)) == content
     assert value(json.dumps(content, ensure_ascii=False)) == content
@@ -185,7 +185,7 @@ def test_a_lone_surrogate_in_json_is_refused() -> None:
     assert errors('{"a": "\\ud83d"}')
 
 
-def test_a_list_at_the_top_is_left_to_the_caller() -> None:
+def test_a_top_level_list_is_returned_to_the_caller() -> None:
     assert value("- a: 1\n- b: 2\n") == [{"a": 1}, {"b": 2}]
     assert value('[{"a": 1}]') == [{"a": 1}]
 
@@ -242,7 +242,7 @@ def test_all_json_is_read_as_json(content: Any, ascii_only: bool, indent: int | 
         ("? a\n? b", {"a": None, "b": None}),
     ],
 )
-def test_scalars_and_keys_are_read_as_kubectl_reads_them(text: str, expected: Any) -> None:
+def test_scalars_and_keys_parse_as_in_kubectl(text: str, expected: Any) -> None:
     assert value(text) == expected
 
 
@@ -293,7 +293,7 @@ def test_keys_that_become_the_same_text_are_duplicates(text: str) -> None:
 # Anchors, aliases and merge keys.
 
 
-def test_an_alias_stands_for_the_last_anchor_of_its_name() -> None:
+def test_an_alias_refers_to_the_last_anchor_of_its_name() -> None:
     assert value("a: &x 1\nb: *x\nc: &x {d: 2}\ne: [*x, *x]") == {
         "a": 1,
         "b": 1,
@@ -334,7 +334,7 @@ def test_only_maps_can_be_merged(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a: &x [*x]", "a: &x {b: [1, {c: *x}]}", "&x {<<: *x}", "&x {*x : 1}"])
-def test_a_value_within_itself_is_refused(text: str) -> None:
+def test_a_recursive_value_is_refused(text: str) -> None:
     (error,) = errors(text)
     assert (error.value, error.rule) == ("*x", "stands within the value that it refers to")
 
@@ -437,7 +437,7 @@ def test_numbers_of_any_length_are_read(digits: str) -> None:
         ("{{- if x }}", 1, 3, "a value is missing here; a template must be rendered before it is read"),
     ],
 )
-def test_syntax_errors_say_what_to_change_and_where(text: str, line: int, column: int, rule: str) -> None:
+def test_syntax_errors_have_a_rule_and_a_position(text: str, line: int, column: int, rule: str) -> None:
     assert places_and_rules(text) == [(line, column, rule)]
 
 
@@ -525,7 +525,7 @@ def test_keys_that_were_not_text_are_found_by_their_text() -> None:
         ("b: Off", None),
     ],
 )
-def test_what_was_written_without_quotes_can_be_asked(text: str, written: str | None) -> None:
+def test_the_source_of_an_unquoted_scalar_is_available(text: str, written: str | None) -> None:
     assert document(text).read_source(("a",)) == written
 
 
@@ -591,7 +591,7 @@ def paths(content: Any) -> list[tuple[str | int, ...]]:
 @example("a: \ud83d")
 @example(b"\xff\xfe")
 @settings(max_examples=150)
-def test_any_text_gives_documents_or_errors_within_the_text(text: str | bytes) -> None:
+def test_any_text_parses_to_documents_or_errors_with_valid_positions(text: str | bytes) -> None:
     lines = text.count(b"\n" if isinstance(text, bytes) else "\n") + 1  # type: ignore[arg-type]
     read = read_documents(text)
     assert [one.number for one in read] == sorted({one.number for one in read})

@@ -20,12 +20,12 @@ def test_yaml_1_1_words_for_false_are_false(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "~", "null", "Null", "NULL"])
-def test_words_for_nothing_are_null(text: str) -> None:
+def test_yaml_1_1_words_for_null_are_null(text: str) -> None:
     assert resolve_plain_scalar(text) is None
 
 
 @pytest.mark.parametrize("text", ["yEs", "oFF", "nULL", "tRUE", "Y es", "~~", "truely", ".Nan", "inf"])
-def test_other_spellings_of_those_words_are_text(text: str) -> None:
+def test_other_spellings_of_boolean_and_null_words_are_text(text: str) -> None:
     assert resolve_plain_scalar(text) == text
 
 
@@ -117,7 +117,7 @@ def test_floats_and_integers_beyond_64_bits_are_floats(text: str, value: float) 
         "٣",
     ],
 )
-def test_what_only_looks_like_a_number_is_text(text: str) -> None:
+def test_invalid_numbers_are_text(text: str) -> None:
     assert resolve_plain_scalar(text) == text
 
 
@@ -150,7 +150,7 @@ def test_not_a_number_is_a_float() -> None:
         (math.nan, ".nan"),
     ],
 )
-def test_keys_get_the_names_that_kubectl_gives_them(value: Scalar, name: str) -> None:
+def test_scalar_keys_are_named_as_in_kubectl(value: Scalar, name: str) -> None:
     assert format_key(value) == name
 
 
@@ -166,12 +166,12 @@ def test_whole_floats_reach_the_api_server_as_integers(value: float, sent: int) 
 
 
 @pytest.mark.parametrize("value", [0.5, 2.0**63, 1e300])
-def test_other_floats_stay_floats(value: float) -> None:
+def test_fractional_floats_remain_floats(value: float) -> None:
     assert type(convert_json_number(value)) is float
 
 
 @given(st.text(alphabet="0123456789abcdefxXoOBE_+-.~nyf"))
-def test_every_word_has_a_meaning(text: str) -> None:
+def test_every_special_word_is_resolved(text: str) -> None:
     read = resolve_plain_scalar(text)
     assert read == text or not isinstance(read, str)
 

@@ -41,7 +41,7 @@ def test_a_table_for_people_is_printed(usage: str) -> None:
     assert result.stderr == ""
 
 
-def test_results_are_written_where_they_are_wanted(usage: str, tmp_path: Path) -> None:
+def test_results_are_written_to_the_requested_files(usage: str, tmp_path: Path) -> None:
     html, table = tmp_path / "r.html", tmp_path / "r.csv"
     result = run(usage, "--recommenders=default", f"--html={html}", "--json=-", f"--csv={table}")
     assert result.exit_code == 0, result.stderr
@@ -81,7 +81,7 @@ def test_a_limit_that_is_passed_fails(usage: str) -> None:
     assert run(*arguments, "--fail-above=footprint=2").exit_code == 0
 
 
-def test_a_limit_that_nothing_is_held_against_fails(usage: str, tmp_path: Path) -> None:
+def test_a_limit_without_any_score_fails(usage: str, tmp_path: Path) -> None:
     short = tmp_path / "short.csv"
     short.write_text("timestamp,cpu_cores\n0,1\n60,1\n")
     unscored = run(str(short), "--recommenders=default,seasonal", "--fail-above=footprint=1")
@@ -115,7 +115,7 @@ def test_a_limit_for_memory_fails_where_only_cpu_is_known(tmp_path: Path) -> Non
         (["a.csv", "--html=/nowhere/r.html"], "there is no directory /nowhere"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(arguments: list[str], message: str) -> None:
+def test_invalid_options_are_refused(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(trellis, ["backtest", *arguments])
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())

@@ -42,7 +42,7 @@ def test_good_manifests_exit_with_0_and_a_line(folder: Path) -> None:
     assert result.output == "1 object in 1 file: no problems\n"
 
 
-def test_errors_exit_with_1_and_say_where(folder: Path) -> None:
+def test_errors_exit_with_1_and_have_positions(folder: Path) -> None:
     (folder / "vpa.yaml").write_text(BAD)
     result = run("vpa.yaml")
     assert result.exit_code == 1
@@ -59,14 +59,14 @@ def test_warnings_exit_with_0_unless_strict(folder: Path) -> None:
     assert run("--strict", "vpa.yaml").exit_code == 1
 
 
-def test_a_directory_without_objects_of_ours_says_so(folder: Path) -> None:
+def test_a_directory_without_objects_of_our_kinds_is_reported(folder: Path) -> None:
     result = run(".")
     assert result.exit_code == 0
     assert result.output == "0 objects in 0 files: nothing to check\n"
 
 
 @pytest.mark.parametrize("found", [None, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n"])
-def test_nothing_to_check_fails_if_strict_and_says_where_nothing_is(folder: Path, found: str | None) -> None:
+def test_strict_fails_if_there_is_nothing_to_check(folder: Path, found: str | None) -> None:
     if found is not None:
         (folder / "other.yaml").write_text(found)
     result = run("--strict", ".")
@@ -92,9 +92,7 @@ def test_a_directory_is_read_with_everything_below_it_except_hidden_ones(folder:
     assert result.output.splitlines()[-1].startswith("3 objects in 3 files")
 
 
-def test_a_directory_that_may_not_be_seen_into_is_not_passed_over(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_directory_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "manifests" / "locked").mkdir(parents=True)
     (folder / "manifests" / "web.yaml").write_text(GOOD)
     scan = os.scandir
@@ -115,7 +113,7 @@ def test_a_file_given_twice_is_read_once(folder: Path) -> None:
     assert run("vpa.yaml", "./vpa.yaml", ".").output == "1 object in 1 file: no problems\n"
 
 
-def test_what_is_no_manifest_is_ignored_in_a_directory_and_refused_by_name(folder: Path) -> None:
+def test_a_file_that_is_no_manifest_is_ignored_in_a_directory_and_refused_if_named(folder: Path) -> None:
     (folder / "values.yaml").write_text("replicas: 3\n")
     assert run(".").exit_code == 0
     result = run("values.yaml")

@@ -70,7 +70,7 @@ def test_a_dump_is_one_file_for_its_owner_that_zcat_reads(run: Callable[..., Res
     assert result.stdout == ""
 
 
-def test_without_a_name_the_file_says_when_it_was_made(run: Callable[..., Result]) -> None:
+def test_the_default_file_name_has_the_time(run: Callable[..., Result]) -> None:
     assert run("--quiet").exit_code == 0
     (name,) = files()
     assert name.startswith("trellis-dump-")
@@ -105,14 +105,14 @@ def test_no_two_dumps_use_the_same_names(run: Callable[..., Result]) -> None:
     assert one.metadata.name != other.metadata.name
 
 
-def test_a_server_that_does_not_answer_leaves_no_file(run: Callable[..., Result], server: ModelServer) -> None:
+def test_an_unreachable_server_leaves_no_file(run: Callable[..., Result], server: ModelServer) -> None:
     server.faults.append(Unreachable("no route to host"))
     result = run("--quiet", "-o", "dump.jsonl.gz")
     assert isinstance(result.exception, Unreachable)
     assert files() == []
 
 
-def test_ctrl_c_leaves_what_was_there_before(run: Callable[..., Result], server: ModelServer) -> None:
+def test_ctrl_c_leaves_the_previous_file(run: Callable[..., Result], server: ModelServer) -> None:
     Path("dump.jsonl.gz").write_text("yesterday's")
 
     def press(request: Any) -> None:
@@ -134,7 +134,7 @@ def test_an_unwritable_path_is_refused_before_any_query(run: Callable[..., Resul
     assert not server.requests
 
 
-def test_what_is_no_file_is_written_to_and_stays_what_it_is(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_pipe_or_device_is_written_to_in_place(run: Callable[..., Result], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     assert run("--quiet", "--output", "pipe").exit_code == 0
@@ -209,7 +209,9 @@ def test_usage_of_the_last_days_comes_from_prometheus(
     assert np.isnan(history.cpu[1])
 
 
-def test_without_prometheus_the_rest_is_written(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_prometheus_the_dump_is_written_without_history(
+    run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object, **__: object) -> LoadedSeries:
         raise PrometheusUnreachable("no such host")
 
@@ -260,13 +262,13 @@ def test_a_dump_without_names_explains_the_same(tmp_path: Path) -> None:
         (["s.yaml", "--recommenders", "default"], "--recommenders goes with --dump"),
     ],
 )
-def test_a_simulation_is_of_one_thing(arguments: list[str], said: str) -> None:
+def test_scenario_dump_and_replay_exclude_one_another(arguments: list[str], said: str) -> None:
     result = CliRunner().invoke(trellis, ["simulate", *arguments])
     assert result.exit_code == 2
     assert said in result.stderr
 
 
-def test_the_example_is_what_is_collected_today() -> None:
+def test_the_example_dump_matches_the_current_format() -> None:
     stored = list(read_recording(ROOT / "examples" / "dump" / "shop.jsonl"))
     kinds = [kind for kind, _ in read_lines(stored)]
     assert kinds[0] == HEADER

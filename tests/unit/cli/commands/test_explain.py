@@ -125,7 +125,7 @@ def test_a_patience_that_is_none_is_refused(tmp_path: Path) -> None:
             CliRunner().invoke(trellis, arguments, catch_exceptions=False)
 
 
-def test_a_partial_answer_is_marked_and_has_its_exit_status(tmp_path: Path) -> None:
+def test_a_partial_explanation_is_marked_and_has_its_exit_status(tmp_path: Path) -> None:
     cluster = Cluster()
     cluster.add_workload()
     cluster.add_vpa()
@@ -137,7 +137,7 @@ def test_a_partial_answer_is_marked_and_has_its_exit_status(tmp_path: Path) -> N
     assert "Event in shop: is forbidden" in result.output
 
 
-def test_an_unknown_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
+def test_an_unknown_name_is_reported_with_the_nearest(tmp_path: Path) -> None:
     result = explain("vpa", "wbe", "--dump", dumped(tmp_path))
     assert isinstance(result.exception, InvalidInput)
     assert 'did you mean "web"' in str(result.exception)
@@ -165,7 +165,7 @@ def test_of_several_namespaces_one_has_to_be_chosen(tmp_path: Path) -> None:
         (("nodes", "n1"), "is not one of"),
     ],
 )
-def test_what_makes_no_sense_is_refused(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_options_that_do_not_fit_together_are_refused(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
     result = explain(*arguments, "--dump", dumped(tmp_path))
     assert (result.exit_code, told in result.output) == (2, True), result.output
 
@@ -183,7 +183,7 @@ def test_a_file_that_is_no_dump_is_refused(tmp_path: Path) -> None:
     assert str(refused).startswith(f'"{file}": "hello": line 1 is no line of a recording')
 
 
-def test_a_file_that_may_be_anything_is_refused_with_no_more_than_how_it_begins(tmp_path: Path) -> None:
+def test_a_file_that_is_no_dump_is_refused_with_its_first_bytes(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_bytes(b"begins" + bytes(range(128, 256)) * 1000)
     refused = explain("vpa", "web", "--dump", file).exception
@@ -202,7 +202,7 @@ def test_a_compressed_dump_is_read_whatever_it_is_called(tmp_path: Path) -> None
     )
 
 
-def test_an_answer_from_a_dump_that_is_cut_off_is_partial(tmp_path: Path) -> None:
+def test_an_explanation_from_a_truncated_dump_is_partial(tmp_path: Path) -> None:
     lines = gzip.decompress(dumped(tmp_path).read_bytes()).splitlines(keepends=True)
     file = tmp_path / "cut.jsonl"
     file.write_bytes(b"".join(lines[:-1]))

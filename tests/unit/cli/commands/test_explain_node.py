@@ -56,7 +56,7 @@ def ask(server: ModelServer, monkeypatch: pytest.MonkeyPatch, *arguments: str) -
     return CliRunner().invoke(trellis, ["explain", *arguments])
 
 
-def test_a_cluster_answers_like_a_dump(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_gives_the_same_explanation_as_its_dump(monkeypatch: pytest.MonkeyPatch) -> None:
     server = served(pools())
     result = ask(server, monkeypatch, "node", "small-3")
     assert "PodNotReplicated" in result.output, result.output
@@ -138,7 +138,7 @@ def test_where_the_autoscaler_cannot_be_seen_its_defaults_are_named_as_such(tmp_
     assert (result.exit_code, "FlagsUnseen" in result.output) == (0, True)
 
 
-def test_groups_have_the_nodes_that_say_so() -> None:
+def test_node_groups_have_the_nodes_with_their_label() -> None:
     groups = read_node_groups(pools().collected())
     assert {state.group.name: state.target for state in groups.states} == {"small": 3, "large": 0}
     assert groups.declared

@@ -55,7 +55,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(trellis, ["recommend", *arguments, "--quiet"])
 
 
-def test_files_of_usage_are_enough(usage: str) -> None:
+def test_requests_are_advised_from_files_of_usage(usage: str) -> None:
     result = run(usage)
     assert result.exit_code == 0, result.stderr
     assert "shop/web app" in result.stdout
@@ -107,7 +107,7 @@ def test_every_form_can_be_had(form: str, asked: dict[str, Any], tmp_path: Path)
     assert run("-o", form).stdout.strip() == path.read_text().strip()
 
 
-def test_the_choices_are_those_that_there_are() -> None:
+def test_the_choices_of_options_are_the_supported_ones() -> None:
     assert tuple(FORMATS) == recommend.FORMATS
     assert tuple(ManifestForm) == recommend.MANIFEST_FORMS
     assert set(recommend.UPDATE_MODES) <= set(UPDATE_MODES)
@@ -125,7 +125,7 @@ def test_rules_bounds_and_prices_are_heeded(asked: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("limit", "code"), [("20%", 1), ("0.2", 1), ("56%", 0), ("100%", 0)])
-def test_too_much_that_is_not_needed_fails(limit: str, code: int, asked: dict[str, Any]) -> None:
+def test_unneeded_requests_above_the_limit_fail(limit: str, code: int, asked: dict[str, Any]) -> None:
     result = run("--fail-over", limit)
     assert result.exit_code == code
     assert ("55.4 % of what is requested is not needed" in result.stderr) == bool(code)
@@ -152,7 +152,7 @@ def test_manifests_are_written_and_what_has_none_is_reported(asked: dict[str, An
     assert not list((tmp_path / "sizes").rglob("*.part"))
 
 
-def test_nothing_found_is_an_answer_but_nothing_to_judge(asked: dict[str, Any]) -> None:
+def test_an_empty_survey_is_reported_and_fails_a_limit(asked: dict[str, Any]) -> None:
     asked["surveyed"] = SurveyResult(time=0.0, source="tests", recommender="default")
     result = run()
     assert result.exit_code == 0
@@ -211,7 +211,7 @@ def test_a_path_that_does_not_exist_is_an_error_without_a_report(tmp_path: Path)
         (["usage.csv", "--prometheus-url=http://x"], "give files with usage, or ask Prometheus"),
     ],
 )
-def test_options_that_cannot_be_meant_are_refused(arguments: list[str], message: str) -> None:
+def test_invalid_options_are_refused(arguments: list[str], message: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
@@ -247,7 +247,7 @@ def test_settings_of_prometheus_are_checked_before_any_query(capsys: pytest.Capt
     assert "flag --prometheus-url: must be a URL such as" in capsys.readouterr().err
 
 
-def test_a_prometheus_that_is_not_there_is_one_line(
+def test_an_unreachable_prometheus_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRELLIS_PROMETHEUS_RETRIES", "0")

@@ -30,7 +30,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(trellis, ["recommend", "--quiet", *arguments])
 
 
-def test_buckets_come_in_place_of_sizes(asked: dict[str, Any]) -> None:
+def test_suggested_buckets_replace_sizes(asked: dict[str, Any]) -> None:
     result = run("--suggest-buckets")
     assert result.exit_code == 0, result.stderr
     assert asked["suggest_buckets"] is True
@@ -56,7 +56,7 @@ def test_manifests_that_are_written_pass_a_check(asked: dict[str, Any], tmp_path
         (("--emit", "vpa", "out"), "has its manifests with -o yaml"),
     ],
 )
-def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], why: str) -> None:
+def test_buckets_with_excluding_options_are_refused(arguments: tuple[str, ...], why: str) -> None:
     result = run("--suggest-buckets", *arguments)
     assert result.exit_code == 2
     assert why in " ".join(result.stderr.split())

@@ -258,7 +258,7 @@ def test_window_and_percentile_can_be_set_for_cpu_and_for_memory(reads: Reads) -
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_what_cannot_be_is_refused_with_the_flag_and_the_rule(
+def test_an_invalid_flag_is_refused_with_its_rule(
     capsys: pytest.CaptureFixture[str], arguments: list[str], rule: str
 ) -> None:
     told = refused(capsys, *arguments)

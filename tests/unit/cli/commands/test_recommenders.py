@@ -16,7 +16,7 @@ from trellis.reports.recommenders import as_text
 from trellis.runtime.telemetry import logs
 
 
-def test_what_comes_with_trellis_is_listed_with_its_parameters() -> None:
+def test_built_in_recommenders_are_listed_with_parameters() -> None:
     result = CliRunner().invoke(trellis, ["recommenders"])
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -50,7 +50,7 @@ def test_json_has_type_unit_range_default_and_meaning() -> None:
     }
 
 
-def test_installed_ones_are_loaded_and_those_that_cannot_be_used_say_why(
+def test_installed_recommenders_are_loaded_and_unusable_ones_are_reported_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -78,7 +78,7 @@ def test_installed_ones_are_loaded_and_those_that_cannot_be_used_say_why(
         )
 
 
-def test_an_invalid_one_is_reported_with_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_recommender_is_reported_with_its_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     announce(tmp_path, "unruly-package", {"homeless": "unruly_recommender:Homeless"})
     result = CliRunner().invoke(trellis, ["recommenders", "homeless"])
@@ -97,7 +97,7 @@ def test_an_unknown_name_is_reported() -> None:
     assert "install the package that has it, or else the default algorithm is run under that name" in result.stderr
 
 
-def test_what_cannot_be_set_is_refused_before_anything_starts(
+def test_an_invalid_parameter_is_refused_before_the_start(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "configure", lambda *_arguments: None)  # the process is that of all tests

@@ -86,7 +86,7 @@ def test_the_same_seed_gives_the_same_bytes(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_json_on_standard_output_is_alone_there() -> None:
+def test_json_on_standard_output_is_printed_alone() -> None:
     assert json.loads(run("tiny.yaml", "--json", "-").stdout)["kind"] == "SimulationResult"
 
 
@@ -118,14 +118,14 @@ def test_a_typo_is_one_line_with_file_line_and_the_nearest_name(folder: Path) ->
         (["tiny.yaml", "--csv", "-", "--json", "-"], "--json and --csv cannot both go to standard output"),
     ],
 )
-def test_what_cannot_work_is_reported_before_any_work(folder: Path, arguments: list[str], said: str) -> None:
+def test_invalid_options_are_reported_before_the_simulation(folder: Path, arguments: list[str], said: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert said in result.stderr
     assert list(folder.iterdir()) == [folder / "tiny.yaml"]
 
 
-def test_what_is_no_recording_is_named_with_its_file(folder: Path) -> None:
+def test_a_file_that_is_no_recording_is_refused_by_name(folder: Path) -> None:
     (folder / "usage.csv").write_text("timestamp,cpu_cores\n")
     for name, said in (("usage.csv", "line 1 is no line of a recording"), ("nowhere.gz", "No such file or directory")):
         with pytest.raises(InvalidRecording, match=f'"{name}": .*{said}'):

@@ -53,7 +53,7 @@ def test_a_missing_field_is_shown_at_its_parent() -> None:
     ) == ["5:1 Required spec.targetRef: Required value: targetRef must be given"]
 
 
-def test_apiversion_in_lower_case_is_named_and_read_all_the_same() -> None:
+def test_a_misspelled_apiversion_is_reported_and_the_object_is_checked() -> None:
     assert lines(GOOD.replace("apiVersion: autoscaling", "apiversion: autoscaling") + "  typo: 1\n") == [
         '1:1 UnknownField apiversion: Unknown field: there is no field "apiversion" here (did you mean "apiVersion"?)',
         '7:3 UnknownField spec.typo: Unknown field: there is no field "typo" here',
@@ -73,7 +73,7 @@ def test_a_version_that_is_served_no_more_is_reported() -> None:
     ]
 
 
-def test_kinds_of_others_are_ignored() -> None:
+def test_foreign_kinds_are_ignored() -> None:
     others = """\
 apiVersion: autoscaling.x-k8s.io/v1beta1
 kind: CapacityBuffer
@@ -108,7 +108,7 @@ def test_objects_of_a_list_are_checked_at_their_own_lines() -> None:
 # Bad input
 
 
-def test_yaml_that_does_not_parse_has_line_and_column_and_hides_no_other_document() -> None:
+def test_a_yaml_error_has_line_and_column_and_hides_no_other_document() -> None:
     text = "a: b: c\n---\n" + GOOD + "  typo: 1\n"
     first, second = lines(text)
     assert first.startswith("1:5 Unreadable")
@@ -152,7 +152,7 @@ def test_unicode_names_are_refused_by_the_rule_of_names() -> None:
     assert "must consist of a-z, 0-9, '-' and '.'" in line
 
 
-def test_a_document_that_is_no_object_is_reported_if_it_was_asked_for() -> None:
+def test_a_document_that_is_no_object_is_reported_if_its_file_was_named() -> None:
     for text in ("just text\n", "- a\n- b\n", "42\n", "replicas: 3\n"):
         assert [found.reason.code for found in checked(text).findings] == ["NotAnObject"]
         assert checked(text, named=False).findings == ()

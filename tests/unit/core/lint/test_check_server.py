@@ -59,7 +59,7 @@ def test_any_other_refusal_is_about_the_object(ours: TrellisObject) -> None:
     assert (found.path, found.line, found.message) == ("", 1, "the API server says: not you")
 
 
-def test_a_server_that_does_not_answer_says_nothing_about_an_object(ours: TrellisObject) -> None:
+def test_an_unreachable_server_raises_instead_of_a_finding(ours: TrellisObject) -> None:
     with pytest.raises(Unreachable):
         list(convert_server_error(ours, Unreachable("no route")))
 

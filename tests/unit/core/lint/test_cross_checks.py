@@ -85,7 +85,7 @@ def test_an_hpa_and_a_vpa_on_one_resource_are_reported() -> None:
         VPA.replace("kind: Deployment, name: web", "kind: Deployment, name: other"),
     ],
 )
-def test_a_vpa_that_leaves_the_hpas_resource_alone_is_fine(harmless: str) -> None:
+def test_a_vpa_that_does_not_size_the_hpas_resource_is_accepted(harmless: str) -> None:
     assert not [line for line in found(HPA, harmless) if line.startswith("TwoAutoscalers")]
 
 
@@ -149,7 +149,7 @@ def test_a_target_with_a_typo_is_reported_when_a_similar_one_is_there() -> None:
     assert line == 'NoSuchTarget: there is no Deployment "wbe" among the objects checked (did you mean "web"?)'
 
 
-def test_a_workload_that_cannot_be_read_stops_nothing() -> None:
+def test_an_unreadable_workload_does_not_stop_the_check() -> None:
     assert found(DEPLOYMENT.replace("containers:", "containers: 3\n      x:"), VPA + BOOST) == []
 
 
@@ -166,7 +166,7 @@ def totals_needed(*documents: str) -> list[str]:
     return [line.partition(": ")[2] for line in found(*documents) if line.startswith("TotalsNeeded")]
 
 
-def test_an_hvpa_on_a_recommender_of_others_is_told_that_it_needs_totals() -> None:
+def test_an_hvpa_on_a_third_party_recommender_is_warned_about_totals() -> None:
     (line,) = totals_needed(DEPLOYMENT, HVPA, VPA + OFF + OTHERS)
     assert line == (
         'the recommender "night-shift" does not come with Trellis and says nothing of whole workloads: '
@@ -186,7 +186,7 @@ def test_an_hvpa_on_a_recommender_of_others_is_told_that_it_needs_totals() -> No
         (HVPA.replace("name: web}\n  buckets", "name: other}\n  buckets"), VPA + OFF + OTHERS),
     ],
 )
-def test_recommenders_that_come_with_trellis_and_vpas_that_no_hvpa_goes_by_need_no_totals(
+def test_built_in_recommenders_and_vpas_without_hvpa_need_no_totals(
     documents: tuple[str, ...],
 ) -> None:
     assert totals_needed(*documents) == []

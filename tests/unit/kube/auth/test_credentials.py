@@ -31,7 +31,7 @@ def _replace(file: Path, token: str) -> None:
     fresh.rename(file)
 
 
-def test_a_token_is_read_again_as_soon_as_its_file_changes(tmp_path: Path) -> None:
+def test_a_token_is_reread_when_its_file_changes(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one\n")
     tokens = TokenFile(file)
@@ -44,7 +44,7 @@ def test_a_token_is_read_again_as_soon_as_its_file_changes(tmp_path: Path) -> No
     assert run(main()) == ["one", "two"]
 
 
-def test_a_token_that_changes_behind_the_same_marks_is_found_within_a_minute(tmp_path: Path) -> None:
+def test_a_token_that_changes_with_unchanged_file_status_is_reread_within_a_minute(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one")
     marks = file.stat()
@@ -76,7 +76,7 @@ def test_a_token_whose_file_vanishes_serves_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "\n", "t\xf6ken"])
-def test_a_file_without_a_token_is_no_way_in(tmp_path: Path, content: str | None) -> None:
+def test_an_empty_token_file_is_unauthorized(tmp_path: Path, content: str | None) -> None:
     file = tmp_path / "token"
     if content is not None:
         file.write_text(content)
@@ -84,7 +84,7 @@ def test_a_file_without_a_token_is_no_way_in(tmp_path: Path, content: str | None
         run(TokenFile(file).identity())
 
 
-def test_a_refused_token_is_worth_another_try_only_if_the_file_has_another(tmp_path: Path) -> None:
+def test_a_refused_token_is_retried_only_if_the_file_has_another(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one")
     tokens = TokenFile(file)
@@ -143,7 +143,7 @@ def _failure(plugin: _Plugin, **changes: Any) -> str:
     return str(caught.value)
 
 
-def test_a_program_is_run_once_however_many_ask_and_told_what_it_needs(tmp_path: Path) -> None:
+def test_a_plugin_runs_once_for_concurrent_requests_with_its_environment(tmp_path: Path) -> None:
     plugin = _Plugin(tmp_path)
 
     async def main() -> list[Identity]:
@@ -166,7 +166,7 @@ def test_the_older_version_is_spoken_too(tmp_path: Path) -> None:
     assert asyncio.run(credentials.identity()).token == "token-1"  # noqa: S105 - not a secret
 
 
-def test_what_it_gave_is_kept_until_it_expires(tmp_path: Path) -> None:
+def test_credentials_of_a_plugin_are_cached_until_they_expire(tmp_path: Path) -> None:
     plugin = _Plugin(tmp_path, expirationTimestamp="2026-05-01T13:00:00Z")
 
     async def main() -> list[str]:
@@ -214,9 +214,7 @@ Change = Callable[[Path], _Plugin]
     ],
     ids=["fails", "prints something", "wrong version", "prints nothing", "half a certificate"],
 )
-def test_a_program_that_gives_no_credentials_is_named_with_the_reason(
-    tmp_path: Path, make: Change, expected: str
-) -> None:
+def test_a_plugin_without_credentials_is_reported_with_the_reason(tmp_path: Path, make: Change, expected: str) -> None:
     deep = tmp_path / ("a-path-is-never-cut" * 8)
     deep.mkdir()
     message = _failure(make(deep))
@@ -224,12 +222,12 @@ def test_a_program_that_gives_no_credentials_is_named_with_the_reason(
     assert str(deep / "login") in message
 
 
-def test_a_program_that_is_not_installed_comes_with_the_hint_how_to_install_it(tmp_path: Path) -> None:
+def test_a_missing_plugin_is_reported_with_its_install_hint(tmp_path: Path) -> None:
     message = _failure(_Plugin(tmp_path), command="no-such-login", install_hint="run:\n  brew install login")
     assert '"no-such-login" cannot be run: No such file or directory; run: brew install login' in message
 
 
-def test_a_program_that_needs_a_person_is_not_run_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interactive_plugin_is_not_run_without_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert "needs a terminal" in _failure(_Plugin(tmp_path), interactive="Always")
     assert not (tmp_path / "runs").exists()

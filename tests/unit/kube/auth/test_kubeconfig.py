@@ -65,7 +65,7 @@ def _complaint(file: Path, context: str = "") -> str:
     return message
 
 
-def test_the_current_context_says_server_user_and_namespace(write: Write) -> None:
+def test_the_current_context_selects_server_user_and_namespace(write: Write) -> None:
     connection = _load(write(_config(namespace="shop", user={"token": "t0"})))
     assert (connection.server, connection.namespace, connection.login.token) == ("https://lab:6443", "shop", "t0")
     assert connection.warnings == ()
@@ -80,14 +80,14 @@ def test_a_context_can_be_chosen_and_the_namespace_defaults_to_default(write: Wr
     assert 'context "prod"' in connection.source
 
 
-def test_data_in_the_file_wins_over_the_name_of_another(write: Write) -> None:
+def test_inline_data_takes_precedence_over_a_file_name(write: Write) -> None:
     write("from a file", "ca.pem")
     cluster = {"certificate-authority": "ca.pem", "certificate-authority-data": _b64("from data")}
     assert _load(write(_config(cluster=cluster))).authority == b"from data"
     assert _load(write(_config(cluster={"certificate-authority": "ca.pem"}))).authority == b"from a file"
 
 
-def test_paths_are_relative_to_the_file_they_stand_in(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_relative_to_their_kubeconfig(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("cert.pem", "key.pem"):
         write(name, f"deep/pki/{name}")
     user = {"client-certificate": "pki/cert.pem", "client-key": "pki/key.pem", "tokenFile": "../token"}
@@ -109,7 +109,7 @@ def test_a_relative_plug_in_is_beside_the_file_and_a_bare_name_is_in_the_path(wr
     assert found.command == "login"
 
 
-def test_a_credential_plugin_gets_the_cluster_if_it_asks(write: Write) -> None:
+def test_a_credential_plugin_gets_cluster_info_on_request(write: Write) -> None:
     plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "login", "provideClusterInfo": True}
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "lab"}}
     cluster = {"certificate-authority-data": _b64("ca"), "extensions": [extension]}
@@ -122,7 +122,7 @@ def test_a_credential_plugin_gets_the_cluster_if_it_asks(write: Write) -> None:
     }
 
 
-def test_the_first_of_several_files_wins_with_the_whole_entry(write: Write) -> None:
+def test_the_first_of_several_files_wins_with_its_full_entry(write: Write) -> None:
     first = write(_config(user={"token": "first"}, current=False), "first")
     second = write(_config(user={"token": "second", "as": "somebody"}, cluster={"tls-server-name": "x"}), "second")
     listed = os.pathsep.join([str(first), str(first.parent / "missing"), str(second)])
@@ -140,7 +140,7 @@ def test_a_context_of_one_file_may_use_the_cluster_of_another(write: Write) -> N
     assert connection.server == "https://lab:6443"
 
 
-def test_the_home_directory_is_looked_at_last(write: Write, tmp_path: Path) -> None:
+def test_the_home_directory_is_searched_last(write: Write, tmp_path: Path) -> None:
     write(_config("home"), ".kube/config")
     listed = write(_config("listed"), "listed")
     assert load_kubeconfig_connection({}, home=tmp_path).server == "https://home:6443"
@@ -174,7 +174,7 @@ def test_no_secret_is_shown_when_a_connection_is_printed(write: Write) -> None:
     assert "s3cret" not in repr(_load(write(_config(user=user))))
 
 
-def test_nulls_are_read_as_nothing(write: Write) -> None:
+def test_nulls_in_a_kubeconfig_read_as_absent(write: Write) -> None:
     config = _config() | {"users": None, "preferences": {}}
     config["contexts"] = [{"name": "lab", "context": {"cluster": "lab", "user": "", "namespace": None}}]
     assert _load(write(config)).login.token == ""
@@ -201,11 +201,11 @@ def test_a_file_that_cannot_be_opened_is_named_with_the_reason(tmp_path: Path) -
         ("clusters: [{name: a, cluster: {server: 5}}]", "`clusters[0].cluster.server`"),
     ],
 )
-def test_a_file_that_is_something_else_is_refused_where_it_goes_wrong(write: Write, text: str, expected: str) -> None:
+def test_a_file_that_is_no_kubeconfig_is_refused_with_its_position(write: Write, text: str, expected: str) -> None:
     assert expected in _complaint(write(text))
 
 
-def test_an_unknown_context_is_answered_with_the_nearest_or_with_all(write: Write) -> None:
+def test_an_unknown_context_is_reported_with_the_nearest_name_or_with_all(write: Write) -> None:
     file = write(_config("production"))
     assert 'there is no context "producton"; did you mean "production"?' in _complaint(file, "producton")
     assert 'there are: "production"' in _complaint(file, "xyz")
@@ -218,7 +218,7 @@ def test_the_name_of_an_entry_is_never_cut(write: Write) -> None:
     assert f'there are: "{name}"' in _complaint(file, "xyz")
 
 
-def test_a_context_that_leads_nowhere_says_so(write: Write) -> None:
+def test_a_context_without_its_cluster_or_user_is_reported(write: Write) -> None:
     config = _config("lab")
     config["clusters"] = []
     assert 'no cluster "lab", which context "lab" names; none is defined' in _complaint(write(config))
@@ -271,7 +271,7 @@ def test_a_user_that_cannot_be_used_is_refused(write: Write, user: dict[str, Any
     assert 'user "lab"' in message
 
 
-def test_a_name_that_is_there_twice_is_refused(write: Write) -> None:
+def test_a_duplicate_name_is_refused(write: Write) -> None:
     config = _config()
     config["users"] *= 2
     assert 'user "lab": the name is there twice' in _complaint(write(config))
@@ -296,7 +296,7 @@ _POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"
 @pytest.mark.parametrize(
     ("host", "server"), [("10.96.0.1", "https://10.96.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
 )
-def test_a_pod_finds_its_own_cluster(tmp_path: Path, host: str, server: str) -> None:
+def test_a_pod_connects_to_its_cluster_by_the_service_account(tmp_path: Path, host: str, server: str) -> None:
     account = _service_account(tmp_path / "sa")
     connection = find_connection(
         _POD | {"KUBERNETES_SERVICE_HOST": host}, service_account=account, home=tmp_path / "nobody"
@@ -305,7 +305,7 @@ def test_a_pod_finds_its_own_cluster(tmp_path: Path, host: str, server: str) -> 
     assert connection.login.token_file == str(account / "token")
 
 
-def test_what_was_named_comes_before_the_pod_and_the_pod_before_the_home_directory(
+def test_a_named_file_takes_precedence_over_the_pod_and_the_pod_over_the_home_directory(
     tmp_path: Path, write: Write
 ) -> None:
     account = _service_account(tmp_path / "sa")

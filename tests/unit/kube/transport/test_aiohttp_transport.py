@@ -232,7 +232,7 @@ def test_a_client_certificate_is_shown_and_no_key_is_left_in_a_file(
     [{"authority": b"no PEM"}, {"login": Login(certificate=ClientCertificate(b"no PEM", b"no PEM"))}],
     ids=["authority", "certificate"],
 )
-def test_certificates_that_are_none_are_found_at_the_start(fields: dict[str, Any]) -> None:
+def test_invalid_certificates_are_refused_at_construction(fields: dict[str, Any]) -> None:
     with pytest.raises(BadKubeconfig, match=r"a test.*certificate"):
         AiohttpTransport(_connection("https://127.0.0.1:1", **fields), environment={})
 
@@ -269,7 +269,7 @@ def _saying(*parts: bytes, then: Callable[[asyncio.StreamWriter], Awaitable[None
     return talk
 
 
-def test_lines_are_whole_however_they_are_cut_and_however_long() -> None:
+def test_lines_are_complete_for_any_chunks_and_length() -> None:
     long = b"x" * 3_000_000
     talk = _saying(_chunk(b"one\ntw"), _chunk(b"o\n" + long[:9]), _chunk(long[9:]), _chunk(b"\n"), _chunk(b""))
     assert _lines_of(talk) == ([b"one", b"two", long], "")
@@ -282,7 +282,7 @@ async def _reset(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
 
 
-def test_a_reset_in_the_middle_of_a_line_is_said_after_the_lines_before_it() -> None:
+def test_a_reset_in_the_middle_of_a_line_is_raised_after_the_lines_before_it() -> None:
     async def reset_when_read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _saying(_chunk(b"one\ntwo-is-half"))(reader, writer)
         await _reset(writer)
@@ -315,7 +315,7 @@ def test_a_stream_that_falls_silent_ends_when_its_time_is_up() -> None:
 
 
 @pytest.mark.parametrize("verb", ["send", "stream"])
-def test_a_server_that_takes_the_request_and_says_nothing_is_not_waited_for_for_ever(verb: str) -> None:
+def test_a_server_without_a_response_times_out(verb: str) -> None:
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_head(reader)
         await _hang()
@@ -364,7 +364,7 @@ def test_leaving_a_watch_closes_its_connection() -> None:
     asyncio.run(main())
 
 
-def test_a_watch_that_is_refused_raises_what_the_server_said_even_without_a_line_end() -> None:
+def test_a_refused_watch_raises_the_servers_error_even_without_a_line_end() -> None:
     async def refuse(request: web.BaseRequest) -> web.StreamResponse:
         return web.json_response(status_object(410, "Expired", "too old resource version"), status=410)
 
@@ -415,11 +415,11 @@ def _asked_with(*tokens: str) -> tuple[int, list[str]]:
     return asyncio.run(main()), seen
 
 
-def test_credentials_that_are_refused_are_renewed_and_tried_once_more() -> None:
+def test_refused_credentials_are_renewed_and_retried_once() -> None:
     assert _asked_with("stale", "good") == (200, ["Bearer stale", "Bearer good"])
 
 
-def test_credentials_that_are_refused_twice_are_given_up() -> None:
+def test_credentials_refused_twice_raise_unauthorized() -> None:
     assert _asked_with("stale", "bad", "good") == (401, ["Bearer stale", "Bearer bad"])
 
 
@@ -434,7 +434,7 @@ def test_a_credential_plugin_with_an_unusable_certificate_is_unauthorized() -> N
         asyncio.run(main())
 
 
-def test_a_proxy_is_asked_to_connect_and_sees_nothing_else(tmp_path: Path) -> None:
+def test_a_proxy_gets_only_a_connect_request(tmp_path: Path) -> None:
     seen: list[str] = []
     tls = server_tls(AUTHORITY, tmp_path, "127.0.0.1")
 

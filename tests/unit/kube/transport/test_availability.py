@@ -75,7 +75,7 @@ class World:
         return self.fault(request)
 
 
-def test_one_answer_after_an_outage_brings_all_watches_back_and_not_all_at_once() -> None:
+def test_a_response_after_an_outage_wakes_all_watches_at_random_moments() -> None:
     world = World()
 
     async def play() -> None:
@@ -110,7 +110,7 @@ def test_the_tenth_outage_is_over_as_soon_as_the_first() -> None:
     world.run(play)
 
 
-def test_a_server_that_is_away_is_asked_now_and_then_by_one_and_found_soon_after_it_is_back() -> None:
+def test_one_client_retries_an_unavailable_server_every_few_seconds() -> None:
     world = World()
 
     async def play() -> None:
@@ -127,7 +127,7 @@ def test_a_server_that_is_away_is_asked_now_and_then_by_one_and_found_soon_after
     world.run(play)
 
 
-def test_a_server_that_is_still_starting_when_it_answers_first_is_not_left_alone_for_long() -> None:
+def test_a_starting_server_is_retried_soon() -> None:
     world = World()
 
     async def play() -> None:
@@ -189,7 +189,7 @@ def test_a_watch_with_a_retry_after_is_not_retried_before(fault: ScriptedRespons
     world.run(play)
 
 
-def test_what_is_forbidden_is_not_asked_for_at_every_answer_to_another() -> None:
+def test_a_forbidden_watch_is_not_retried_at_every_other_response() -> None:
     world = World()
 
     async def play() -> None:
@@ -205,7 +205,7 @@ def test_what_is_forbidden_is_not_asked_for_at_every_answer_to_another() -> None
     world.run(play)
 
 
-def test_whose_login_was_refused_comes_back_with_the_first_whose_is_taken() -> None:
+def test_an_unauthorized_watch_retries_after_the_first_authorized_response() -> None:
     world = World()
 
     async def play() -> None:
@@ -220,7 +220,7 @@ def test_whose_login_was_refused_comes_back_with_the_first_whose_is_taken() -> N
     world.run(play)
 
 
-def test_a_watch_that_opens_calls_those_that_wait() -> None:
+def test_an_opened_watch_wakes_waiting_clients() -> None:
     world = World()
     opened = StreamScript()
 

@@ -38,7 +38,7 @@ def test_a_server_goes_through_the_proxy_unless_it_is_exempt(server: str, exempt
     assert bool(find_proxy({**_PROXY, "NO_PROXY": exempt}, server)) is through
 
 
-def test_the_lower_case_names_count_too_and_a_scheme_may_be_left_out() -> None:
+def test_lower_case_variables_count_and_the_scheme_is_optional() -> None:
     environment = {"https_proxy": "proxy:3128", "no_proxy": "b.example.org"}
     assert find_proxy(environment, "https://a.example.org") == "http://proxy:3128"
     assert find_proxy(environment, "https://b.example.org") == ""

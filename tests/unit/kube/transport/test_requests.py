@@ -44,7 +44,7 @@ def test_a_path_follows_group_namespace_and_name(path: str, expected: str) -> No
     assert path == expected
 
 
-def test_a_list_asks_for_500_objects_compressed() -> None:
+def test_a_list_requests_500_objects_with_compression() -> None:
     request = build_list(PODS, label_selector="app=web", field_selector="spec.nodeName=n1")
     assert request.query == (("labelSelector", "app=web"), ("fieldSelector", "spec.nodeName=n1"), ("limit", "500"))
     assert request.headers["Accept-Encoding"] == "gzip"
@@ -57,7 +57,7 @@ def test_a_continued_list_leaves_out_the_version_which_the_server_would_refuse_b
     assert dict(fresh.query) == {"resourceVersion": "7", "resourceVersionMatch": "NotOlderThan"}
 
 
-def test_a_watch_asks_for_bookmarks_and_ends_by_itself_if_the_server_does_not_end_it() -> None:
+def test_a_watch_requests_bookmarks_and_times_out_if_the_server_does_not_end_it() -> None:
     request = build_watch(PODS, "shop", resource_version="7", timeout_seconds=100)
     assert dict(request.query) == {
         "watch": "true",
@@ -95,7 +95,7 @@ def test_each_kind_of_patch_has_its_content_type_and_its_body() -> None:
     assert {request.method for request in sent} == {"PATCH"}
 
 
-def test_force_is_said_of_an_apply_that_forces_and_of_nothing_else() -> None:
+def test_only_a_forced_apply_has_the_force_parameter() -> None:
     forced = build_patch(VPAS, "web", apply_patch({}, force=True), "shop", field_manager="trellis")
     assert dict(forced.query) == {"fieldManager": "trellis", "force": "true"}
     assert "force" not in dict(build_patch(VPAS, "web", apply_patch({}), "shop").query)
@@ -131,7 +131,7 @@ def test_a_deletion_carries_its_preconditions() -> None:
     assert _body(plain) == {"apiVersion": "v1", "kind": "DeleteOptions"}
 
 
-def test_an_eviction_names_the_pod_and_the_one_that_is_meant_by_its_uid() -> None:
+def test_an_eviction_has_the_pods_name_and_uid() -> None:
     request = build_eviction(PODS, "web-1", "shop", preconditions=Preconditions(uid="u1"))
     assert (request.method, request.path) == ("POST", "/api/v1/namespaces/shop/pods/web-1/eviction")
     assert _body(request) == {

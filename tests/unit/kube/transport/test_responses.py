@@ -41,14 +41,14 @@ from trellis.testing.scripted_transport import error_response, json_response, li
         (504, "Timeout", ServerFault),
     ],
 )
-def test_code_and_reason_say_which_error_it_is(code: int, reason: str, expected: type[KubeError]) -> None:
+def test_code_and_reason_determine_the_error(code: int, reason: str, expected: type[KubeError]) -> None:
     error = build_error(error_response(code, reason, 'pods "web" says no'))
     assert type(error) is expected
     assert (error.code, error.reason, str(error)) == (code, reason, 'pods "web" says no')
     assert isinstance(error, TrellisError)
 
 
-def test_a_throttled_request_knows_from_the_header_or_the_details_when_to_come_back() -> None:
+def test_a_throttled_request_has_retry_after_from_header_or_details() -> None:
     by_header = build_error(error_response(429, "TooManyRequests", retry_after=7))
     by_details = build_error(error_response(429, "TooManyRequests", details={"retryAfterSeconds": 9}))
     by_both = build_error(error_response(429, "TooManyRequests", details={"retryAfterSeconds": 9}, retry_after=7))
@@ -56,7 +56,7 @@ def test_a_throttled_request_knows_from_the_header_or_the_details_when_to_come_b
     assert [error.retry_after for error in (by_header, by_details, by_both, by_date)] == [7.0, 9.0, 7.0, None]
 
 
-def test_a_server_that_is_starting_says_when_to_come_back_too() -> None:
+def test_a_starting_server_has_retry_after() -> None:
     assert build_error(error_response(503, "ServiceUnavailable", retry_after=1)).retry_after == 1.0
 
 

@@ -82,7 +82,7 @@ def kinds(incidents: list[Incident]) -> list[IncidentKind]:
     return [incident.kind for incident in incidents]
 
 
-def test_it_sees_what_is_there_and_every_change_after_that() -> None:
+def test_an_informer_has_existing_objects_and_every_later_change() -> None:
     server = serving("a", "b")
 
     async def work(informer: Informer[Pod]) -> None:
@@ -267,7 +267,7 @@ def test_an_annotation_of_a_megabyte_does_not_stop_the_informer() -> None:
     on(server, work)
 
 
-def test_410_in_the_middle_of_a_watch_loses_nothing() -> None:
+def test_410_during_a_watch_loses_no_change() -> None:
     server = serving("a", "b")
     told: list[ObjectChange[Pod]] = []
 
@@ -325,7 +325,7 @@ def test_objects_that_did_not_change_are_kept_when_a_list_brings_them_again() ->
     on(server, work)
 
 
-def test_what_came_of_a_list_that_did_not_get_through_is_forgotten() -> None:
+def test_pages_of_a_failed_list_are_dropped() -> None:
     def listed(name: str, **options: Any) -> ScriptedResponse:
         return list_response([{"metadata": {"name": name, "namespace": "shop"}}], **options)
 
@@ -343,7 +343,7 @@ def test_what_came_of_a_list_that_did_not_get_through_is_forgotten() -> None:
     virtual_time.run(main())
 
 
-def test_it_says_how_stale_it_is_and_afterwards_how_stale_it_was() -> None:
+def test_an_informer_reports_staleness_during_and_after_an_outage() -> None:
     server = serving("a")
     reported: list[Incident] = []
 
@@ -371,7 +371,7 @@ def test_it_says_how_stale_it_is_and_afterwards_how_stale_it_was() -> None:
     assert "no route to host" in reported[-2].message
 
 
-def test_20_000_changes_at_once_end_in_the_truth_while_others_get_their_turn() -> None:
+def test_20_000_changes_are_applied_without_blocking_the_event_loop() -> None:
     server = serving(*(f"web-{i}" for i in range(100)))
     turns = 0
 

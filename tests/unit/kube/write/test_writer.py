@@ -110,7 +110,7 @@ def test_writes_are_recorded_under_the_writers_name_unless_the_action_has_anothe
     ]
 
 
-def test_a_merge_patch_says_which_object_and_version_it_means() -> None:
+def test_a_merge_patch_has_uid_and_version_preconditions() -> None:
     assert body(PATCH)["metadata"] == {"labels": {"a": "b"}, "uid": "uid-1", "resourceVersion": "7"}
     strategic = PatchResize(POD, strategic_patch({"spec": {"containers": [{"name": "app"}]}}))
     assert body(strategic)["metadata"] == {"uid": "uid-1", "resourceVersion": "7"}
@@ -135,7 +135,7 @@ def test_evictions_and_deletions_carry_their_preconditions_in_their_options() ->
     assert body(DeleteObject(POD, propagation="Orphan"))["preconditions"] == expected
 
 
-def test_what_is_not_known_of_an_object_is_not_checked() -> None:
+def test_an_unknown_uid_or_version_is_no_precondition() -> None:
     bare = Target(PODS, "web-0", "shop")
     assert body(PatchObject(bare, merge_patch({"spec": {}}))) == {"spec": {}}
     assert "deleteOptions" not in body(CreateEviction(bare))
@@ -195,7 +195,7 @@ ANOTHER_UID = {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid
         (Response(502, {}, b"<html>\nbad gateway\n</html>"), PATCH, Result.FAILED, "ServerFault"),
     ],
 )
-def test_every_answer_is_an_outcome_and_never_an_error(
+def test_every_response_is_an_outcome_and_never_an_exception(
     response: ScriptedResponse, action: Action, result: Result, reason: str
 ) -> None:
     found = outcome(response, action)
@@ -243,7 +243,7 @@ def test_an_outcome_has_what_the_server_made_of_the_object() -> None:
     assert not outcome(DONE, PatchStatus(POD, {})).body
 
 
-def test_outcomes_stand_in_the_order_of_their_actions() -> None:
+def test_outcomes_are_in_the_order_of_their_actions() -> None:
     targets = [Target(PODS, f"web-{i}", "shop") for i in range(30)]
 
     def named_after_the_path(request: Request) -> ScriptedResponse:
@@ -297,22 +297,22 @@ def test_no_more_requests_are_under_way_than_allowed() -> None:
     assert transport.times == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
 
 
-def test_actions_on_one_object_are_carried_out_one_after_the_other() -> None:
+def test_actions_on_one_object_are_executed_in_order() -> None:
     transport = slowly(WriterSettings(concurrency=8), PATCH, RESIZE, EVICT)
     assert transport.most == 1
     assert [request.path.rsplit("/", 1)[1] for request in transport.requests] == ["web-0", "resize", "eviction"]
 
 
-def test_without_a_rate_nothing_is_held_back() -> None:
+def test_without_a_rate_limit_no_write_is_delayed() -> None:
     assert slowly(WriterSettings(concurrency=100), *patches(100)).times == [0] * 100
 
 
-def test_a_rate_lets_a_burst_through_and_then_so_many_a_second() -> None:
+def test_a_rate_limit_allows_a_burst_and_then_its_rate() -> None:
     transport = slowly(WriterSettings(concurrency=100, rate=Rate(2, 3)), *patches(7))
     assert transport.times == pytest.approx([0, 0, 0, 0.5, 1, 1.5, 2])
 
 
-def test_a_bucket_gives_back_no_more_than_its_burst() -> None:
+def test_a_token_bucket_refills_up_to_its_burst() -> None:
     bucket = TokenBucket(Rate(1, 2), 0)
     assert [bucket.try_take(1000) for _ in range(3)] == [True, True, False]
     assert bucket.try_take(1001)
@@ -337,7 +337,7 @@ def timed(*answers: ScriptedResponse, actions: list[Action]) -> tuple[tuple[Writ
     return virtual_time.run(main()), times
 
 
-def test_a_busy_server_is_asked_again_when_it_says_so() -> None:
+def test_a_throttled_write_is_retried_after_retry_after() -> None:
     (found,), times = timed(error_response(429, "TooManyRequests", retry_after=7), DONE, actions=[PATCH])
     assert found.applied
     assert times == [0, 7]
@@ -349,7 +349,7 @@ def test_while_a_server_is_busy_no_other_write_is_sent() -> None:
     assert times == [0, 7, 7, 7]
 
 
-def test_a_server_that_stays_busy_is_an_outcome_with_the_time_to_come_back() -> None:
+def test_a_write_that_remains_throttled_is_an_outcome_with_retry_after() -> None:
     busy = error_response(429, "TooManyRequests", retry_after=2)
     (found,), times = timed(busy, busy, busy, actions=[PATCH])
     assert (found.result, found.retry_after) == (Result.THROTTLED, 2)
@@ -363,7 +363,7 @@ def test_a_retry_after_of_minutes_is_honoured_without_blocking_callers() -> None
     assert times == [0]
 
 
-def test_an_eviction_that_a_budget_refuses_holds_nothing_else_up() -> None:
+def test_an_eviction_refused_by_a_budget_delays_no_other_write() -> None:
     found, times = timed(
         error_response(429, "TooManyRequests", details=BUDGET, retry_after=10), DONE, actions=[EVICT, PATCH]
     )

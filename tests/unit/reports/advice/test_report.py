@@ -57,7 +57,7 @@ def namespace_of_length(length: int) -> SurveyedWorkload:
     return workload("x", namespace="n" * length)
 
 
-def test_top_shows_what_matters_most_and_says_what_it_left_out() -> None:
+def test_top_shows_the_most_important_rows_and_counts_omitted_ones() -> None:
     text = render_advice(advised(generated_survey(60)), "table", 100, 5)
     assert "... and 55 more" in text
     assert sum(" service-" in line or "/service-" in line for line in text.splitlines()) == 5
@@ -88,7 +88,7 @@ def test_text_needs_no_colour() -> None:
     assert [row[:2] for row in rows] == ["!!", "! ", "! ", "? ", "? ", "  "]
 
 
-def test_what_could_not_be_seen_makes_every_form_partial() -> None:
+def test_missing_data_marks_every_format_as_partial() -> None:
     for form in ("table", "markdown", "html"):
         text = " ".join(render_advice(SHOP, form).split())
         assert "Partial: 1 thing that is listed below could not be looked at." in text
@@ -107,7 +107,7 @@ def test_other_autoscalers_of_the_size_are_reported() -> None:
 
 
 @pytest.mark.parametrize("form", list(FORMATS))
-def test_nothing_to_size_has_every_form_too(form: str) -> None:
+def test_an_empty_survey_has_a_report_in_every_format(form: str) -> None:
     assert render_advice(advised(survey()), form)
 
 
@@ -118,7 +118,7 @@ def test_without_prices_no_costs_are_shown(form: str) -> None:
     assert "EUR 0" not in text
 
 
-def test_what_is_requested_but_not_seen_is_not_told_as_nothing() -> None:
+def test_unknown_requests_are_not_reported_as_none() -> None:
     unseen = [
         msgspec.structs.replace(
             workload("web", container(request=(NONE, NONE)), namespace=namespace, pods=1), is_sized=False

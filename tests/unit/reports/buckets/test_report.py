@@ -46,7 +46,7 @@ def test_every_form_is_as_approved(form: str, name: str) -> None:
     assert_golden(f"buckets.{name}", page_body(text) if form == "html" else text)
 
 
-def test_there_are_as_many_forms_as_of_advice() -> None:
+def test_buckets_have_the_formats_of_advice() -> None:
     assert list(FORMATS) == list(report.FORMATS)
 
 
@@ -92,7 +92,7 @@ def test_nothing_to_propose_is_reported_in_every_form() -> None:
     assert [row["most"] for row in rows] == [""] * 7
 
 
-def test_where_nothing_costs_anything_there_is_no_money() -> None:
+def test_with_zero_prices_no_money_is_reported() -> None:
     free = advised(recorded_shop(), Prices("given", "USD", 0.0, 0.0))
     assert "USD" not in render_buckets(free, "table")
     assert "Buckets for 5 of 9 workloads." in render_buckets(free, "table")
@@ -100,7 +100,7 @@ def test_where_nothing_costs_anything_there_is_no_money() -> None:
     assert first["outcomes"]["buckets"]["moneyMonth"] == 0
 
 
-def test_an_hvpa_is_called_otherwise_where_its_name_is_taken() -> None:
+def test_an_hvpa_gets_another_name_if_its_name_is_taken() -> None:
     """Its own HPA and VPA are called like it, and it takes nothing away from anybody."""
     cpu = daily(600, 4500)
     hpa = on_utilization("web", 60)

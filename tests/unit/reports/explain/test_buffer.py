@@ -124,7 +124,7 @@ def test_outside_of_its_schedule_the_next_window_is_named() -> None:
     assert "costs" not in found
 
 
-def test_where_headroom_is_short_it_says_how_much_there_is_and_why() -> None:
+def test_missing_headroom_is_reported_with_its_amount_and_reason() -> None:
     cluster = Cluster()
     cluster.add_node("n1", "4")
     found = told(cluster, **exactly(5))

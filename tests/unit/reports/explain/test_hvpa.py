@@ -75,7 +75,7 @@ def test_a_terminal_without_such_characters_gets_plain_ones() -> None:
     assert "\n".join(as_text(explain_hvpa(search().evidence(), "search"), 80, plain=True)).isascii()
 
 
-def test_a_pod_says_which_hvpa_decides() -> None:
+def test_a_pods_explanation_names_its_hvpa() -> None:
     told = text(explain_pod(search().evidence(), "search-1-0"), 1000)
     assert (
         "Hvpa search decides how many pods Deployment search has and how big each is: "
@@ -86,12 +86,12 @@ def test_a_pod_says_which_hvpa_decides() -> None:
 # Sentences
 
 
-def test_a_count_that_is_kept_says_why() -> None:
+def test_an_unchanged_count_is_reported_with_the_reason() -> None:
     found = told(world(3, "3700m", "11", scaleDown={"stabilizationWindow": "0s"}))
     assert "3 are kept: CPU is above 10.8, which is 10 % below what fewer hold." in found
 
 
-def test_a_step_that_is_held_back_says_until_when() -> None:
+def test_a_blocked_step_is_reported_with_its_end() -> None:
     assert "until 08:05 UTC, in 5 min, at the latest." in told(world(3, "8", "5"))
     window = {"begin": "220000-0000", "end": "230000-0000"}
     found = told(world(2, "6", "20", scaleUp={"updateMode": "MaintenanceWindow"}, maintenanceWindow=window))
@@ -111,16 +111,16 @@ def test_while_a_step_up_is_held_back_no_sentence_takes_it_for_taken() -> None:
     assert "With AtLeastRecommended the larger of its share and the VPA's target counts: 1G" in found
 
 
-def test_a_fall_that_is_too_small_says_that_the_size_stays() -> None:
+def test_a_decrease_below_the_threshold_is_reported_as_unchanged() -> None:
     found = told(world(3, "8", "23", scaleDown={"stabilizationWindow": "0s"}))
     assert "CPU: 23 over 3 replicas is 7.667 for each, and the VPA's target is 1. It stays 8 for now" in found
 
 
-def test_a_demand_above_the_last_bucket_says_so() -> None:
+def test_demand_above_the_last_bucket_is_reported() -> None:
     assert "CPU: 200 asked for by the VPA. That is more than the 192 that 8 hold." in told(world(2, "6", "200"))
 
 
-def test_what_is_left_alone_says_why() -> None:
+def test_unchanged_pods_are_reported_with_the_reason() -> None:
     assert "All is left as it is. ScaledToZero" in told(world(0, "6", "20"))
     refused = told(world(2, "6", "20", buckets=[]))
     assert "It leaves Deployment web alone. HvpaRefused: spec.buckets" in refused
@@ -144,7 +144,7 @@ def test_marks_stand_at_their_totals_on_the_rows_of_their_counts() -> None:
     assert lines[-1] == "○ now: 2 replicas with 12   ● decided: 3 replicas for 24   ╌ kept above 10.8"
 
 
-def test_what_is_as_decided_has_one_mark() -> None:
+def test_current_and_decided_totals_that_agree_have_one_mark() -> None:
     lines = drawn((3, "24"), (3, "24"))
     assert "◉" in row(lines, 3)
     assert not any(mark in line for line in lines for mark in "○●")

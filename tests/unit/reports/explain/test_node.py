@@ -46,7 +46,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
     assert "\n".join(lines).isascii()
 
 
-def test_a_pod_without_a_node_says_so_first() -> None:
+def test_the_explanation_of_an_unscheduled_pod_begins_with_that() -> None:
     found = text(pools().pod("import-2"), 1000)
     assert "The pod has no node. NoGroupFits: no group has nodes that would take it." in found
     assert "Groups large and small do not help: NodeTooSmall (cpu)." in found
@@ -54,7 +54,7 @@ def test_a_pod_without_a_node_says_so_first() -> None:
     assert "The pod has no node. By the next plan, NodeOrdered" in found
 
 
-def test_without_a_verdict_nothing_is_made_up() -> None:
+def test_a_node_without_a_decision_has_no_reason_lines() -> None:
     cluster = pools()
     cluster.patterns = ("shop",)
     found = text(cluster.node("small-1"), 1000)
@@ -75,7 +75,7 @@ def test_many_pods_that_are_alike_are_not_all_shown() -> None:
     assert "web-1-20" not in found
 
 
-def test_a_node_on_its_way_out_says_since_when() -> None:
+def test_a_leaving_node_is_reported_with_its_time() -> None:
     cluster = pools()
     mark = {"key": "trellis.x-k8s.io/leaving", "value": f"{NOW - 60:.0f}", "effect": "NoSchedule"}
     cluster.add_member("small-4", taints=[mark], conditions=[])

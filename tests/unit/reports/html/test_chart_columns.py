@@ -35,7 +35,7 @@ def test_a_column_comes_back_within_a_ten_thousandth_of_its_largest(values: list
         assert math.isnan(value) or again == pytest.approx(value, abs=top / 9000)
 
 
-def test_what_stays_the_same_is_reported_once() -> None:
+def test_constant_values_are_encoded_once() -> None:
     columns = ChartColumns()
     number = columns.add([2.5] * 300)
     assert str(columns.encoded[number][1]).endswith(",*299")

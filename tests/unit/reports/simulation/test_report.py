@@ -58,7 +58,7 @@ def test_a_table_holds_every_variant_in_eighty_columns() -> None:
     assert heads == [["fixed", "default", "seasonal", "adaptive"]]
 
 
-def test_the_words_name_price_and_risk_of_each_variant_against_the_first() -> None:
+def test_sentences_compare_cost_and_risk_of_each_variant_with_the_first() -> None:
     text = " ".join(" ".join(as_text(SMALL, 120)).split())
     for title in ("Default recommender", "Seasonal", "Adaptive"):
         assert re.search(rf"{title} costs \d+ % less than Fixed requests \(USD [\d,.]+ instead of [\d,.]+\)", text)
@@ -104,14 +104,14 @@ def test_a_page_sends_no_requests() -> None:
     assert not re.search(r"\b(fetch|XMLHttpRequest|innerHTML|import\()", page)
 
 
-def test_what_was_stopped_says_so() -> None:
+def test_a_stopped_variant_is_reported() -> None:
     variants = [msgspec.structs.replace(SMALL.variants[0], partial_until=SMALL.begin + 86400.0), *SMALL.variants[1:]]
     partial = msgspec.structs.replace(SMALL, partial=True, variants=variants)
     assert any("PARTIAL" in line and "25 %" in line for line in as_text(partial, 100))
     assert "got to 25 % of the time" in as_html(partial)
 
 
-def test_what_was_stopped_sooner_is_not_compared_as_if_it_had_cost_less() -> None:
+def test_variants_stopped_earlier_are_not_compared_by_cost() -> None:
     hour = SMALL.scored_from + 3600.0
     stopped = [
         SMALL.variants[0],

@@ -62,6 +62,6 @@ def test_gates_survive_being_written(gates: FeatureGates) -> None:
         (["InPlace"], "feature gates are written like"),
     ],
 )
-def test_what_is_no_gate_is_refused(value: object, message: str) -> None:
+def test_an_unknown_feature_gate_is_refused(value: object, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         parse_gates(value)

@@ -110,7 +110,7 @@ def test_nothing_given_means_the_defaults_of_the_struct_and_its_groups() -> None
     assert found.origins == {}
 
 
-def test_flags_win_over_the_environment_which_wins_over_the_file(file: Path) -> None:
+def test_flags_take_precedence_over_the_environment_and_that_over_the_file(file: Path) -> None:
     file.write_text("recommender-interval: 3m\nupdate-worker-count: 3\nv: 3\n")
     environment = {"TRELLIS_RECOMMENDER_INTERVAL": "2m", "TRELLIS_UPDATE_WORKER_COUNT": "2"}
     found = loaded("--recommender-interval=1m0s", environment=environment, file=file)
@@ -237,7 +237,7 @@ def test_a_refusal_names_the_variable_and_the_line(file: Path) -> None:
         loaded(file=file)
 
 
-def test_everything_wrong_is_reported_at_once() -> None:
+def test_all_invalid_settings_are_reported_together() -> None:
     with pytest.raises(InvalidInput) as refused:
         loaded("--v=11", "--profiling=maybe")
     assert "flag --v" in str(refused.value)

@@ -22,7 +22,7 @@ def lines(metrics: Metrics) -> dict[str, float]:
     return {name: float(value) for name, value in pairs}
 
 
-def test_an_informer_says_what_it_knows_and_how_old_that_is() -> None:
+def test_informer_metrics_have_objects_and_ages() -> None:
     server = ModelServer()
     server.put(pod_path("good"), pod())
     server.put(pod_path("bad"), {"spec": {"nodeName": 17}})
@@ -50,7 +50,7 @@ def test_an_informer_says_what_it_knows_and_how_old_that_is() -> None:
     assert found['trellis_informer_lists{resource="pods"}'] == 1
 
 
-def test_writes_are_counted_by_what_became_of_them() -> None:
+def test_writes_are_counted_by_result() -> None:
     metrics = Metrics(CLUSTER_METRICS, about_process=False)
     evict = CreateEviction(Target(PODS, "web-0", "default"))
     for result in (Result.APPLIED, Result.REFUSED, Result.REFUSED):

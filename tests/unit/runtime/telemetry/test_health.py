@@ -81,7 +81,7 @@ def test_health_check_is_ok_until_the_last_activity_is_too_old() -> None:
     assert health_check(activity).text == "OK"
 
 
-def test_checks_are_listed_if_asked_for_or_if_one_fails() -> None:
+def test_checks_are_listed_on_request_or_on_failure() -> None:
     good: dict[str, HealthCheck] = {"lease": lambda: None}
     assert run_checks("readyz", good, verbose=False).text == "ok"
     assert run_checks("readyz", good, verbose=True).text == "[+]lease ok\nreadyz check passed\n"
@@ -90,7 +90,7 @@ def test_checks_are_listed_if_asked_for_or_if_one_fails() -> None:
     assert answer.text == "[+]lease ok\n[-]informers failed: pods are not synced\nreadyz check failed\n"
 
 
-def test_remarks_stand_in_the_full_answer_and_change_nothing_about_it() -> None:
+def test_remarks_are_in_the_verbose_response_and_do_not_affect_readiness() -> None:
     good: dict[str, HealthCheck] = {"lease": lambda: None}
     remarks = ["hvpas unseen: Hvpas do not size pods"]
     assert run_checks("readyz", good, verbose=False, remarks=remarks).text == "ok"
@@ -171,11 +171,11 @@ def test_addresses_are_read_and_written_as_go_does(text: str, address: Address) 
 
 
 @pytest.mark.parametrize("text", ["", "8942", ":", ":http", ":70000", "::1:80", "a:b:80"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     assert "must be an address" in (check_address(text) or "")
 
 
-def test_a_component_can_have_pages_of_its_own() -> None:
+def test_a_component_can_serve_its_own_pages() -> None:
     async def page(asked: PageRequest) -> ProbeResponse:
         return ProbeResponse(
             404, f"{asked.path['namespace']} {asked.path['name']} {asked.query.get('limit')}", "application/json"

@@ -137,7 +137,7 @@ def test_a_field_cannot_pass_for_the_message(log_to: Log) -> None:
 
 @given(message=st.text(), value=st.text(), style=st.sampled_from(LogFormat))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_no_text_makes_a_second_line(log_to: Log, message: str, value: str, style: LogFormat) -> None:
+def test_a_record_is_always_one_line(log_to: Log, message: str, value: str, style: LogFormat) -> None:
     stream = log_to(style)
     Logger("trellis.test").info(message, field=value)
     assert len(stream.getvalue().splitlines()) == 1

@@ -71,7 +71,7 @@ def test_names_are_served_as_they_were_declared() -> None:
     ]
 
 
-def test_what_is_held_back_is_put_in_before_metrics_are_read() -> None:
+def test_accumulated_counts_are_added_before_metrics_are_read() -> None:
     metrics = of(EVICTED)
     held = [3, 4]
     metrics.register_flush(lambda: metrics.add(EVICTED, held.pop(), "default", "web"))
@@ -113,7 +113,7 @@ def test_a_histogram_with_bounds_below_zero_has_a_sum_and_a_count_too() -> None:
     }
 
 
-def test_series_of_objects_that_are_gone_are_removed_and_others_stay() -> None:
+def test_series_of_deleted_objects_are_removed() -> None:
     metrics = of(EVICTED, LATENCY, CONTROLLED)
     for name in ("web", "gone"):
         metrics.add(EVICTED, 3, "default", name)
@@ -158,13 +158,13 @@ def test_a_gauge_set_as_a_whole_has_no_other_series() -> None:
         (1e300, "1e+300"),
     ],
 )
-def test_numbers_are_written_as_go_writes_them(value: float, text: str) -> None:
+def test_numbers_are_formatted_as_in_go(value: float, text: str) -> None:
     metrics = of(STATES)
     metrics.set(STATES, value)
     assert metrics.format_text().decode().splitlines()[-1] == f"vpa_recommender_aggregate_container_states_count {text}"
 
 
-def test_bounds_are_labels_and_written_as_go_writes_them() -> None:
+def test_bucket_bounds_are_formatted_as_in_go() -> None:
     sizes = HistogramSpec("vpa_test_sizes_bytes", "How much.", buckets=(0.5, 1.0, 1e6, 1.6e7))
     bounds = [line for line in of(sizes).format_text().decode().splitlines() if "_bucket" in line]
     assert [line.split('"')[1] for line in bounds] == ["0.5", "1", "1e+06", "1.6e+07", "+Inf"]
@@ -193,7 +193,7 @@ def test_the_process_itself_is_measured() -> None:
     assert [line for line in found if line.startswith("python_info")]
 
 
-def test_mistakes_in_our_own_code_are_named() -> None:
+def test_invalid_metric_declarations_raise_internal_errors() -> None:
     with pytest.raises(InternalError, match="declared twice"):
         of(STATES, STATES)
     with pytest.raises(InternalError, match="vpa_updater_evicted_pods_total has the labels"):
