@@ -9,7 +9,7 @@ from types import FrameType
 
 from testbed.control_plane import ControlPlane
 from testbed.errors import HarnessError
-from testbed.keeper import definitions
+from testbed.keeper import list_definitions
 from testbed.kwok.nodes import Node
 from testbed.programs import building
 from testbed.programs.versions import BY_NAME, KUBERNETES, NEEDED
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
         case [] | ["up"]:
             return up()
         case ["build", *names] if set(names) <= set(BY_NAME):
-            for path in building.ensure([BY_NAME[name] for name in names] or NEEDED).values():
+            for path in building.ensure_programs([BY_NAME[name] for name in names] or NEEDED).values():
                 sys.stdout.write(f"{path}\n")
             return 0
     sys.stderr.write(f"{USAGE}\nprograms: {', '.join(BY_NAME)}\n")
@@ -36,33 +36,33 @@ def main(arguments: list[str]) -> int:
 def up() -> int:
     """Run until Ctrl-C or SIGTERM; either leaves nothing behind."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _end)
+        signal.signal(number, _request_stop)
     with scratch() as directory:
         try:
             sys.stdout.write(f"starting Kubernetes {KUBERNETES} ...\n")
             sys.stdout.flush()
-            with ControlPlane(directory, wanted=NODES, definitions=definitions()) as plane:
-                sys.stdout.write(_what_to_try(plane))
+            with ControlPlane(directory, initial_nodes=NODES, definitions=list_definitions()) as plane:
+                sys.stdout.write(_describe_usage(plane))
                 sys.stdout.flush()
                 while True:
                     signal.pause()
-        except _Ended:
+        except _StopRequested:
             sys.stdout.write("stopped; nothing is left behind\n")
     return 0
 
 
-class _Ended(Exception):
-    """Somebody asked us to stop."""
+class _StopRequested(Exception):
+    """A signal requested the end of the control plane."""
 
 
-def _end(_number: int, _frame: FrameType | None) -> None:
+def _request_stop(_number: int, _frame: FrameType | None) -> None:
     # Once only: a second Ctrl-C must not interrupt the cleaning up.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    raise _Ended
+    raise _StopRequested
 
 
-def _what_to_try(plane: ControlPlane) -> str:
+def _describe_usage(plane: ControlPlane) -> str:
     kubectl = (
         ""
         if shutil.which("kubectl")

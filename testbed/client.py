@@ -33,7 +33,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 FIELD_MANAGER = "testbed"
 
 # A changed definition closes the store of its kind for a moment; nothing has been done with what is refused then.
-_REOPENING = "storage is (re)initializing"
+_STORE_REOPENING = "storage is (re)initializing"
 _REOPENING_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 
@@ -65,9 +65,9 @@ class Api:
         accept: str = JSON,
     ) -> Json:
         """Send one request; an answer of 400 and above raises `Refused`, no answer raises OSError."""
-        return self.send_and_listen(method, path, body, content, seconds, accept=accept)[0]
+        return self.send_with_warnings(method, path, body, content, seconds, accept=accept)[0]
 
-    def send_and_listen(
+    def send_with_warnings(
         self,
         method: str,
         path: str,
@@ -77,13 +77,13 @@ class Api:
         *,
         accept: str = JSON,
     ) -> tuple[Json, list[str]]:
-        """The same, and what the API server warns of, in the words that kubectl would print."""
-        patience = time.monotonic() + _REOPENING_SECONDS
+        """Send one request; also returns the API server's warnings, as kubectl prints them."""
+        deadline = time.monotonic() + _REOPENING_SECONDS
         while True:
             try:
                 return self._send_once(method, path, body, content, seconds, accept=accept)
             except Refused as refusal:
-                if _REOPENING not in str(refusal) or time.monotonic() > patience:
+                if _STORE_REOPENING not in str(refusal) or time.monotonic() > deadline:
                     raise
             time.sleep(_PAUSE_SECONDS)
 
@@ -92,20 +92,20 @@ class Api:
     ) -> tuple[Json, list[str]]:
         data = None if body is None else json.dumps(body).encode()
         headers = self._headers | {"Accept": accept} | ({"Content-Type": content} if data else {})
-        answer, text = self._answer(method, path, data, headers, seconds)
+        answer, text = self._exchange_pooled(method, path, data, headers, seconds)
         value = _parse(text)
         if answer.status >= http.client.BAD_REQUEST:
             raise Refused(f"{method} {path}", answer.status, value)
-        return value, [_warning(each) for each in answer.headers.get_all("Warning", [])]
+        return value, [_unescape_warning(warning) for warning in answer.headers.get_all("Warning", [])]
 
-    def _answer(
+    def _exchange_pooled(
         self, method: str, path: str, data: bytes | None, headers: dict[str, str], seconds: float
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Over a connection that is open already, if it still is: a server that has gone or was bored closes it."""
-        used = self._reused(seconds)
-        if used:
+        """Send a request over an idle connection if one is still open: the server closes them after a while."""
+        reused = self._take_idle(seconds)
+        if reused:
             with suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
-                return self._exchange(used, method, path, data, headers)
+                return self._exchange(reused, method, path, data, headers)
         address = self._address
         new = http.client.HTTPSConnection(address.hostname or "", address.port, context=self._tls, timeout=seconds)
         return self._exchange(new, method, path, data, headers)
@@ -128,7 +128,7 @@ class Api:
         self._idle.append(connection)
         return answer, text
 
-    def _reused(self, seconds: float) -> http.client.HTTPSConnection | None:
+    def _take_idle(self, seconds: float) -> http.client.HTTPSConnection | None:
         try:
             result = self._idle.pop()
         except IndexError:
@@ -142,7 +142,7 @@ class Api:
         """Read one object, or a list."""
         return self.send("GET", f"{path}?{urlencode(query)}" if query else path)
 
-    def items(self, path: str, **query: str) -> list[Json]:
+    def list_items(self, path: str, **query: str) -> list[Json]:
         """The objects of a list."""
         found: list[Json] = self.get(path, **query)["items"]
         return found
@@ -182,13 +182,13 @@ class Api:
 
     def create(self, manifest: Mapping[str, Any], namespace: str = "") -> Json:
         """Create the object; `namespace` is used where the manifest names none."""
-        path = self.path_of(manifest, namespace, named=False)
+        path = self.get_path(manifest, namespace, named=False)
         return self.send("POST", f"{path}?fieldManager={FIELD_MANAGER}", dict(manifest))
 
     def apply(self, manifest: Mapping[str, Any], namespace: str = "", *, dry_run: bool = False) -> Json:
         """Server-side apply. Unknown fields are refused, as kubectl does."""
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
-        path = f"{self.path_of(manifest, namespace)}?{urlencode(query)}"
+        path = f"{self.get_path(manifest, namespace)}?{urlencode(query)}"
         return self.send("PATCH", path, dict(manifest), APPLY_PATCH)
 
     def patch(self, path: str, body: object, content: str = MERGE_PATCH) -> Json:
@@ -203,21 +203,25 @@ class Api:
         """Delete an object, or all of a list."""
         return self.send("DELETE", path)
 
-    def path_of(self, manifest: Mapping[str, Any], namespace: str = "", *, named: bool = True) -> str:
+    def get_path(self, manifest: Mapping[str, Any], namespace: str = "", *, named: bool = True) -> str:
         """The path that the API server serves this object under."""
         version, kind, metadata = manifest["apiVersion"], manifest["kind"], manifest.get("metadata", {})
-        plural, namespaced = self._resource(version, kind)
+        plural, namespaced = self._find_resource(version, kind)
         base = f"/api/{version}" if "/" not in version else f"/apis/{version}"
         inside = f"/namespaces/{metadata.get('namespace') or namespace or 'default'}" if namespaced else ""
         return f"{base}{inside}/{plural}" + (f"/{metadata['name']}" if named else "")
 
-    def _resource(self, version: str, kind: str) -> tuple[str, bool]:
+    def _find_resource(self, version: str, kind: str) -> tuple[str, bool]:
         """Plural and whether namespaced, from discovery; asked again if the kind is not known yet."""
         with self._lock:
             known = self._kinds.get(version, {})
             if kind not in known:
                 served = self.get(f"/api/{version}" if "/" not in version else f"/apis/{version}")["resources"]
-                known = {one["kind"]: (one["name"], one["namespaced"]) for one in served if "/" not in one["name"]}
+                known = {
+                    resource["kind"]: (resource["name"], resource["namespaced"])
+                    for resource in served
+                    if "/" not in resource["name"]
+                }
                 self._kinds[version] = known
         if kind not in known:
             raise HarnessError(f"the API server serves no {kind} in {version}")
@@ -238,6 +242,6 @@ def _parse(text: bytes) -> Json:
     return value if isinstance(value, dict) else {"value": value}
 
 
-def _warning(header: str) -> str:
+def _unescape_warning(header: str) -> str:
     """The text of a header such as `299 - "do not"`, in which quotes and backslashes are escaped."""
     return re.sub(r"\\(.)", r"\1", header.split(" ", 2)[2][1:-1])

@@ -24,7 +24,7 @@ from testbed.access.kubeconfigs import (
 )
 from testbed.client import Api, Json
 from testbed.kwok import nodes
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import TIMEOUT_SECONDS, until
 
 # Where a control plane says that it is up. Written last, by a rename.
 STATE = "state.json"
@@ -46,17 +46,17 @@ class Cluster:
     @property
     def kubeconfig(self) -> Path:
         """The administrator's, who is in system:masters: RBAC and flow control do not bind them."""
-        return self._file("admin.kubeconfig")
+        return self._get_path("admin.kubeconfig")
 
     @cached_property
     def api(self) -> Api:
         """The administrator's client, for setting up and for looking."""
-        return Api(self.url, self._file("ca.crt"), (self._file("admin.crt"), self._file("admin.key")))
+        return Api(self.url, self._get_path("ca.crt"), (self._get_path("admin.crt"), self._get_path("admin.key")))
 
     def api_for(self, service_account: str, namespace: str) -> Api:
         """A client with the rights of this ServiceAccount."""
         token = service_account_token(self.api, service_account, namespace)
-        return Api(self.url, self._file("ca.crt"), token=token)
+        return Api(self.url, self._get_path("ca.crt"), token=token)
 
     def kubeconfig_for(self, service_account: str, namespace: str) -> Path:
         """A kubeconfig with the rights of this ServiceAccount, which must exist. Its namespace is the default."""
@@ -67,8 +67,8 @@ class Cluster:
 
     def kubeconfig_for_user(self, user: str, *groups: str) -> Path:
         """A kubeconfig for any user and groups, by a client certificate."""
-        ca = Authority.load(self._file("ca.crt").read_bytes(), self._file("ca.key").read_bytes())
-        text = certificate_kubeconfig(self._server, user, ca.client(user, *groups))
+        ca = Authority.load(self._get_path("ca.crt").read_bytes(), self._get_path("ca.key").read_bytes())
+        text = certificate_kubeconfig(self._server, user, ca.issue_client(user, *groups))
         return write_private(self.directory / "kubeconfigs" / f"user-{user.replace(':', '-')}.kubeconfig", text)
 
     def create_namespace(self, prefix: str = "test") -> str:
@@ -84,23 +84,25 @@ class Cluster:
         """Begin to delete it; its end is not waited for."""
         self.api.delete(f"/api/v1/namespaces/{name}")
 
-    def pods(self, namespace: str, app: str) -> list[Json]:
+    def list_pods(self, namespace: str, app: str) -> list[Json]:
         """The pods labelled app=<app> that are not being deleted."""
-        pods = self.api.items(f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"app={app}")
+        pods = self.api.list_items(f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"app={app}")
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
-    def ready_pods(self, namespace: str, app: str, count: int = 1, seconds: float = PATIENCE) -> list[Json]:
+    def wait_for_ready_pods(
+        self, namespace: str, app: str, count: int = 1, seconds: float = TIMEOUT_SECONDS
+    ) -> list[Json]:
         """The pods labelled app=<app>, once exactly `count` of them are Ready and no others are there."""
 
-        def ask() -> tuple[list[Json]] | None:
-            pods = self.pods(namespace, app)
+        def list_ready() -> tuple[list[Json]] | None:
+            pods = self.list_pods(namespace, app)
             return (pods,) if len(pods) == count and all(map(is_ready, pods)) else None
 
-        return until(f"{count} ready pods of {app} in {namespace}", ask, seconds)[0]
+        return until(f"{count} ready pods of {app} in {namespace}", list_ready, seconds)[0]
 
-    def add_nodes(self, *wanted: nodes.Node) -> None:
+    def add_nodes(self, *new_nodes: nodes.Node) -> None:
         """More nodes, ready for pods."""
-        nodes.add(self.api, wanted)
+        nodes.add(self.api, new_nodes)
 
     def remove_nodes(self, *names: str) -> None:
         """Delete nodes."""
@@ -113,8 +115,8 @@ class Cluster:
 
     def install_definitions(self, files: Iterable[Path]) -> None:
         """Apply CRDs and wait until their kinds are served."""
-        wanted = {_served_as(definition) for definition in self.apply_files(files)}
-        until(f"{wanted} to be served", lambda: all(self._serves(*one) for one in wanted))
+        expected = {_get_served_kind(definition) for definition in self.apply_files(files)}
+        until(f"{expected} to be served", lambda: all(self._serves(*served) for served in expected))
 
     def _serves(self, version: str, kind: str) -> bool:
         """By discovery, which clients go by; it follows a definition's condition Established a moment later."""
@@ -123,9 +125,9 @@ class Cluster:
 
     @cached_property
     def _server(self) -> Server:
-        return Server(self.url, self._file("ca.crt").read_bytes())
+        return Server(self.url, self._get_path("ca.crt").read_bytes())
 
-    def _file(self, name: str) -> Path:
+    def _get_path(self, name: str) -> Path:
         return self.directory / "access" / name
 
 
@@ -135,7 +137,7 @@ def is_ready(pod: Json) -> bool:
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
-def _served_as(definition: Json) -> tuple[str, str]:
+def _get_served_kind(definition: Json) -> tuple[str, str]:
     """The version that it is stored in, and its kind."""
     spec = definition["spec"]
     stored = next(version["name"] for version in spec["versions"] if version["storage"])

@@ -8,8 +8,8 @@ import msgspec
 import yaml
 
 from testbed.kwok.nodes import KWOK_LABEL
-from testbed.kwok.stages import stages
-from testbed.kwok.usage import usage
+from testbed.kwok.stages import build_stages
+from testbed.kwok.usage import build_usage
 
 ADDRESS = "127.0.0.1"
 SERVICE_RANGE = "10.255.0.0/16"
@@ -145,7 +145,7 @@ def kwok(at: Layout) -> Command:
         "options": options,
     }
     file = at.directory / "kwok.yaml"
-    file.write_text(yaml.safe_dump_all([configuration, *stages(), *usage()], sort_keys=False))
+    file.write_text(yaml.safe_dump_all([configuration, *build_stages(), *build_usage()], sort_keys=False))
     return [at.programs["kwok"], f"--config={file}", f"--kubeconfig={at.file('kwok.kubeconfig')}"]
 
 

@@ -18,10 +18,10 @@ from testbed.cluster import STATE, Cluster, State
 from testbed.components import Command, Layout
 from testbed.errors import ProgramDied, Refused
 from testbed.kwok import nodes
-from testbed.processes import Process, free_ports
+from testbed.processes import Process, reserve_ports
 from testbed.programs import building
 from testbed.programs.versions import NEEDED
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import TIMEOUT_SECONDS, until
 
 DEFAULT_NODES = tuple(nodes.Node(name=f"node-{zone}", zone=f"zone-{zone}") for zone in "abc")
 
@@ -40,7 +40,7 @@ FULL = frozenset(COMMANDS)
 
 # How a Go program begins its last words, and how often an API server may.
 PANIC = "panic: "
-MOST_PANICS = 3
+MAX_PANICS = 3
 
 
 class ControlPlane:
@@ -50,19 +50,19 @@ class ControlPlane:
         self,
         directory: Path,
         parts: frozenset[str] = FULL,
-        wanted: tuple[nodes.Node, ...] = DEFAULT_NODES,
+        initial_nodes: tuple[nodes.Node, ...] = DEFAULT_NODES,
         definitions: Iterable[Path] = (),
     ) -> None:
         self._parts = parts
         self._definitions = definitions
-        self._nodes = wanted if "kwok" in parts else ()
+        self._nodes = initial_nodes if "kwok" in parts else ()
         self._running: dict[str, Process] = {}
         self._panics = 0
         self.directory = directory
         self.logs = _log_directory(directory)
         self.seconds: dict[str, float] = {}  # since the start, when each stage was reached
-        programs = building.ensure(program for program in NEEDED if program.name in parts)
-        self._layout = Layout(directory, programs, *free_ports(5))
+        programs = building.ensure_programs(program for program in NEEDED if program.name in parts)
+        self._layout = Layout(directory, programs, *reserve_ports(5))
         self.cluster = Cluster(directory, self._layout.url)
 
     def __enter__(self) -> Self:
@@ -98,9 +98,9 @@ class ControlPlane:
         """Stop one program as an orderly shutdown would."""
         self._running.pop(part).stop()
 
-    def wait_until_ready(self, seconds: float = PATIENCE) -> None:
+    def wait_until_ready(self, seconds: float = TIMEOUT_SECONDS) -> None:
         """Until the API server answers that it is ready."""
-        until("the API server to be ready", self._ready, seconds)
+        until("the API server to be ready", self._is_ready, seconds)
 
     def check(self) -> None:
         """Raise if a program has ended by itself."""
@@ -149,11 +149,11 @@ class ControlPlane:
         state.write_bytes(msgspec.json.encode(State(self._layout.url)))
         state.rename(self.directory / STATE)
 
-    def _ready(self) -> bool:
+    def _is_ready(self) -> bool:
         try:
             self.check()
         except ProgramDied:
-            if not self._panicked_at_its_start():
+            if not self._panicked_at_start():
                 raise
             self.start("kube-apiserver")
             return False
@@ -163,14 +163,14 @@ class ControlPlane:
             return False
         return True
 
-    def _panicked_at_its_start(self) -> bool:
+    def _panicked_at_start(self) -> bool:
         """Whether it is worth another try: with definitions to serve, some of its goroutines race while it starts."""
         self._panics += 1
         server = self._running["kube-apiserver"]
-        return self._panics <= MOST_PANICS and server.has_ended and PANIC in server.log.read_text(errors="replace")
+        return self._panics <= MAX_PANICS and server.has_ended and PANIC in server.log.read_text(errors="replace")
 
 
 def _log_directory(directory: Path) -> Path:
     """Beside the data, and gone with them, unless $TESTBED_LOGS names a place to keep them in."""
-    kept = os.environ.get("TESTBED_LOGS")
-    return Path(kept) / directory.name if kept else directory / "logs"
+    configured = os.environ.get("TESTBED_LOGS")
+    return Path(configured) / directory.name if configured else directory / "logs"

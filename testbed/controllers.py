@@ -12,7 +12,7 @@ from pathlib import Path
 
 from testbed.components import ADDRESS
 from testbed.errors import HarnessError
-from testbed.processes import Process, free_ports
+from testbed.processes import Process, reserve_ports
 from testbed.waiting import until
 
 
@@ -24,7 +24,7 @@ class Controller:
         self.url = f"http://{ADDRESS}:{port}"
         self._port = port
 
-    def metrics(self) -> str:
+    def read_metrics(self) -> str:
         """What it says about itself at this moment, in Prometheus's text format."""
         status, text = self.get("/metrics")
         if status != http.client.OK:
@@ -38,29 +38,31 @@ class Controller:
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
 
-    def logs(self) -> str:
+    def read_logs(self) -> str:
         """Everything that it has written so far."""
         return self.process.log.read_text(errors="replace")
 
-    def answers(self) -> bool:
+    def is_serving(self) -> bool:
         """Whether it serves its metrics; raises if it has ended."""
         self.process.check()
         try:
-            self.metrics()
+            self.read_metrics()
         except OSError:
             return False
         return True
 
 
 @contextmanager
-def running(command: Sequence[str | Path], kubeconfig: Path, log: Path, flags: Iterable[str]) -> Iterator[Controller]:
+def run_controller(
+    command: Sequence[str | Path], kubeconfig: Path, log: Path, flags: Iterable[str]
+) -> Iterator[Controller]:
     """The program with these flags, from when its metrics answer until the end of the block."""
-    [port] = free_ports(1)
+    [port] = reserve_ports(1)
     where = [f"--kubeconfig={kubeconfig}", f"--address={ADDRESS}:{port}"]
     process = Process([*command, *where, *flags], log)
     try:
         controller = Controller(process, port)
-        until(f"{process.name} to serve its metrics", controller.answers)
+        until(f"{process.name} to serve its metrics", controller.is_serving)
         yield controller
     finally:
         process.stop()

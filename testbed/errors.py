@@ -7,8 +7,8 @@ class HarnessError(RuntimeError):
     """The testbed failed, not what it tests. The message says what to do about it."""
 
 
-class NoGo(HarnessError):
-    """There is no Go here that is recent enough."""
+class GoMissing(HarnessError):
+    """No recent Go toolchain is installed."""
 
 
 class BuildFailed(HarnessError):
@@ -16,11 +16,11 @@ class BuildFailed(HarnessError):
 
 
 class ProgramDied(HarnessError):
-    """A program ended although nobody asked it to. The message ends with the last lines of its log."""
+    """A program ended unexpectedly. The message ends with the last lines of its log."""
 
 
 class TimedOut(HarnessError):
-    """Something that was waited for did not come."""
+    """A condition did not hold within its timeout."""
 
 
 class Refused(HarnessError):

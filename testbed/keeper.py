@@ -19,7 +19,7 @@ from testbed.scratch import root, scratch
 DEFINITIONS = Path(__file__).resolve().parents[1] / "deploy" / "crds"
 
 
-def keep(name: str, leader: int) -> None:
+def run_until_ended(name: str, leader: int) -> None:
     """Run a control plane with our definitions for as long as `leader` lives."""
     try:
         watched = os.pidfd_open(leader)
@@ -27,7 +27,7 @@ def keep(name: str, leader: int) -> None:
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        with scratch(name) as directory, ControlPlane(directory, definitions=definitions()):
+        with scratch(name) as directory, ControlPlane(directory, definitions=list_definitions()):
             select.select([watched], [], [])
     finally:
         os.close(watched)
@@ -35,13 +35,13 @@ def keep(name: str, leader: int) -> None:
     (root() / f"{name}.log").unlink(missing_ok=True)  # after a failure, whoever started us reads it
 
 
-def definitions() -> list[Path]:
+def list_definitions() -> list[Path]:
     """Our CRDs."""
     return sorted(DEFINITIONS.glob("*.yaml"))
 
 
 if __name__ == "__main__":
     try:
-        keep(sys.argv[1], int(sys.argv[2]))
+        run_until_ended(sys.argv[1], int(sys.argv[2]))
     except HarnessError as error:
         sys.exit(str(error))

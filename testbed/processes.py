@@ -90,8 +90,8 @@ class Process:
         self._child.wait()
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on, and that nobody else is given while this process lives."""
+def reserve_ports(count: int) -> list[int]:
+    """Free ports of 127.0.0.1, reserved for this process while it lives."""
     free_ports: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         if not (_reserve(port) and _is_free(port)):
@@ -102,7 +102,7 @@ def free_ports(count: int) -> list[int]:
     raise HarnessError(f"fewer than {count} free ports in {PORTS} on 127.0.0.1")
 
 
-_given: set[int] = set()
+_reserved_ports: set[int] = set()
 
 
 @cache
@@ -115,13 +115,13 @@ def _reservations() -> int:
 
 def _reserve(port: int) -> bool:
     """Whether no other process has it, nor this one by an earlier call."""
-    if port in _given:
+    if port in _reserved_ports:
         return False
     try:
         fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
     except OSError:
         return False
-    _given.add(port)
+    _reserved_ports.add(port)
     return True
 
 

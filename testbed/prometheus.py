@@ -13,8 +13,8 @@ from pathlib import Path
 
 from testbed.components import ADDRESS
 from testbed.errors import HarnessError
-from testbed.processes import Process, free_ports
-from testbed.programs.building import ensure
+from testbed.processes import Process, reserve_ports
+from testbed.programs.building import ensure_programs
 from testbed.programs.versions import PROMETHEUS, PROMTOOL
 from testbed.waiting import until
 
@@ -50,11 +50,11 @@ def serving(directory: Path, openmetrics: str | Iterable[str], *flags: str, bloc
 
     Writing a block of so long a time takes a look at all of the text: many samples want long ones.
     """
-    programs = ensure([PROMETHEUS, PROMTOOL])
+    programs = ensure_programs([PROMETHEUS, PROMTOOL])
     _write_blocks(programs[PROMTOOL.name], directory, openmetrics, block)
     configuration = directory / "prometheus.yml"
     configuration.write_text("scrape_configs: []\n")
-    [port] = free_ports(1)
+    [port] = reserve_ports(1)
     command: list[str | Path] = [
         programs[PROMETHEUS.name],
         f"--config.file={configuration}",

@@ -15,7 +15,7 @@ import msgspec
 
 from testbed.cluster import STATE, Cluster, State
 from testbed.errors import ProgramDied
-from testbed.programs.cache import only_one
+from testbed.programs.cache import hold_lock
 from testbed.scratch import root
 from testbed.waiting import until
 
@@ -29,7 +29,7 @@ def shared_cluster(run: str, leader: int) -> Cluster:
     """The control plane of this run, which ends with the process `leader`. Started if it does not run yet."""
     directory = root() / f"run-{run}"
     state = directory / STATE
-    with only_one(root() / f"run-{run}.lock"):
+    with hold_lock(root() / f"run-{run}.lock"):
         if not state.exists():
             _start_keeper(directory, leader)
     return Cluster(directory, msgspec.json.decode(state.read_bytes(), type=State).url)

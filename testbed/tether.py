@@ -16,7 +16,7 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def become(parent: int, command: list[str]) -> None:
+def become_tethered(parent: int, command: list[str]) -> None:
     """Never returns, unless the program cannot be run."""
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
@@ -27,4 +27,4 @@ def become(parent: int, command: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    become(int(sys.argv[1]), sys.argv[2:])
+    become_tethered(int(sys.argv[1]), sys.argv[2:])

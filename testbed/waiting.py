@@ -1,4 +1,4 @@
-"""Waits for what cannot be hurried.
+"""Polls until a condition holds or a timeout passes.
 
 The real controllers work in their own time, so tests against them must wait. This is the only place that
 sleeps; it asks often, so that a wait costs little more than the thing itself.
@@ -18,18 +18,18 @@ FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 0.25
 
 # Longer than any wait that succeeds: a shared machine may be ten times slower than it was a minute ago.
-PATIENCE = 150.0
+TIMEOUT_SECONDS = 150.0
 
 
-def until(what: str, ask: Callable[[], T | None], seconds: float = PATIENCE) -> T:
-    """The first answer that is something: not None, False, zero or empty. `what` completes "waited for ..."."""
+def until(condition: str, poll: Callable[[], T | None], seconds: float = TIMEOUT_SECONDS) -> T:
+    """The first truthy result of `poll`. `condition` completes "waited for ..."."""
     deadline = time.monotonic() + seconds
     pause = FIRST_PAUSE
     while True:
-        answer = ask()
-        if answer:
-            return answer
+        result = poll()
+        if result:
+            return result
         if time.monotonic() > deadline:
-            raise TimedOut(f"waited {seconds:g} s for {what}")
+            raise TimedOut(f"waited {seconds:g} s for {condition}")
         time.sleep(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE)

@@ -20,23 +20,23 @@ class Suite(NamedTuple):
     """How to run its tests, and how those that failed."""
 
     command: Sequence[str]
-    again: Sequence[str]
+    rerun: Sequence[str]
 
 
-def run(beside: Suite, shown: Suite) -> int:
+def run(background: Suite, foreground: Suite) -> int:
     """Run both at once, and once more what failed; what to end with."""
     with tempfile.TemporaryFile() as output:
-        statuses = _at_once(beside.command, shown.command, output)
+        statuses = _run_both(background.command, foreground.command, output)
         output.seek(0)
         sys.stdout.buffer.write(output.read())
         sys.stdout.flush()
-    ends = [_at_last(suite, status) for suite, status in zip((beside, shown), statuses, strict=True)]
+    ends = [_rerun_failed(suite, status) for suite, status in zip((background, foreground), statuses, strict=True)]
     return next(filter(None, ends), 0)
 
 
-def _at_once(beside: Sequence[str], shown: Sequence[str], output: IO[bytes]) -> tuple[int, int]:
+def _run_both(background: Sequence[str], foreground: Sequence[str], output: IO[bytes]) -> tuple[int, int]:
     """Ctrl-C reaches both by themselves: they are waited for, and clean up behind them."""
-    running = [subprocess.Popen(beside, stdout=output, stderr=subprocess.STDOUT), subprocess.Popen(shown)]
+    running = [subprocess.Popen(background, stdout=output, stderr=subprocess.STDOUT), subprocess.Popen(foreground)]
     try:
         second = running[1].wait()
         return running[0].wait(), second
@@ -46,14 +46,14 @@ def _at_once(beside: Sequence[str], shown: Sequence[str], output: IO[bytes]) -> 
         raise
 
 
-def _at_last(suite: Suite, status: int) -> int:
+def _rerun_failed(suite: Suite, status: int) -> int:
     if status != FAILED_TESTS:
         return status
     print("\nWhat failed is run once more, with nothing beside it.\n", flush=True)
-    return subprocess.run(suite.again, check=False).returncode
+    return subprocess.run(suite.rerun, check=False).returncode
 
 
-def _suite(first: Sequence[str], workers: int, cache: str, *tests: str) -> Suite:
+def _build_suite(first: Sequence[str], workers: int, cache: str, *tests: str) -> Suite:
     """Each writes down in a place of its own what failed."""
     pytest = (sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *tests)
     failed = ("--last-failed", "--last-failed-no-failures", "none", "--maxfail", "3")
@@ -61,8 +61,8 @@ def _suite(first: Sequence[str], workers: int, cache: str, *tests: str) -> Suite
 
 
 if __name__ == "__main__":
-    computing = _suite(["nice"], 2, ".pytest_cache", "tests", "--ignore=tests/cluster")
-    waiting = _suite([], 4, ".pytest_cache/cluster", "tests/cluster")
+    computing = _build_suite(["nice"], 2, ".pytest_cache", "tests", "--ignore=tests/cluster")
+    waiting = _build_suite([], 4, ".pytest_cache/cluster", "tests/cluster")
     print("Tests without a control plane run beside those on one; what they print comes last.", flush=True)
     try:
         sys.exit(run(computing, waiting))

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-from boost_lives import Moment, Story, life
+from boost_timeline import Moment, Story, simulate_boost
 
 _WIDTH, _HEIGHT = 430, 236
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 24, 44, 36
@@ -77,7 +77,7 @@ KINDS: Final = (
 )
 
 
-def boost_picture(panels: Sequence[Panel], about: str) -> str:
+def draw_boosts(panels: Sequence[Panel], about: str) -> str:
     """The SVG: two panels in a row."""
     width, height = _WIDTH * 2, _HEIGHT * math.ceil(len(panels) / 2) + 30
     parts = [
@@ -88,26 +88,26 @@ def boost_picture(panels: Sequence[Panel], about: str) -> str:
     ]
     for number, panel in enumerate(panels):
         parts.append(f'<g transform="translate({number % 2 * _WIDTH} {number // 2 * _HEIGHT})">')
-        parts += _drawn(panel)
+        parts += _draw_panel(panel)
         parts.append("</g>")
-    return "\n".join([*parts, _legend(width, height), "</svg>", ""])
+    return "\n".join([*parts, _draw_legend(width, height), "</svg>", ""])
 
 
-def _drawn(panel: Panel) -> Iterator[str]:
-    moments = life(panel.story)
+def _draw_panel(panel: Panel) -> Iterator[str]:
+    moments = simulate_boost(panel.story)
     yield f'<text class="title" x="{_LEFT}" y="20">{escape(panel.title)}</text>'
     yield f'<text x="{_LEFT}" y="36">{escape(panel.subtitle)}</text>'
-    yield from _ground()
-    yield f'<path class="area" d="{_steps(moments, "request")} V{_y(0)} H{_x(0)} Z"/>'
-    yield f'<path class="request" d="{_steps(moments, "request")}"/>'
-    yield f'<path class="limit" d="{_steps(moments, "limit")}"/>'
+    yield from _draw_ground()
+    yield f'<path class="area" d="{_draw_steps(moments, "request")} V{_y(0)} H{_x(0)} Z"/>'
+    yield f'<path class="request" d="{_draw_steps(moments, "request")}"/>'
+    yield f'<path class="limit" d="{_draw_steps(moments, "limit")}"/>'
     ready = _x(panel.story.ready_at)
     yield f'<line class="ready" x1="{ready}" x2="{ready}" y1="{_y(_CORES)}" y2="{_y(0)}"/>'
     yield f'<text class="says-ready" x="{ready + 4}" y="{_y(_CORES) + 11}">Ready</text>'
-    yield from _labels(moments)
+    yield from _draw_labels(moments)
 
 
-def _ground() -> Iterator[str]:
+def _draw_ground() -> Iterator[str]:
     band = _x(_READY) - _x(0)
     yield f'<rect class="band" x="{_x(0)}" y="{_y(_CORES)}" width="{band}" height="{_y(0) - _y(_CORES)}"/>'
     for cores in (0, 0.5, 1, 1.5, 2):
@@ -117,7 +117,7 @@ def _ground() -> Iterator[str]:
         yield f'<text x="{_x(seconds)}" y="{_y(0) + 16}" text-anchor="middle">{seconds} s</text>'
 
 
-def _labels(moments: Sequence[Moment]) -> Iterator[str]:
+def _draw_labels(moments: Sequence[Moment]) -> Iterator[str]:
     """The amounts, where their steps begin; a step that is too short for its text has none."""
     ends = [*(moment.at for moment in moments[1:]), float(_SECONDS)]
     for moment, end in zip(moments, ends, strict=True):
@@ -134,9 +134,9 @@ def _cpu(millicores: int) -> str:
     return f"{millicores}m"
 
 
-def _steps(moments: Sequence[Moment], which: str) -> str:
+def _draw_steps(moments: Sequence[Moment], attribute: str) -> str:
     """A line that holds its value until the next moment."""
-    amounts = [(moment.at, getattr(moment, which) / 1000) for moment in moments]
+    amounts = [(moment.at, getattr(moment, attribute) / 1000) for moment in moments]
     begin, *rest = amounts
     path = f"M{_x(begin[0])} {_y(begin[1])}"
     for at, cores in rest:
@@ -144,17 +144,17 @@ def _steps(moments: Sequence[Moment], which: str) -> str:
     return f"{path} H{_x(_SECONDS)}"
 
 
-def _legend(width: int, height: int) -> str:
+def _draw_legend(width: int, height: int) -> str:
     y, x = height - 14, width / 2 - 320
     parts = []
-    for kind, text, room in (
+    for kind, text, width_left in (
         ("request", "CPU request", 150),
         ("limit", "CPU limit", 135),
         ("ready", "the pod becomes Ready", 205),
     ):
         parts.append(f'<line class="{kind}" x1="{x}" x2="{x + 30}" y1="{y - 4}" y2="{y - 4}"/>')
         parts.append(f'<text x="{x + 37}" y="{y}">{text}</text>')
-        x += room
+        x += width_left
     parts.append(f'<rect class="band" x="{x}" y="{y - 12}" width="30" height="16"/>')
     parts.append(f'<text x="{x + 37}" y="{y}">the application starts</text>')
     return "".join(parts)

@@ -20,17 +20,17 @@ GO_WANTED = (1, 26)
 
 def find_uv() -> str:
     """The uv to use, installed into the checkout if there is none."""
-    result = shutil.which("uv") or local_uv()
+    result = shutil.which("uv") or find_local_uv()
     if result:
         return result
     print("uv is not on PATH: installing it into .tools", file=sys.stderr)
     quiet = ["--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]
-    if runs([sys.executable, "-m", "venv", str(TOOLS)]):
+    if is_runnable([sys.executable, "-m", "venv", str(TOOLS)]):
         subprocess.run([str(TOOLS / "bin" / "python"), "-m", "pip", "install", *quiet, "uv"], check=True)
-    elif runs([sys.executable, "-m", "pip", "--version"]):
+    elif is_runnable([sys.executable, "-m", "pip", "--version"]):
         prefix = ["--prefix", str(TOOLS)]
         subprocess.run([sys.executable, "-m", "pip", "install", *quiet, *prefix, "uv"], check=True)
-    installed = local_uv()
+    installed = find_local_uv()
     if installed is None:
         sys.exit(
             "trellis: this Python has neither pip nor a working venv module, so uv cannot be installed.\n"
@@ -39,13 +39,13 @@ def find_uv() -> str:
     return installed
 
 
-def local_uv() -> str | None:
+def find_local_uv() -> str | None:
     """The uv that an earlier run put into `.tools` (Debian's pip adds `local/` below a prefix)."""
     places = (TOOLS / "bin" / "uv", TOOLS / "local" / "bin" / "uv")
     return next((str(place) for place in places if place.exists()), None)
 
 
-def go_flags() -> list[str]:
+def choose_go_flags() -> list[str]:
     """The group that brings a Go toolchain, unless this machine has one: tests compile the API server's own code."""
     go = shutil.which("go")
     if go is None:
@@ -56,7 +56,7 @@ def go_flags() -> list[str]:
     return [] if recent else ["--group", "go"]
 
 
-def runs(command: list[str]) -> bool:
+def is_runnable(command: list[str]) -> bool:
     """Whether a command exists and succeeds."""
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
@@ -67,7 +67,7 @@ def main() -> None:
         sys.exit(f"trellis: Python 3.11 or newer is needed, this is {sys.version.split()[0]}")
     # Bytecode is compiled at install time: imports are three times slower where Python may not write it itself.
     # What an earlier run added, such as the group for benchmarks, stays.
-    options = ["--locked", "--inexact", "--compile-bytecode", "--quiet", *go_flags(), *sys.argv[1:]]
+    options = ["--locked", "--inexact", "--compile-bytecode", "--quiet", *choose_go_flags(), *sys.argv[1:]]
     command = [find_uv(), "sync", *options]
     print("installing Trellis and its tools into .venv, which may take a minute the first time", file=sys.stderr)
     environment = {**os.environ, "UV_PYTHON": sys.executable, "UV_PROJECT_ENVIRONMENT": str(ROOT / ".venv")}

@@ -41,17 +41,17 @@ _OBSTACLES: Final = (
 )
 
 
-def actuation_page(root: Path) -> str:
+def build_actuation_page(root: Path) -> str:
     """The page with its tables as the code has them; what people wrote around them stays."""
-    return _PART.sub(_filled, (root / PAGE).read_text())
+    return _PART.sub(_fill, (root / PAGE).read_text())
 
 
-def _filled(match: re.Match[str]) -> str:
+def _fill(match: re.Match[str]) -> str:
     lines = "\n".join(_PARTS[match[2]]())
     return f"{match[1]}{lines}\n{match[3]}"
 
 
-def _decisions() -> Iterator[str]:
+def _build_decisions() -> Iterator[str]:
     for mode in dict.fromkeys(row.mode for row in DECISION_TABLE):
         yield from (f"\n**`{mode}`**\n", "| a resize is | what could be written now | decision | reason |")
         yield "|---|---|---|---|"
@@ -60,19 +60,19 @@ def _decisions() -> Iterator[str]:
 
 
 def _row(row: DecisionTableRow) -> str:
-    stages, prospects = _named(row.stages, ResizeStage), _named(row.prospects, ResizeProspect)
+    stages, prospects = _format_values(row.stages, ResizeStage), _format_values(row.prospects, ResizeProspect)
     return f"| {stages} | {prospects} | {row.kind.lower()} | `{row.reason}` |"
 
 
-def _named(values: Iterable[StrEnum], kind: type[StrEnum]) -> str:
+def _format_values(values: Iterable[StrEnum], kind: type[StrEnum]) -> str:
     """All of a kind, all but a few, or each by its name."""
-    given = tuple(values)
-    missing = [each for each in kind if each not in given]
+    listed = tuple(values)
+    missing = [each for each in kind if each not in listed]
     if not missing:
         return "any"
-    if len(missing) < min(len(given), _FEW):
+    if len(missing) < min(len(listed), _FEW):
         return f"not: {'; '.join(each.value for each in missing)}"
-    return "; ".join(each.value for each in given)
+    return "; ".join(each.value for each in listed)
 
 
 def _needs() -> Iterator[str]:
@@ -90,7 +90,7 @@ def _reasons(reasons: Iterable[Reason]) -> Iterator[str]:
 
 
 _PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
-    "decisions": _decisions,
+    "decisions": _build_decisions,
     "needs": _needs,
     "obstacles": _obstacles,
 }

@@ -44,9 +44,9 @@ def main() -> None:
     options = _options()
     sizes, nodes = Path(options.report), _beside(Path(options.report))
     print(BEFORE, flush=True)
-    _play(SCENARIO, sizes, *(["--only", options.only] if options.only else []))
+    _run_simulation(SCENARIO, sizes, *(["--only", options.only] if options.only else []))
     print(f"\n{BETWEEN}", flush=True)
-    _play(NODES, nodes, about="Nodes")
+    _run_simulation(NODES, nodes, about="Nodes")
     print(f"\n{AFTER.format(sizes=(ROOT / sizes).as_uri(), nodes=(ROOT / nodes).as_uri())}", end="")
 
 
@@ -54,9 +54,9 @@ def _beside(report: Path) -> Path:
     return report.with_stem(f"{report.stem}-nodes")
 
 
-def _play(scenario: str, report: Path, *more: str, about: str = "") -> None:
+def _run_simulation(scenario: str, report: Path, *options: str, about: str = "") -> None:
     """Show the command, and what it prints: all of it, or one section of its table."""
-    arguments = ["simulate", scenario, "--html", str(report), *more]
+    arguments = ["simulate", scenario, "--html", str(report), *options]
     print(f"  trellis {' '.join(arguments)}\n", flush=True)
     trellis = Path(sys.executable).with_name("trellis")
     # A process that prints into a pipe must know the width of the terminal.
@@ -64,7 +64,7 @@ def _play(scenario: str, report: Path, *more: str, about: str = "") -> None:
     # Ctrl-C reaches the command as well, which ends with what it has by then: wait for that.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [trellis, *arguments],
             cwd=ROOT,
             env={**os.environ, "COLUMNS": columns},
@@ -74,13 +74,13 @@ def _play(scenario: str, report: Path, *more: str, about: str = "") -> None:
         )
     finally:
         signal.signal(signal.SIGINT, before)
-    if done.returncode:
-        sys.exit(done.returncode)
+    if result.returncode:
+        sys.exit(result.returncode)
     if about:
-        print("\n".join(section(done.stdout.splitlines(), about)))
+        print("\n".join(extract_section(result.stdout.splitlines(), about)))
 
 
-def section(lines: list[str], title: str) -> list[str]:
+def extract_section(lines: list[str], title: str) -> list[str]:
     """A table down to the end of one of its sections, and the line below it all.
 
     In a narrow terminal a table has several parts with an empty line between them, and each of them has the section.

@@ -19,12 +19,12 @@ PAGE = ROOT / "README.md"
 PICTURE = ROOT / "docs" / "images" / "demo-report.png"
 BEGIN, END = "```console\n$ make demo\n", "```\n"
 # Left out are the figures of single workloads, and at the end paths of the machine.
-LEFT_OUT = (("Where the money goes", "And nodes"), ("Open the reports", ""))
+OMITTED = (("Where the money goes", "And nodes"), ("Open the reports", ""))
 # As much as shows the charts of the whole fleet.
 VIEWPORT = {"width": 1280, "height": 996}
 
 
-def demo(report: Path, *options: str, timeout: float = 1700.0) -> list[str]:
+def run_demo(report: Path, *options: str, timeout: float = 1700.0) -> list[str]:
     """The lines that the demo prints where a terminal has 100 columns; how far it is goes elsewhere."""
     done = subprocess.run(
         [sys.executable, "tools/demo.py", "--report", report, *options],
@@ -40,19 +40,19 @@ def demo(report: Path, *options: str, timeout: float = 1700.0) -> list[str]:
     return done.stdout.replace(str(report.with_suffix("")), "demo-report").splitlines()
 
 
-def shortened(lines: list[str]) -> list[str]:
+def shorten(lines: list[str]) -> list[str]:
     """As much as a newcomer reads."""
-    for first, after in LEFT_OUT:
-        begin = _place(lines, first)
-        lines = [*lines[:begin], "...", *(["", *lines[_place(lines, after) :]] if after else [])]
+    for first, after in OMITTED:
+        begin = _find_line(lines, first)
+        lines = [*lines[:begin], "...", *(["", *lines[_find_line(lines, after) :]] if after else [])]
     return lines
 
 
-def _place(lines: list[str], beginning: str) -> int:
+def _find_line(lines: list[str], beginning: str) -> int:
     return next(number for number, line in enumerate(lines) if line.startswith(beginning))
 
 
-def shown() -> list[str]:
+def read_shown() -> list[str]:
     """What the README shows of it now."""
     _, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     return rest.partition(END)[0].splitlines()
@@ -75,7 +75,7 @@ def main() -> None:
     """Run it, and put in what it printed and what it looks like."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "demo-report.html"
-        lines = shortened(demo(report))
+        lines = shorten(run_demo(report))
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
         _, _, after = rest.partition(END)
         PAGE.write_text(before + BEGIN + "\n".join([*lines, END]) + after, encoding="utf-8")

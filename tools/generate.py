@@ -14,12 +14,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 from boost_pictures import KINDS as BOOST_KINDS  # noqa: E402
-from boost_pictures import PROBES, boost_picture  # noqa: E402
+from boost_pictures import PROBES, draw_boosts  # noqa: E402
 from decisions import PAGE as ACTUATION  # noqa: E402
-from decisions import actuation_page  # noqa: E402
-from hvpa_pictures import day_picture, edges_picture, ladders_picture, order_picture  # noqa: E402
-from pages import cli_page, component_page, kinds_page, reasons_page, requirements_page  # noqa: E402
-from picture import picture  # noqa: E402
+from decisions import build_actuation_page  # noqa: E402
+from hvpa_pictures import draw_day, draw_edges, draw_ladders, draw_order_of_changes  # noqa: E402
+from pages import build_cli_page, build_component_page, build_kind_page, build_reasons_page, build_requirements_page  # noqa: E402
+from picture import draw_terminal  # noqa: E402
 from trellis.api.registry import ALL_KINDS, KINDS, Kind  # noqa: E402
 from trellis.api.schema.crds import build_crd  # noqa: E402
 from trellis.controllers.admission.metrics import ADMISSION_METRICS  # noqa: E402
@@ -36,52 +36,52 @@ from trellis.controllers.updater.metrics import UPDATER_METRICS  # noqa: E402
 from trellis.controllers.updater.settings import UpdaterSettings  # noqa: E402
 from trellis.core.recommend.registry import create_built_in_recommenders  # noqa: E402
 from trellis.reports.formats import encode_yaml  # noqa: E402
-from usage_pictures import usage_picture  # noqa: E402
+from usage_pictures import draw_usage  # noqa: E402
 
 
 def _crd_file(kind: Kind) -> Callable[[], str]:
     return lambda: encode_yaml([build_crd(kind)])
 
 
-def generated() -> dict[str, Callable[[], str]]:
+def list_generated() -> dict[str, Callable[[], str]]:
     """Every generated file and what makes it."""
     files: dict[str, Callable[[], str]] = {
         f"deploy/crds/{kind.group}_{kind.plural}.yaml": _crd_file(kind) for kind in KINDS
     }
     for kind in ALL_KINDS:
-        files[f"docs/reference/{kind.name.lower()}.md"] = lambda kind=kind: kinds_page(kind)  # type: ignore[misc]
-    files["docs/reference/reasons.md"] = reasons_page
-    files["docs/reference/cli.md"] = cli_page
-    files["docs/reference/recommender.md"] = lambda: component_page(
+        files[f"docs/reference/{kind.name.lower()}.md"] = lambda kind=kind: build_kind_page(kind)  # type: ignore[misc]
+    files["docs/reference/reasons.md"] = build_reasons_page
+    files["docs/reference/cli.md"] = build_cli_page
+    files["docs/reference/recommender.md"] = lambda: build_component_page(
         "recommender", RecommenderSettings, RECOMMENDER_METRICS, create_built_in_recommenders().values()
     )
-    files["docs/reference/admission-controller.md"] = lambda: component_page(
+    files["docs/reference/admission-controller.md"] = lambda: build_component_page(
         "admission-controller", AdmissionSettings, ADMISSION_METRICS, guide="admission"
     )
-    files["docs/reference/updater.md"] = lambda: component_page("updater", UpdaterSettings, UPDATER_METRICS)
-    files["docs/reference/hvpa-controller.md"] = lambda: component_page(
+    files["docs/reference/updater.md"] = lambda: build_component_page("updater", UpdaterSettings, UPDATER_METRICS)
+    files["docs/reference/hvpa-controller.md"] = lambda: build_component_page(
         "hvpa", HvpaControllerSettings, HVPA_METRICS, guide="hvpa"
     )
-    files["docs/reference/buffers-controller.md"] = lambda: component_page(
+    files["docs/reference/buffers-controller.md"] = lambda: build_component_page(
         "buffers", BufferControllerSettings, BUFFER_METRICS, guide="buffers"
     )
-    files["docs/reference/nodes-controller.md"] = lambda: component_page(
+    files["docs/reference/nodes-controller.md"] = lambda: build_component_page(
         "nodes", NodeControllerSettings, NODE_METRICS, guide="nodes"
     )
-    files["docs/images/check.svg"] = lambda: picture(ROOT)
-    files["docs/images/boost-probes.svg"] = lambda: boost_picture(
+    files["docs/images/check.svg"] = lambda: draw_terminal(ROOT)
+    files["docs/images/boost-probes.svg"] = lambda: draw_boosts(
         PROBES, "CPU request and limit over time, with and without a probe and a duration"
     )
-    files["docs/images/boost-kinds.svg"] = lambda: boost_picture(
+    files["docs/images/boost-kinds.svg"] = lambda: draw_boosts(
         BOOST_KINDS, "CPU request and limit over time, for a factor, a quantity, RequestsOnly and a recommendation"
     )
-    files["docs/images/usage-shapes.svg"] = usage_picture
-    files["docs/images/hvpa-ladders.svg"] = lambda: ladders_picture(ROOT)
-    files["docs/images/hvpa-edges.svg"] = lambda: edges_picture(ROOT)
-    files["docs/images/hvpa-day.svg"] = lambda: day_picture(ROOT)
-    files["docs/images/hvpa-order.svg"] = lambda: order_picture(ROOT)
-    files[ACTUATION] = lambda: actuation_page(ROOT)
-    files["docs/reference/requirements.md"] = lambda: requirements_page(ROOT)
+    files["docs/images/usage-shapes.svg"] = draw_usage
+    files["docs/images/hvpa-ladders.svg"] = lambda: draw_ladders(ROOT)
+    files["docs/images/hvpa-edges.svg"] = lambda: draw_edges(ROOT)
+    files["docs/images/hvpa-day.svg"] = lambda: draw_day(ROOT)
+    files["docs/images/hvpa-order.svg"] = lambda: draw_order_of_changes(ROOT)
+    files[ACTUATION] = lambda: build_actuation_page(ROOT)
+    files["docs/reference/requirements.md"] = lambda: build_requirements_page(ROOT)
     return files
 
 
@@ -89,7 +89,7 @@ def main() -> None:
     """Write the files, or say which differ."""
     checking = "--check" in sys.argv[1:]
     stale = []
-    for name, make in generated().items():
+    for name, make in list_generated().items():
         path, text = ROOT / name, make()
         if path.exists() and path.read_text() == text:
             continue

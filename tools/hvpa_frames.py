@@ -38,17 +38,17 @@ class Frame(msgspec.Struct, frozen=True):
     top: float
     width: float
     height: float
-    across: tuple[float, float]
-    most: float
+    x_range: tuple[float, float]
+    maximum: float
 
     def x(self, value: float) -> float:
         """Where a value is from left to right."""
-        begin, end = self.across
+        begin, end = self.x_range
         return round(self.left + self.width * (value - begin) / (end - begin), 1)
 
     def y(self, value: float) -> float:
         """Where a value is from top to bottom."""
-        return round(self.top + self.height * (1 - value / self.most), 1)
+        return round(self.top + self.height * (1 - value / self.maximum), 1)
 
     def axes(self, title: str, ups: Sequence[float], acrosses: Sequence[tuple[float, str]]) -> Iterator[str]:
         """The ground of a drawing, its title, and what its axes say."""
@@ -76,15 +76,15 @@ class Frame(msgspec.Struct, frozen=True):
 
     def _path(self, points: Sequence[tuple[float, float]]) -> str:
         placed = [(self.x(a), self.y(b)) for a, b in points]
-        return " ".join(f"{x:g} {y:g}" for x, y in _needed(placed))
+        return " ".join(f"{x:g} {y:g}" for x, y in _simplify(placed))
 
-    def says(self, at: float, up: float, words: str, *, anchor: str = "middle", below: bool = False) -> str:
+    def text(self, at: float, up: float, words: str, *, anchor: str = "middle", below: bool = False) -> str:
         """Words at a point."""
         y = self.y(up) + (15 if below else -6)
         return f'<text class="says" x="{self.x(at)}" y="{y:g}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
-def whole_picture(width: int, height: int, about: str, parts: Sequence[str]) -> str:
+def draw_picture(width: int, height: int, about: str, parts: Sequence[str]) -> str:
     """The SVG; `about` is what it shows, for who cannot see it."""
     opened = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
@@ -94,12 +94,12 @@ def whole_picture(width: int, height: int, about: str, parts: Sequence[str]) -> 
     return "\n".join([opened, f"<style>{_STYLE}</style>", ground, *parts, "</svg>", ""])
 
 
-def stepped(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def add_steps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """With upright lines where the value jumps."""
-    return [at for before, here in pairwise(points) for at in (before, (here[0], before[1]))] + [points[-1]]
+    return [at for before, value in pairwise(points) for at in (before, (value[0], before[1]))] + [points[-1]]
 
 
-def _needed(placed: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _simplify(placed: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """The points without which a line would be another one to the eye."""
     (begin, before), (end, after) = placed[0], placed[-1]
     way = math.hypot(end - begin, after - before) or 1.0
@@ -107,4 +107,4 @@ def _needed(placed: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     furthest = max(range(len(off)), key=off.__getitem__)
     if off[furthest] < _NEAR:
         return [placed[0], placed[-1]]
-    return _needed(placed[: furthest + 1])[:-1] + _needed(placed[furthest:])
+    return _simplify(placed[: furthest + 1])[:-1] + _simplify(placed[furthest:])

@@ -19,33 +19,33 @@ COLOURS = {"prompt": "#7ee787", "title": "#e6edf3", "error": "#ff7b72", "warning
 Piece = tuple[str, str]
 
 
-def picture(root: Path) -> str:
+def draw_terminal(root: Path) -> str:
     """The SVG: the web example explained, and the mistakes found."""
     lines: list[list[Piece]] = [[("$ ", "prompt"), ("trellis check --explain examples/web", "title")]]
     for describe_object in describe_objects(
-        _checked(root, "examples/web/workload.yaml", "examples/web/autoscaling.yaml")
+        _check(root, "examples/web/workload.yaml", "examples/web/autoscaling.yaml")
     ):
         lines += [[], [(f"{describe_object['object']} ({describe_object['file']})", "title")]]
         lines += [
-            [(f"  {line}", "text")] for sentence in describe_object["sentences"] for line in _wrapped(sentence, "  ")
+            [(f"  {line}", "text")] for sentence in describe_object["sentences"] for line in _wrap(sentence, "  ")
         ]
     lines += [[], [("$ ", "prompt"), ("trellis check docs/guides/mistakes.yaml", "title")]]
-    for line in as_text(_checked(root, "docs/guides/mistakes.yaml")):
-        lines += list(_finding(line))
-    return _svg(lines)
+    for line in as_text(_check(root, "docs/guides/mistakes.yaml")):
+        lines += list(_colour_finding(line))
+    return _draw_svg(lines)
 
 
-def _checked(root: Path, *names: str) -> CheckResult:
+def _check(root: Path, *names: str) -> CheckResult:
     return check([ManifestSource(name, (root / name).read_bytes()) for name in names])
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
+def _wrap(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, WIDTH - len(indent), subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _finding(line: str) -> Iterator[list[Piece]]:
+def _colour_finding(line: str) -> Iterator[list[Piece]]:
     """A finding with its severity in colour, wrapped."""
-    for number, part in enumerate(_wrapped(line, "")):
+    for number, part in enumerate(_wrap(line, "")):
         place, mark, rest = part.partition(": error: ")
         if number == 0 and mark:
             yield [(f"{place}: ", "title"), ("error", "error"), (f": {rest}", "text")]
@@ -53,7 +53,7 @@ def _finding(line: str) -> Iterator[list[Piece]]:
             yield [(part, "text")]
 
 
-def _svg(lines: list[list[Piece]]) -> str:
+def _draw_svg(lines: list[list[Piece]]) -> str:
     width, height = round(WIDTH * CHARACTER) + 40, len(lines) * LINE + 62
     rows = [
         f'<text x="20" y="{54 + LINE * number}" xml:space="preserve">'

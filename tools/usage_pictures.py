@@ -93,7 +93,7 @@ PANELS: Final = (
 )
 
 
-def usage_picture() -> str:
+def draw_usage() -> str:
     """The SVG: three panels in a row."""
     width, height = _WIDTH * 3, _HEIGHT * (len(PANELS) // 3) + 10
     about = "Usage over time of each shape that a scenario knows"
@@ -105,14 +105,14 @@ def usage_picture() -> str:
     ]
     for number, panel in enumerate(PANELS):
         parts.append(f'<g transform="translate({number % 3 * _WIDTH} {number // 3 * _HEIGHT})">')
-        parts += _drawn(panel)
+        parts += _draw_panel(panel)
         parts.append("</g>")
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _drawn(panel: Panel) -> Iterator[str]:
-    workload, step = _compiled(panel)
-    values = _used(workload, panel, step)
+def _draw_panel(panel: Panel) -> Iterator[str]:
+    workload, step = _compile_panel(panel)
+    values = _compute_usage(workload, panel, step)
     yield f'<text class="title" x="{_LEFT}" y="22">{escape(panel.title)}</text>'
     yield f'<text x="{_LEFT}" y="38">{escape(panel.subtitle)}</text>'
     most = 2.0 if values.max() > 1.3 else 1.3
@@ -134,7 +134,7 @@ def _drawn(panel: Panel) -> Iterator[str]:
 _BEGIN: Final = 1_780_272_000.0  # Monday, 1 June 2026
 
 
-def _compiled(panel: Panel) -> tuple[SimulatedWorkload, float]:
+def _compile_panel(panel: Panel) -> tuple[SimulatedWorkload, float]:
     step = panel.days * _DAY / _POINTS
     spec = {
         "seed": 5,
@@ -146,7 +146,7 @@ def _compiled(panel: Panel) -> tuple[SimulatedWorkload, float]:
     return compile_scenario(scenario).workloads[0], step
 
 
-def _used(workload: SimulatedWorkload, panel: Panel, step: float) -> FloatColumn:
+def _compute_usage(workload: SimulatedWorkload, panel: Panel, step: float) -> FloatColumn:
     """What the one pod uses over time: runs laid out one after the other, leaks from start to start."""
     demand = workload.demand[0]
     times = _BEGIN + step * np.arange(_POINTS)

@@ -155,7 +155,7 @@ def _kubeconfig(directory: Path, url: str) -> Path:
 
 
 def _certificate(directory: Path) -> tuple[Path, Path]:
-    pair = Authority.new("bench").server("webhook", "vpa-webhook.kube-system.svc")
+    pair = Authority.new("bench").issue_server("webhook", "vpa-webhook.kube-system.svc")
     certificate, key = pair.save(directory, "webhook")
     return certificate, key
 

@@ -39,10 +39,10 @@ from testbed.access.certificates import Authority
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.control_plane import BARE, ControlPlane
-from testbed.controllers import Controller, running
+from testbed.controllers import Controller, run_controller
 from testbed.errors import HarnessError
-from testbed.keeper import definitions
-from testbed.processes import free_ports
+from testbed.keeper import list_definitions
+from testbed.processes import reserve_ports
 from testbed.scratch import scratch
 from testbed.waiting import until
 from trellis.base.quantities import Quantity
@@ -178,13 +178,13 @@ def _check_alike(trellis: Sequence[Set], upstream: Sequence[Set]) -> None:
 def _populated() -> Iterator[tuple[Cluster, Path]]:
     """An API server that knows all of it. There are no controllers: nobody else has anything to do."""
     started = time.monotonic()
-    with scratch() as directory, ControlPlane(directory, BARE, definitions=definitions()) as plane:
+    with scratch() as directory, ControlPlane(directory, BARE, definitions=list_definitions()) as plane:
         api = plane.cluster.api
 
         def create(document: Json) -> None:
             api.create(document)
             if document["kind"] == "VerticalPodAutoscaler":
-                api.patch(f"{api.path_of(document)}/status", {"status": document["status"]})
+                api.patch(f"{api.get_path(document)}/status", {"status": document["status"]})
 
         document = list(objects(SIZE))
         first = [one for one in document if one["kind"] == "Namespace"]
@@ -203,13 +203,13 @@ def _upstream_side(cluster: Cluster) -> Side:
 
 def _trellis_side(cluster: Cluster) -> Side:
     command = (sys.executable, "-m", "trellis", "admission-controller")
-    return Side("ours", command, shipped_accounts.account(cluster, "admission"))
+    return Side("ours", command, shipped_accounts.create_account(cluster, "admission"))
 
 
 def _run_turn(ground: Testbed, side: Side, name: str) -> Turn:
     """One turn, from its start to its end."""
-    [port] = free_ports(1)
-    certificate, key = ground.authority.server("webhook", "127.0.0.1").save(ground.directory, name)
+    [port] = reserve_ports(1)
+    certificate, key = ground.authority.issue_server("webhook", "127.0.0.1").save(ground.directory, name)
     authority = ground.authority.pair.certificate
     (ground.directory / f"{name}.ca").write_bytes(authority)
     taskset = shutil.which("taskset") or "/usr/bin/taskset"
@@ -220,7 +220,7 @@ def _run_turn(ground: Testbed, side: Side, name: str) -> Turn:
         *side.flags,
     ]
     sample = ground.bodies[ALIKE][:: SIZE.vpas // SAMPLE]
-    with running(command, side.kubeconfig, ground.directory / f"{name}.log", flags) as controller:
+    with run_controller(command, side.kubeconfig, ground.directory / f"{name}.log", flags) as controller:
         sets = until(f"{side.name} to size all pods", lambda: _all_sized(controller, port, sample), 60.0)
         loads = _loads(ground, side, controller.process.pid, port)
         resident = resident_megabytes(controller.process.pid)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bench.measurement import ROOT, CannotMeasure, Row, within
 from testbed.control_plane import FULL, ControlPlane
 from testbed.errors import HarnessError
-from testbed.keeper import definitions
+from testbed.keeper import list_definitions
 from testbed.scratch import scratch
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def measure() -> list[Row]:
         with (
             scratch() as directory,
             TemporaryDirectory() as logs,
-            ControlPlane(directory, parts, (), definitions()) as plane,
+            ControlPlane(directory, parts, (), list_definitions()) as plane,
             node_controllers(plane.cluster, Path(logs)) as start,
         ):
             node_groups = NodeGroups(plane.cluster, plane.cluster.create_namespace("burst"))
@@ -98,7 +98,9 @@ def _refused(node_groups: NodeGroups) -> int:
     """Pods of the burst of which the scheduler ever said that it has no node; those before it waited for theirs."""
     newest = sorted(node_groups.pods(), key=_created)[-CHUNKS:]
     names = {pod["metadata"]["name"] for pod in newest}
-    events: list[dict[str, Any]] = node_groups.cluster.api.items(f"/api/v1/namespaces/{node_groups.namespace}/events")
+    events: list[dict[str, Any]] = node_groups.cluster.api.list_items(
+        f"/api/v1/namespaces/{node_groups.namespace}/events"
+    )
     return len({event["involvedObject"]["name"] for event in events if event["reason"] == "FailedScheduling"} & names)
 
 

@@ -23,7 +23,7 @@ from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
 from testbed.errors import Refused
-from testbed.keeper import definitions
+from testbed.keeper import list_definitions
 from testbed.kwok import annotations as ask
 from testbed.kwok.nodes import Node
 from testbed.scratch import scratch
@@ -76,7 +76,7 @@ def populated(size: Size, report: Callable[[str], None]) -> Iterator[tuple[Clust
     """The cluster, from when usage of every pod is reported, and a directory for files."""
     nodes = tuple(Node(name=f"node-{i}", pods=PODS_OF_A_NODE) for i in range(size.nodes))
     started = time.monotonic()
-    with scratch() as directory, ControlPlane(directory, wanted=nodes, definitions=definitions()) as plane:
+    with scratch() as directory, ControlPlane(directory, initial_nodes=nodes, definitions=list_definitions()) as plane:
         cluster = plane.cluster
         for namespace in size.namespaces():
             cluster.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -92,7 +92,7 @@ def populated(size: Size, report: Callable[[str], None]) -> Iterator[tuple[Clust
 
 def count_recommended(cluster: Cluster) -> int:
     """How many VPAs have a recommendation."""
-    return sum("recommendation" in vpa.get("status", {}) for vpa in cluster.api.items(ALL_VPAS))
+    return sum("recommendation" in vpa.get("status", {}) for vpa in cluster.api.list_items(ALL_VPAS))
 
 
 def wait_for_usage(cluster: Cluster, size: Size) -> None:
@@ -103,7 +103,7 @@ def wait_for_usage(cluster: Cluster, size: Size) -> None:
 def count_reported(cluster: Cluster) -> int:
     """How many pods metrics-server knows the usage of."""
     try:
-        return len(cluster.api.items("/apis/metrics.k8s.io/v1beta1/pods"))
+        return len(cluster.api.list_items("/apis/metrics.k8s.io/v1beta1/pods"))
     except Refused:  # metrics-server has not scraped yet
         return 0
 

@@ -30,7 +30,7 @@ from bench.recommender.cluster import (
 )
 from testbed.access import shipped_accounts, upstream_accounts
 from testbed.cluster import Cluster
-from testbed.controllers import Controller, running
+from testbed.controllers import Controller, run_controller
 from testbed.errors import HarnessError
 
 LATENCY = "vpa_recommender_execution_latency_seconds"
@@ -125,7 +125,7 @@ def upstream_side(cluster: Cluster, rates: tuple[str, ...] = RATES) -> Side:
 
 def trellis_side(cluster: Cluster) -> Side:
     command = (sys.executable, "-m", "trellis", "recommender")
-    return Side("ours", command, shipped_accounts.account(cluster, "recommender"))
+    return Side("ours", command, shipped_accounts.create_account(cluster, "recommender"))
 
 
 def rows(profile: Profile, trellis: SideMeasurement, upstream: SideMeasurement) -> list[Row]:
@@ -167,7 +167,7 @@ def measure_side(ground: Testbed, side: Side) -> SideMeasurement:
     rewind(cluster, profile.size)
     wait_for_usage(cluster, profile.size)
     started = time.monotonic()
-    with running(side.command, side.kubeconfig, ground.directory / f"{side.name}.log", flags) as controller:
+    with run_controller(side.command, side.kubeconfig, ground.directory / f"{side.name}.log", flags) as controller:
 
         def all_recommended() -> bool:
             controller.process.check()
@@ -223,7 +223,7 @@ def _steps(controller: Controller) -> tuple[dict[str, float], float]:
     """Seconds of each step so far, and whole passes."""
     steps: dict[str, float] = {}
     passes = 0.0
-    for family in text_string_to_metric_families(controller.metrics()):
+    for family in text_string_to_metric_families(controller.read_metrics()):
         if family.name != LATENCY:
             continue
         for sample in family.samples:

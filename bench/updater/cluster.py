@@ -96,7 +96,7 @@ def populate(cluster: Cluster, group: Group) -> None:
 
 def list_ready_pods(cluster: Cluster, group: Group) -> list[str]:
     """The names of its pods that are Ready."""
-    return [pod["metadata"]["name"] for pod in cluster.api.items(group.path) if is_ready(pod)]
+    return [pod["metadata"]["name"] for pod in cluster.api.list_items(group.path) if is_ready(pod)]
 
 
 def count_calls(cluster: Cluster) -> Calls:

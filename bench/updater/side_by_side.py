@@ -32,9 +32,9 @@ from testbed.access import shipped_accounts, upstream_accounts
 from testbed.access.kubeconfigs import service_account_token
 from testbed.cluster import Cluster
 from testbed.control_plane import BARE, ControlPlane
-from testbed.controllers import Controller, running
+from testbed.controllers import Controller, run_controller
 from testbed.errors import HarnessError
-from testbed.keeper import definitions
+from testbed.keeper import list_definitions
 from testbed.scratch import scratch
 
 REPLACING = BARE | {"kube-controller-manager", "kwok"}
@@ -211,7 +211,7 @@ def measure_evictions(ground: Testbed, side: Side, group: Group) -> PassMeasurem
         steps = _first_pass(controller)
         usage = cpu_seconds(controller.process.pid), peak_megabytes(controller.process.pid)
     calls = count_calls(ground.cluster) - before
-    evicted_pods = group.pods - len(ground.cluster.api.items(group.path))
+    evicted_pods = group.pods - len(ground.cluster.api.list_items(group.path))
     if evicted_pods != group.vpas:
         raise CannotMeasure(f"{side.name} evicted {evicted_pods} pods of {group.vpas} ReplicaSets")
     _report(f"{side.name}: {evicted_pods} evictions in {steps[TOTAL]:.2f} s, {dict(_eviction_calls(calls))}")
@@ -279,11 +279,11 @@ def _populated(parts: frozenset[str], groups: Sequence[Group]) -> Iterator[Testb
     controlled = parts != BARE
     with (
         scratch() as directory,
-        ControlPlane(directory, parts, (LARGE_NODE,) if controlled else (), definitions()) as plane,
+        ControlPlane(directory, parts, (LARGE_NODE,) if controlled else (), list_definitions()) as plane,
     ):
         cluster = plane.cluster
         if not controlled:
-            cluster.api.create(LARGE_NODE.manifest())
+            cluster.api.create(LARGE_NODE.build_manifest())
         announce_admission(cluster)
         for group in groups:
             populate(cluster, group)
@@ -300,7 +300,7 @@ def _running(ground: Testbed, side: Side, group: Group | None, *flags: str) -> I
     """For the VPAs of a group, or for all."""
     scope = [f"--vpa-object-namespace={group.namespace}"] if group is not None else []
     log = ground.directory / f"{side.name}-{group.namespace if group else 'all'}.log"
-    with running(side.command, side.kubeconfig, log, [*side.flags, *scope, *flags]) as controller:
+    with run_controller(side.command, side.kubeconfig, log, [*side.flags, *scope, *flags]) as controller:
         yield controller
 
 
@@ -311,7 +311,9 @@ def _upstream_side(cluster: Cluster) -> Side:
 
 def _trellis_side(cluster: Cluster) -> Side:
     command = (sys.executable, "-m", "trellis", "updater")
-    return Side("ours", command, shipped_accounts.account(cluster, "updater"), (f"--concurrent-writes={IN_FLIGHT}",))
+    return Side(
+        "ours", command, shipped_accounts.create_account(cluster, "updater"), (f"--concurrent-writes={IN_FLIGHT}",)
+    )
 
 
 def _eviction(group: Group, name: str) -> Request:
@@ -341,7 +343,7 @@ def _count_passes(controller: Controller) -> float:
 def _read_samples(controller: Controller) -> dict[tuple[str, str], float]:
     """Samples by name and step; those of one name are summed up."""
     numbers: dict[tuple[str, str], float] = {}
-    for family in text_string_to_metric_families(controller.metrics()):
+    for family in text_string_to_metric_families(controller.read_metrics()):
         if family.name in (LATENCY, RESIZED):
             for sample in family.samples:
                 key = sample.name, sample.labels.get("step", "")

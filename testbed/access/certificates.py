@@ -1,7 +1,7 @@
 """Certificate authorities, and the certificates that they sign.
 
 One authority signs servers and clients. A second one signs only the aggregation layer's front proxy:
-whoever holds its certificate may claim to be anybody, so the two must never be the same.
+the holder of its certificate may impersonate any user, so the two must never be the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Pair(msgspec.Struct, frozen=True):
     key: bytes
 
     def save(self, directory: Path, name: str) -> tuple[Path, Path]:
-        """Write both; the key is for nobody else to read."""
+        """Write both; only this user may read the key."""
         certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
         certificate.write_bytes(self.certificate)
         key.touch(mode=0o600)
@@ -46,7 +46,7 @@ class Authority:
 
     @classmethod
     def new(cls, name: str) -> Self:
-        """An authority that vouches for itself."""
+        """A self-signed authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _subject(name, ())
         builder = _builder(subject, subject, key.public_key())
@@ -65,13 +65,13 @@ class Authority:
     @property
     def pair(self) -> Pair:
         """The authority's own certificate and key."""
-        return Pair(_pem(self._certificate), _private(self._key))
+        return Pair(_encode_certificate(self._certificate), _encode_key(self._key))
 
-    def client(self, user: str, *groups: str) -> Pair:
+    def issue_client(self, user: str, *groups: str) -> Pair:
         """Kubernetes reads the user from the common name and the groups from the organizations."""
         return self._sign(_subject(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, ())
 
-    def server(self, name: str, *hosts: str) -> Pair:
+    def issue_server(self, name: str, *hosts: str) -> Pair:
         """A certificate for a server that is reached under these names and addresses."""
         return self._sign(_subject(name, ()), ExtendedKeyUsageOID.SERVER_AUTH, hosts)
 
@@ -84,15 +84,15 @@ class Authority:
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = builder.add_extension(issuer, critical=False)
         if hosts:
-            builder = builder.add_extension(x509.SubjectAlternativeName(map(_host, hosts)), critical=False)
-        return Pair(_pem(builder.sign(self._key, hashes.SHA256())), _private(key))
+            builder = builder.add_extension(x509.SubjectAlternativeName(map(_encode_host, hosts)), critical=False)
+        return Pair(_encode_certificate(builder.sign(self._key, hashes.SHA256())), _encode_key(key))
 
 
 def signing_keys() -> tuple[bytes, bytes]:
     """The public and the private key that service account tokens are checked and signed with."""
     key = ec.generate_private_key(ec.SECP256R1())
     form = serialization.PublicFormat.SubjectPublicKeyInfo
-    return key.public_key().public_bytes(serialization.Encoding.PEM, form), _private(key)
+    return key.public_key().public_bytes(serialization.Encoding.PEM, form), _encode_key(key)
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
@@ -121,17 +121,17 @@ def _subject(name: str, groups: tuple[str, ...]) -> x509.Name:
     return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _host(host: str) -> x509.GeneralName:
+def _encode_host(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
 
 
-def _pem(certificate: x509.Certificate) -> bytes:
+def _encode_certificate(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _encode_key(key: ec.EllipticCurvePrivateKey) -> bytes:
     form = serialization.PrivateFormat.PKCS8
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())

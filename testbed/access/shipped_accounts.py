@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from testbed.access.rights import ROLES, until_granted
+from testbed.access.rights import ROLES, wait_until_granted
 from testbed.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,7 +18,7 @@ _RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleB
 _granted: set[tuple[str, str]] = set()
 
 
-def account(cluster: Cluster, component: str) -> Path:
+def create_account(cluster: Cluster, component: str) -> Path:
     """A kubeconfig for the account of a component, which is made if it is not there, with its rights in force."""
     documents = yaml.safe_load_all((ROOT / "deploy" / f"{component}.yaml").read_text())
     rights = [document for document in documents if document and document["kind"] in _RIGHTS]
@@ -27,6 +27,6 @@ def account(cluster: Cluster, component: str) -> Path:
     name = next(right["metadata"]["name"] for right in rights if right["kind"] == "ServiceAccount")
     if (cluster.url, component) not in _granted:
         user = f"system:serviceaccount:{NAMESPACE}:{name}"
-        until_granted(cluster.api, user, [right for right in rights if right["kind"] in ROLES])
+        wait_until_granted(cluster.api, user, [right for right in rights if right["kind"] in ROLES])
         _granted.add((cluster.url, component))
     return cluster.kubeconfig_for(name, NAMESPACE)

@@ -12,7 +12,7 @@ import msgspec
 
 from testbed.client import Json
 from testbed.cluster import Cluster
-from testbed.programs.building import ensure
+from testbed.programs.building import ensure_programs
 from testbed.programs.versions import UPSTREAM_ADMISSION, UPSTREAM_RECOMMENDER, UPSTREAM_UPDATER, Program
 
 NAMESPACE = "kube-system"
@@ -43,7 +43,7 @@ class Peer(msgspec.Struct, frozen=True):
 
     def path(self) -> Path:
         """The program, compiled first if it never was."""
-        return ensure([self.program])[self.program.name]
+        return ensure_programs([self.program])[self.program.name]
 
     def kubeconfig(self, cluster: Cluster) -> Path:
         """For its account, which is made if it is not there."""

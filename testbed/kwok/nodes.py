@@ -10,7 +10,7 @@ import msgspec
 from testbed.client import Api, Json
 from testbed.errors import Refused
 from testbed.programs.versions import KUBERNETES
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import TIMEOUT_SECONDS, until
 
 # Where kwok serves a node's usage, in place of the kubelet's /metrics/resource; metrics-server reads it here.
 USAGE_PATH = "/metrics/nodes/{node}/metrics/resource"
@@ -43,7 +43,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
     allocatable: Mapping[str, str] = {}  # where it is less than the capacity
 
-    def manifest(self) -> Json:
+    def build_manifest(self) -> Json:
         """The object to create. The API server takes a node's status along, unlike other kinds'."""
         capacity: dict[str, Any] = {"cpu": self.cpu, "memory": self.memory, "pods": str(self.pods)}
         labels = {
@@ -73,12 +73,12 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def add(api: Api, nodes: Iterable[Node], seconds: float = PATIENCE) -> None:
+def add(api: Api, nodes: Iterable[Node], seconds: float = TIMEOUT_SECONDS) -> None:
     """Create them and wait until pods may be placed on them."""
     wanted = {node.name for node in nodes}
     for node in nodes:
-        api.create(node.manifest())
-    until(f"nodes {', '.join(sorted(wanted))} to be ready", lambda: wanted <= _ready(api) or None, seconds)
+        api.create(node.build_manifest())
+    until(f"nodes {', '.join(sorted(wanted))} to be ready", lambda: wanted <= _list_ready(api) or None, seconds)
 
 
 def remove(api: Api, names: Iterable[str]) -> None:
@@ -91,11 +91,11 @@ def remove(api: Api, names: Iterable[str]) -> None:
                 raise
 
 
-def _ready(api: Api) -> set[str]:
+def _list_ready(api: Api) -> set[str]:
     """Ready, and without the taint that a new node carries until the node controller has seen it ready."""
     return {
         node["metadata"]["name"]
-        for node in api.items("/api/v1/nodes")
+        for node in api.list_items("/api/v1/nodes")
         if any(
             condition["type"] == "Ready" and condition["status"] == "True"
             for condition in node["status"].get("conditions", [])

@@ -66,49 +66,49 @@ def counts(key): [(note(key) // "") | split(",")[] | split("=") | {key: .[0], va
 """.replace("%(crashed)s", CRASHED)
 
 
-def stages() -> list[Json]:
+def build_stages() -> list[Json]:
     """Everything that happens to nodes and pods."""
     modes = f'"{DEFERRED}", "{INFEASIBLE}"'
     free = " and ".join(f'note("{RESIZE}") != "{mode}"' for mode in (DEFERRED, INFEASIBLE, IN_PROGRESS, HELD))
     names = {"ready_after": READY_AFTER, "finish": FINISH, "resize": RESIZE, "crashed": CRASHED, "cgroup": CGROUP}
     return [
-        _stage("node-up", 'any(condition("Ready"); .status == "True") | not', NODE_UP, kind="Node"),
+        _build_stage("node-up", 'any(condition("Ready"); .status == "True") | not', NODE_UP, kind="Node"),
         _delete("pod-delete"),
-        _stage("pod-run", '.status.phase == "Pending" and (.metadata.deletionTimestamp | not)', RUN % names),
-        _stage("pod-ready", "running and (ready | not) and (down | not)", GET_READY + REWRITE, after=READY_AFTER),
-        _stage(
+        _build_stage("pod-run", '.status.phase == "Pending" and (.metadata.deletionTimestamp | not)', RUN % names),
+        _build_stage("pod-ready", "running and (ready | not) and (down | not)", GET_READY + REWRITE, after=READY_AFTER),
+        _build_stage(
             "pod-finish",
             f'running and ready and note("{FINISH}") != null',
             (END + REWRITE) % names,
             after=FINISH_AFTER,
         ),
-        _stage(
+        _build_stage(
             "resize-actuate",
             f"running and (down | not) and (if wanted == actual then unsettled else {free} end)",
             (ACTUATE_IN_CGROUP + REWRITE) % names,
         ),
-        _stage(
+        _build_stage(
             "resize-actuate-down",
             f"running and down and (if wanted == actual then unsettled else {free} end)",
             ACTUATE + REWRITE,
         ),
-        _stage(
+        _build_stage(
             "pod-crash",
             "running and (crashed as $named | any(staying; .state.running and named($named)))",
             (CRASH + REWRITE) % names,
         ),
-        _stage(
+        _build_stage(
             "pod-come-back",
             "running and (crashed as $named | any(staying; .state.terminated and (named($named) | not)))",
             (COME_BACK + REWRITE) % names,
         ),
-        _stage(
+        _build_stage(
             "resize-postpone",
             f'running and wanted != actual and (note("{RESIZE}") as $why'
             f' | any({modes}; . == $why) and (noted("PodResizePending"; $why) | not))',
             POSTPONE % names,
         ),
-        _stage(
+        _build_stage(
             "resize-allocate",
             f'running and wanted != actual and note("{RESIZE}") == "{IN_PROGRESS}"'
             ' and (noted("PodResizeInProgress"; "") | not)',
@@ -119,7 +119,7 @@ def stages() -> list[Json]:
     ]
 
 
-def _stage(name: str, selector: str, template: str, kind: str = "Pod", after: str = "") -> Json:
+def _build_stage(name: str, selector: str, template: str, kind: str = "Pod", after: str = "") -> Json:
     """`after` names the annotation with the seconds since the pod's start at which the stage is due."""
     spec: Json = {
         "resourceRef": {"apiGroup": "v1", "kind": kind},
@@ -131,8 +131,8 @@ def _stage(name: str, selector: str, template: str, kind: str = "Pod", after: st
     }
     if after:
         # An instant, not a length of time: kwok begins anew whenever the pod changes.
-        due = f'((.status.startTime | fromdate) + (note("{after}") // "0" | tonumber)) | todate'
-        spec["delay"] = {"durationMilliseconds": 0, "durationFrom": {"jq": {"expression": DEFINITIONS + due}}}
+        delay = f'((.status.startTime | fromdate) + (note("{after}") // "0" | tonumber)) | todate'
+        spec["delay"] = {"durationMilliseconds": 0, "durationFrom": {"jq": {"expression": DEFINITIONS + delay}}}
     return {"apiVersion": API_VERSION, "kind": "Stage", "metadata": {"name": name}, "spec": spec}
 
 
@@ -140,11 +140,13 @@ def _restart(name: str, annotation: str, reason: str, code: int) -> Json:
     selector = (
         f'running and (counts("{annotation}") as $counts | any(statuses[]; .restartCount < ($counts[.name] // 0)))'
     )
-    return _stage(name, selector, (RESTART + REWRITE) % {"annotation": annotation, "reason": reason, "code": code})
+    return _build_stage(
+        name, selector, (RESTART + REWRITE) % {"annotation": annotation, "reason": reason, "code": code}
+    )
 
 
 def _delete(name: str) -> Json:
     """No grace: what a pod does with its last seconds is not simulated."""
-    stage = _stage(name, ".metadata.deletionTimestamp != null", "")
+    stage = _build_stage(name, ".metadata.deletionTimestamp != null", "")
     stage["spec"]["steps"] = [{"delete": True}]
     return stage

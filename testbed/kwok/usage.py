@@ -19,13 +19,13 @@ IDLE_CPU, IDLE_MEMORY = "1m", "1Mi"
 NODE_MEMORY_BYTES = 100 * 2**20
 
 
-def usage() -> list[Json]:
+def build_usage() -> list[Json]:
     """The objects for kwok's configuration."""
     return [_annotated_usage(), _resource_metrics()]
 
 
 def _annotated_usage() -> Json:
-    cpu, memory = _from_annotation(USAGE_CPU, IDLE_CPU), _from_annotation(USAGE_MEMORY, IDLE_MEMORY)
+    cpu, memory = _build_expression(USAGE_CPU, IDLE_CPU), _build_expression(USAGE_MEMORY, IDLE_MEMORY)
     return {
         "apiVersion": API_VERSION,
         "kind": "ClusterResourceUsage",
@@ -34,11 +34,11 @@ def _annotated_usage() -> Json:
     }
 
 
-def _from_annotation(annotation: str, idle: str) -> str:
-    """The container's own annotation, else the pod's, else idle. A pod that does not run uses nothing."""
-    own, every = f'"{annotation}." + container.name', f'"{annotation}"'
+def _build_expression(annotation: str, idle: str) -> str:
+    """A CEL expression: the container's annotation, else the pod's, else idle; zero if the pod does not run."""
+    key, pod_key = f'"{annotation}." + container.name', f'"{annotation}"'
     notes = "pod.metadata.annotations"
-    result = f'{own} in {notes} ? {notes}[{own}] : ({every} in {notes} ? {notes}[{every}] : "{idle}")'
+    result = f'{key} in {notes} ? {notes}[{key}] : ({pod_key} in {notes} ? {notes}[{pod_key}] : "{idle}")'
     spread = f'"{USAGE_SPREAD}" in {notes} ? double({notes}["{USAGE_SPREAD}"]) * (2.0 * Rand() - 1.0) : 0.0'
     return f'pod.status.phase == "Running" ? Quantity({result}) * (1.0 + ({spread})) : Quantity("0")'
 
@@ -48,26 +48,26 @@ def _resource_metrics() -> Json:
     pod = {"namespace": "pod.metadata.namespace", "pod": "pod.metadata.name"}
     cpu, memory = "cpu_usage_seconds_total", "memory_working_set_bytes"
     metrics = [
-        _metric("scrape_error", "gauge", "node", "0.0", {}),
-        _metric(
+        _build_metric("scrape_error", "gauge", "node", "0.0", {}),
+        _build_metric(
             "container_start_time_seconds",
             "gauge",
             "container",
             "UnixSecond(pod.metadata.creationTimestamp)",
             container,
         ),
-        _metric(
+        _build_metric(
             f"container_{cpu}",
             "counter",
             "container",
             f'pod.CumulativeUsage("cpu", container.name) + {NEVER_ZERO}',
             container,
         ),
-        _metric(f"container_{memory}", "gauge", "container", 'pod.Usage("memory", container.name)', container),
-        _metric(f"pod_{cpu}", "counter", "pod", f'pod.CumulativeUsage("cpu") + {NEVER_ZERO}', pod),
-        _metric(f"pod_{memory}", "gauge", "pod", 'pod.Usage("memory")', pod),
-        _metric(f"node_{cpu}", "counter", "node", f'node.CumulativeUsage("cpu") + {NEVER_ZERO}', {}),
-        _metric(f"node_{memory}", "gauge", "node", f'node.Usage("memory") + {NODE_MEMORY_BYTES}.0', {}),
+        _build_metric(f"container_{memory}", "gauge", "container", 'pod.Usage("memory", container.name)', container),
+        _build_metric(f"pod_{cpu}", "counter", "pod", f'pod.CumulativeUsage("cpu") + {NEVER_ZERO}', pod),
+        _build_metric(f"pod_{memory}", "gauge", "pod", 'pod.Usage("memory")', pod),
+        _build_metric(f"node_{cpu}", "counter", "node", f'node.CumulativeUsage("cpu") + {NEVER_ZERO}', {}),
+        _build_metric(f"node_{memory}", "gauge", "node", f'node.Usage("memory") + {NODE_MEMORY_BYTES}.0', {}),
     ]
     return {
         "apiVersion": API_VERSION,
@@ -77,7 +77,7 @@ def _resource_metrics() -> Json:
     }
 
 
-def _metric(name: str, kind: str, dimension: str, value: str, labels: dict[str, str]) -> Json:
+def _build_metric(name: str, kind: str, dimension: str, value: str, labels: dict[str, str]) -> Json:
     return {
         "name": name,
         "kind": kind,

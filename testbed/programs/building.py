@@ -15,46 +15,46 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from testbed.programs.cache import cache_directory, only_one, unfinished
-from testbed.programs.go import Say, find_go, run
+from testbed.programs.cache import cache_directory, hold_lock, write_atomically
+from testbed.programs.go import Report, find_go, run_go
 from testbed.programs.sources import Sources, by_sources
 from testbed.programs.versions import NEEDED, Program
 
 
-def say_on_stderr(line: str) -> None:
+def print_progress(line: str) -> None:
     """Print progress at once."""
     sys.stderr.write(f"testbed: {line}\n")
     sys.stderr.flush()
 
 
-def ensure(programs: Iterable[Program] = NEEDED, say: Say = say_on_stderr) -> dict[str, Path]:
+def ensure_programs(programs: Iterable[Program] = NEEDED, report: Report = print_progress) -> dict[str, Path]:
     """Every program by name, compiled first if it never was. Several processes may ask; one compiles."""
     result: dict[str, Path] = {}
     for sources, members in by_sources(programs):
-        result |= _ensure_of_one(sources, members, say)
+        result |= _ensure_from_sources(sources, members, report)
     return result
 
 
-def _ensure_of_one(sources: Sources, programs: list[Program], say: Say) -> dict[str, Path]:
+def _ensure_from_sources(sources: Sources, programs: list[Program], report: Report) -> dict[str, Path]:
     home = cache_directory() / sources.home
-    result = {program.name: _provided(program) or home / program.name for program in programs}
+    result = {program.name: _find_provided(program) or home / program.name for program in programs}
 
     def missing() -> list[Program]:
         return [program for program in programs if not result[program.name].exists()]
 
     if missing():
-        with only_one(home / ".lock", busy=lambda: say(f"another process is compiling {sources.title}; waiting")):
-            _compile(sources, missing(), home, say)
+        with hold_lock(home / ".lock", busy=lambda: report(f"another process is compiling {sources.title}; waiting")):
+            _compile(sources, missing(), home, report)
     return result
 
 
-def _provided(program: Program) -> Path | None:
+def _find_provided(program: Program) -> Path | None:
     assets = os.environ.get("KUBEBUILDER_ASSETS", "")
     provided = Path(assets) / program.name
     return provided if assets and provided.exists() else None
 
 
-def _compile(sources: Sources, programs: list[Program], home: Path, say: Say) -> None:
+def _compile(sources: Sources, programs: list[Program], home: Path, report: Report) -> None:
     if not programs:  # another process did it while this one waited
         return
     with tempfile.TemporaryDirectory(prefix="trellis-testbed-build-") as name:
@@ -62,12 +62,12 @@ def _compile(sources: Sources, programs: list[Program], home: Path, say: Say) ->
         sources.write(module)
         go = find_go(module)
         minutes = sum(program.minutes for program in programs)
-        say(f"compiling {sources.title} with {go}: once, about {minutes:.0f} minutes on two cores")
+        report(f"compiling {sources.title} with {go}: once, about {minutes:.0f} minutes on two cores")
         sources.complete(module, go)
         started = time.monotonic()
         for number, program in enumerate(programs, 1):
             label = f"{program.name} ({number} of {len(programs)})"
-            with unfinished(home / program.name) as target:
+            with write_atomically(home / program.name) as target:
                 flags = [*sources.flags, "-buildvcs=false", "-trimpath"]
-                run([go, "build", *flags, "-o", target, program.package], module, say, label)
-        say(f"compiled in {time.monotonic() - started:.0f} s into {home}")
+                run_go([go, "build", *flags, "-o", target, program.package], module, report, label)
+        report(f"compiled in {time.monotonic() - started:.0f} s into {home}")

@@ -16,8 +16,8 @@ def cache_directory() -> Path:
 
 
 @contextmanager
-def only_one(lock: Path, busy: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the lock; `busy` is told once if another process holds it. It falls when its process dies."""
+def hold_lock(lock: Path, busy: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold the lock; `busy` is called once if another process holds it. The lock ends with its process."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as held:
         try:
@@ -30,8 +30,8 @@ def only_one(lock: Path, busy: Callable[[], None] | None = None) -> Iterator[Non
 
 
 @contextmanager
-def unfinished(built: Path) -> Iterator[Path]:
-    """A name to write to that becomes `built` only at the end: no process sees half a program."""
+def write_atomically(built: Path) -> Iterator[Path]:
+    """A temporary name that becomes `built` at the end: no process sees an incomplete program."""
     partial = built.with_name(f"{built.name}.{os.getpid()}.tmp")
     try:
         yield partial

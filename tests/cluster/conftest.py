@@ -23,11 +23,11 @@ from testbed.access import shipped_accounts, upstream_accounts
 from testbed.cluster import Cluster
 from testbed.components import ADDRESS
 from testbed.control_plane import BARE, ControlPlane
-from testbed.controllers import Controller, running
+from testbed.controllers import Controller, run_controller
 from testbed.errors import HarnessError
-from testbed.processes import free_ports
+from testbed.processes import reserve_ports
 from testbed.programs import building
-from testbed.programs.cache import only_one
+from testbed.programs.cache import hold_lock
 from testbed.programs.versions import BY_NAME, NEEDED, PROMETHEUS, PROMTOOL, UPSTREAM_RECOMMENDER, Program
 from testbed.scratch import scratch
 from testbed.sharing import shared_cluster
@@ -66,7 +66,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     capturing = session.config.pluginmanager.getplugin("capturemanager")
     with capturing.global_and_fixture_disabled() if capturing else nullcontext():
         try:
-            building.ensure(program for program in BY_NAME.values() if program in wanted)
+            building.ensure_programs(program for program in BY_NAME.values() if program in wanted)
         except HarnessError:
             return
 
@@ -124,12 +124,12 @@ def upstream_recommender(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[
                 [upstream_accounts.RECOMMENDER.path()],
                 upstream_accounts.RECOMMENDER.kubeconfig(cluster),
             )
-            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
+            started.append(controllers.enter_context(run_controller(command, kubeconfig, log, own)))
             return started[-1]
 
         yield start
     for controller in started:
-        sys.stdout.write(f"{controller.process.log.name}:\n{controller.logs()}\n")
+        sys.stdout.write(f"{controller.process.log.name}:\n{controller.read_logs()}\n")
 
 
 @pytest.fixture
@@ -153,26 +153,26 @@ def admission(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) 
     """
     restarts = "own_api_server" in request.fixturenames
     started: list[Controller] = []
-    with only_one(cluster.directory / "admission.lock"), ExitStack() as controllers:
+    with hold_lock(cluster.directory / "admission.lock"), ExitStack() as controllers:
         controllers.callback(forget, cluster)
 
         def start(namespace: str, *flags: str, port: int = 0) -> Controller:
             log = tmp_path / f"admission-{len(started)}.log"
-            port = port or free_ports(1)[0]
+            port = port or reserve_ports(1)[0]
             where = ["--register-by-url", f"--webhook-address=https://{ADDRESS}", f"--webhook-port={port}"]
             # A pod that had to wait for a busy machine would come as it is.
             patient = "--webhook-timeout-seconds=30"
             own = [f"--vpa-object-namespace={namespace}", f"--port={port}", *where, patient, "-v=5", *flags]
             command = [str(Path(sys.executable).with_name("trellis")), "admission-controller"]
-            kubeconfig = shipped_accounts.account(cluster, "admission")
-            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
+            kubeconfig = shipped_accounts.create_account(cluster, "admission")
+            started.append(controllers.enter_context(run_controller(command, kubeconfig, log, own)))
             return started[-1]
 
         yield start
     for controller in started:
-        sys.stdout.write(f"{controller.process.log.name}:\n{controller.logs()}\n")
-        assert restarts or "forbidden" not in controller.logs().lower(), "a right is missing: see its log"
-        assert "a review failed" not in controller.logs()
+        sys.stdout.write(f"{controller.process.log.name}:\n{controller.read_logs()}\n")
+        assert restarts or "forbidden" not in controller.read_logs().lower(), "a right is missing: see its log"
+        assert "a review failed" not in controller.read_logs()
 
 
 @pytest.fixture

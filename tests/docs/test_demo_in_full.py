@@ -14,8 +14,8 @@ from support.transcripts import matches
 @pytest.mark.timeout(1800)
 def test_the_demo_prints_what_the_readme_shows(tmp_path: Path) -> None:
     report = tmp_path / "report.html"
-    printed = demo_shown.demo(report)
+    printed = demo_shown.run_demo(report)
     for page in (report, tmp_path / "report-nodes.html"):
         assert page.read_text().lower().startswith("<!doctype html>")
-    expected = demo_shown.shown()
+    expected = demo_shown.read_shown()
     assert matches(printed, expected), "run `python tools/demo_shown.py` and look at it:\n" + "\n".join(printed)

@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from testbed.errors import NoGo
-from testbed.programs.cache import cache_directory, only_one, unfinished
+from testbed.errors import GoMissing
+from testbed.programs.cache import cache_directory, hold_lock, write_atomically
 from testbed.programs.go import find_go
 
 SOURCES = Path(__file__).parent
@@ -28,7 +28,7 @@ def program() -> Path:
     built = cache_directory() / f"oracle-{_fingerprint()}"
     if built.exists():
         return built
-    with only_one(built.with_suffix(".lock")):
+    with hold_lock(built.with_suffix(".lock")):
         if not built.exists():
             _compile(built)
     return built
@@ -46,11 +46,11 @@ def _fingerprint() -> str:
 def _compile(built: Path) -> None:
     try:
         go = find_go(SOURCES)
-    except NoGo as missing:
+    except GoMissing as missing:
         raise NoOracleError(f"the oracle cannot be compiled: {missing}") from missing
     sys.stderr.write(f"compiling the oracle with {go} (once; one to four minutes)\n")
     sys.stderr.flush()
-    with unfinished(built) as target:
+    with write_atomically(built) as target:
         done = subprocess.run(
             [go, "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", target, "."],
             cwd=SOURCES,

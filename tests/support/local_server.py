@@ -19,7 +19,7 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 def server_tls(authority: Authority, directory: Path, *hosts: str, clients: Authority | None = None) -> ssl.SSLContext:
     """What a server shows for these names; with `clients` it asks for a certificate of that authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*authority.server("server", *hosts).save(directory, "server"))
+    context.load_cert_chain(*authority.issue_server("server", *hosts).save(directory, "server"))
     if clients:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=clients.pair.certificate.decode())

@@ -21,7 +21,7 @@ from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
 from testbed.errors import Refused
-from testbed.keeper import definitions
+from testbed.keeper import list_definitions
 from testbed.waiting import until
 from testbed.workloads import deployment, pod
 
@@ -49,7 +49,7 @@ def test_it_is_ready_once_its_caches_are_synced_and_survives_an_outage_of_the_ap
     assert status != 200
     assert "verticalpodautoscalers" in text
 
-    cluster.install_definitions(definitions())
+    cluster.install_definitions(list_definitions())
     until("it to be ready", lambda: controller.get("/readyz")[0] == 200)
     create_vpa(cluster, SHOP, "web", {"app": {"cpu": "300m"}})
     wait_for_webhook_calls(cluster, SHOP)
@@ -57,7 +57,7 @@ def test_it_is_ready_once_its_caches_are_synced_and_survives_an_outage_of_the_ap
     assert cpu(dry_run(cluster, SHOP, made)) == "300m"
 
     review = reviewer(cluster)
-    assert "forbidden" not in controller.logs().lower()
+    assert "forbidden" not in controller.read_logs().lower()
     own_api_server.kill("kube-apiserver")
     response = review(build_pod_review(made, SHOP))
     assert cpu(apply_patch(made, patch_in(response))) == "300m"
@@ -83,6 +83,6 @@ def cpu_if_taken(cluster: Cluster, made: Json) -> str | None:
 
 
 def warned(cluster: Cluster, made: Json) -> list[str] | None:
-    stored, told = cluster.api.send_and_listen("POST", f"/api/v1/namespaces/{SHOP}/pods?dryRun=All", made)
+    stored, told = cluster.api.send_with_warnings("POST", f"/api/v1/namespaces/{SHOP}/pods?dryRun=All", made)
     assert cpu(stored) == "100m"
     return told or None

@@ -53,7 +53,7 @@ EXAMPLES = {
 
 def pod_of(cluster: Cluster, namespace: str, app: str) -> Json:
     """The pod of a Deployment, which has one."""
-    return until(f"a pod of {app}", lambda: next(iter(cluster.pods(namespace, app)), None))
+    return until(f"a pod of {app}", lambda: next(iter(cluster.list_pods(namespace, app)), None))
 
 
 def start_example(cluster: Cluster, namespace: str, name: str) -> list[str]:
@@ -61,8 +61,8 @@ def start_example(cluster: Cluster, namespace: str, name: str) -> list[str]:
     [document] = yaml.safe_load_all((FOLDER / f"{name}.yaml").read_text())
     spec = document["spec"] | {"targetRef": document["spec"]["targetRef"] | {"name": name}}
     wanted = document | {"metadata": {"name": name}, "spec": spec}
-    path = cluster.api.path_of(wanted, namespace, named=False)
-    _, warnings = cluster.api.send_and_listen("POST", path, wanted)
+    path = cluster.api.get_path(wanted, namespace, named=False)
+    _, warnings = cluster.api.send_with_warnings("POST", path, wanted)
     targets = {each: dict(zip(("cpu", "memory"), row[0].split(), strict=True)) for each, row in EXAMPLES[name].items()}
     advise(cluster, namespace, name, targets)
     return warnings

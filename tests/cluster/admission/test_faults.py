@@ -35,7 +35,7 @@ from testbed.client import STRATEGIC_PATCH, Json
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
 from testbed.errors import Refused
-from testbed.processes import free_ports
+from testbed.processes import reserve_ports
 from testbed.waiting import until
 from testbed.workloads import container, deployment, pod
 from trellis.controllers.admission.certificates.key_pairs import authorities_in
@@ -55,19 +55,19 @@ def test_a_killed_webhook_costs_no_pod_and_its_successor_goes_on_under_the_same_
     cluster: Cluster, namespace: str, admission: Start
 ) -> None:
     made = web(cluster, namespace)
-    [port] = free_ports(1)
+    [port] = reserve_ports(1)
     first = admission(namespace, port=port)
     wait_for_webhook_calls(cluster, namespace)
     wait_for_current_advice(cluster, namespace)
     assert cpu(dry_run(cluster, namespace, made)) == "300m"
     # A dry run is told what would be, and nothing is.
-    assert cluster.pods(namespace, "web") == []
+    assert cluster.list_pods(namespace, "web") == []
     bundle = cluster.api.get(CONFIGURATION)["webhooks"][0]["clientConfig"]["caBundle"]
 
     first.process.kill()
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
     cluster.api.patch(path, {"spec": {"replicas": 1}})
-    [alone] = cluster.ready_pods(namespace, "web")
+    [alone] = cluster.wait_for_ready_pods(namespace, "web")
     assert cpu(alone) == "100m"
     assert OBSERVED not in alone["metadata"].get("annotations", {})
     advise(cluster, namespace, "web", {"app": {"cpu": "450m"}})
@@ -75,7 +75,7 @@ def test_a_killed_webhook_costs_no_pod_and_its_successor_goes_on_under_the_same_
     admission(namespace, port=port)
     wait_for_current_advice(cluster, namespace)
     cluster.api.patch(path, {"spec": {"replicas": 2}})
-    pods = cluster.ready_pods(namespace, "web", 2)
+    pods = cluster.wait_for_ready_pods(namespace, "web", 2)
     assert sorted(map(cpu, pods), key=str) == ["100m", "450m"]
     assert cluster.api.get(CONFIGURATION)["webhooks"][0]["clientConfig"]["caBundle"] == bundle
 
@@ -84,7 +84,7 @@ def test_two_replicas_agree_on_an_authority_and_on_every_pod(
     cluster: Cluster, namespace: str, admission: Start
 ) -> None:
     made = web(cluster, namespace)
-    [port] = free_ports(1)
+    [port] = reserve_ports(1)
     first = admission(namespace)
     # Registered once, as all replicas of a Service are.
     second = admission(namespace, "--register-webhook=false", port=port)
@@ -120,8 +120,8 @@ def test_probes_lease_and_metrics_tell_what_happened(cluster: Cluster, namespace
 
     # A start in order is no trouble worth a word.
     lease = until("the Lease", lambda: cluster.api.find(LEASE))["spec"]
-    assert "not registered" not in controller.logs()
-    assert "the status Lease rests" not in controller.logs()
+    assert "not registered" not in controller.read_logs()
+    assert "the status Lease rests" not in controller.read_logs()
     assert lease["holderIdentity"]
     until("the Lease to be renewed", lambda: cluster.api.get(LEASE)["spec"]["renewTime"] > lease["renewTime"])
 

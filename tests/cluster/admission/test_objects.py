@@ -63,8 +63,8 @@ OURS: list[tuple[Json, str]] = [
 
 def create(cluster: Cluster, namespace: str, document: Json, name: str = "web") -> tuple[Json, list[str]]:
     """What the API server stored, and what it warned of."""
-    path = cluster.api.path_of(document, namespace, named=False)
-    return cluster.api.send_and_listen("POST", path, document | {"metadata": {"name": name}})
+    path = cluster.api.get_path(document, namespace, named=False)
+    return cluster.api.send_with_warnings("POST", path, document | {"metadata": {"name": name}})
 
 
 def refusal(cluster: Cluster, namespace: str, document: Json) -> Refused:
@@ -120,7 +120,7 @@ def test_stored_objects_that_a_rule_would_refuse_can_be_edited_and_deleted(
     admission(namespace)
     wait_for_webhook_calls(cluster, namespace)
     path = vpa_path(namespace, "web")
-    changed, warnings = cluster.api.send_and_listen(
+    changed, warnings = cluster.api.send_with_warnings(
         "PATCH", path, {"spec": {"updatePolicy": {"updateMode": "Off"}}}, "application/merge-patch+json"
     )
     assert changed["spec"]["updatePolicy"] == {"updateMode": "Off"}

@@ -130,7 +130,7 @@ class Webhook:
 
 @asynccontextmanager
 async def replica(cluster: Cluster, **settings: Any) -> AsyncIterator[Webhook]:
-    kubeconfig = await asyncio.to_thread(shipped_accounts.account, cluster, "admission")
+    kubeconfig = await asyncio.to_thread(shipped_accounts.create_account, cluster, "admission")
     client = Client(AiohttpTransport(load_kubeconfig_connection({}, file=kubeconfig)))
     try:
         yield Webhook(client, RegistrationSettings(**settings))

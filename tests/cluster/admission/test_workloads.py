@@ -102,7 +102,7 @@ def flower(cluster: Cluster, namespace: str) -> Iterator[Json]:
         },
     }
     cluster.api.create(definition)
-    path = cluster.api.path_of(definition)
+    path = cluster.api.get_path(definition)
     until("the kind to be served", lambda: "Flower" in str(cluster.api.find(f"/apis/{group}/v1")))
     about = {"apiVersion": f"{group}/v1", "kind": "Flower", "metadata": {"name": "flower"}}
     yield cluster.api.create(
@@ -118,7 +118,7 @@ def reference(target: Json) -> Json:
 def live(cluster: Cluster, namespace: str, app: str, wanted: Callable[[list[Json]], bool] = bool) -> list[Json]:
     return until(
         f"pods of {app}",
-        lambda: found if wanted(found := cluster.pods(namespace, app)) else None,
+        lambda: found if wanted(found := cluster.list_pods(namespace, app)) else None,
     )
 
 
@@ -176,7 +176,7 @@ def governed_by_hvpa(cluster: Cluster, namespace: str, name: str) -> None:
     created = cluster.api.create(wanted | {"metadata": {"name": name}}, namespace)
     result = [{"containerName": each, "target": target} for each, target in ADVICE.items()]
     status = {"recommendation": {"containerRecommendations": result}}
-    cluster.api.patch(f"{cluster.api.path_of(created)}/status", {"status": status})
+    cluster.api.patch(f"{cluster.api.get_path(created)}/status", {"status": status})
 
 
 def cpu_of_app(made: Json) -> str:
@@ -195,19 +195,19 @@ def made_again_and_again(cluster: Cluster, namespace: str) -> None:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": evicted}}
     cluster.api.send("POST", f"/api/v1/namespaces/{namespace}/pods/{evicted}/eviction", eviction)
     live(cluster, namespace, "deployment", lambda found: len(found) == 2 and names(found) != second)
-    for current in cluster.ready_pods(namespace, "deployment", 2):
+    for current in cluster.wait_for_ready_pods(namespace, "deployment", 2):
         check(current)
 
     boost = {"cpu": {"type": "Factor", "factor": 3}}
     cluster.api.patch(vpa_path(namespace, "deployment"), {"spec": {"startupBoost": boost}})
     wait_for_current_advice(cluster, namespace)
-    running = cluster.pods(namespace, "deployment")
+    running = cluster.list_pods(namespace, "deployment")
     where = f"/api/v1/namespaces/{namespace}/pods/{running[0]['metadata']['name']}"
     cluster.api.annotate(where, {ask.RESTARTED: "app=1"})
     until("the restart", lambda: cluster.api.get(where)["status"]["containerStatuses"][0]["restartCount"] == 1)
-    for current in cluster.pods(namespace, "deployment"):
+    for current in cluster.list_pods(namespace, "deployment"):
         check(current)
-    assert names(cluster.pods(namespace, "deployment")) == names(running)
+    assert names(cluster.list_pods(namespace, "deployment")) == names(running)
 
 
 def names(found: list[Json]) -> set[str]:

@@ -12,7 +12,7 @@ from support.cluster.buffers import Start, buffer, buffer_controllers, count_chu
 from support.cluster.vpas import wait_for_further_passes
 from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
-from testbed.keeper import definitions
+from testbed.keeper import list_definitions
 from testbed.waiting import until
 from testbed.workloads import deployment
 
@@ -28,7 +28,7 @@ def cluster(own_api_server: ControlPlane) -> Cluster:
     cluster = own_api_server.cluster
     cluster.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}})
     cluster.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}, SHOP)
-    cluster.install_definitions(definitions())
+    cluster.install_definitions(list_definitions())
     cluster.api.create(deployment("web", replicas=0), SHOP)
     count(cluster, 4)
     return cluster

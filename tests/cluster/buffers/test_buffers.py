@@ -72,7 +72,7 @@ def garden(cluster: Cluster) -> Iterator[str]:
     cluster.api.create(definition)
     until("flowers to be served", lambda: "Flower" in str(cluster.api.find(f"/apis/{group}/v1")))
     yield group
-    cluster.api.delete(cluster.api.path_of(definition))
+    cluster.api.delete(cluster.api.get_path(definition))
 
 
 def deployment_path(namespace: str, name: str = "web") -> str:
@@ -82,7 +82,7 @@ def deployment_path(namespace: str, name: str = "web") -> str:
 def workload(cluster: Cluster, namespace: str, replicas: int, name: str = "web", **spec: Any) -> None:
     cluster.api.create(deployment(name, container(), replicas=replicas, **spec), namespace)
     if replicas:
-        cluster.ready_pods(namespace, name, replicas)
+        cluster.wait_for_ready_pods(namespace, name, replicas)
 
 
 def bystanders(cluster: Cluster, namespace: str) -> Json:
@@ -96,7 +96,7 @@ def bystanders(cluster: Cluster, namespace: str) -> Json:
     return {
         plural: {each["metadata"]["name"]: stored(each) for each in result}
         for group, plural in paths
-        for result in [cluster.api.items(f"/{group}/namespaces/{namespace}/{plural}")]
+        for result in [cluster.api.list_items(f"/{group}/namespaces/{namespace}/{plural}")]
     }
 
 
@@ -146,7 +146,7 @@ def test_without_a_pod_the_template_goes_through_admission(cluster: Cluster, nam
     until("a chunk of db", lambda: count_chunks(cluster, namespace, "db") == 2)
     until("the volume to be named", lambda: bool(events(cluster, namespace, "VolumesDropped")))
     assert not events(cluster, namespace, "TemplateRefused")
-    assert cluster.api.items(f"/api/v1/namespaces/{namespace}/pods") == []
+    assert cluster.api.list_items(f"/api/v1/namespaces/{namespace}/pods") == []
 
 
 def test_a_refused_template_is_used_as_written(cluster: Cluster, namespace: str, controller: Start) -> None:

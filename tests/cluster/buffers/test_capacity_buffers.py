@@ -118,7 +118,7 @@ def until_quiet(cluster: Cluster, started: Controller, *paths: str) -> None:
 def test_a_capacity_buffer_is_served_in_upstreams_words(cluster: Cluster, namespace: str, controller: Start) -> None:
     api = cluster.api
     api.create(deployment("web", container(cpu="0.25", memory="64Mi"), replicas=2, **RICH), namespace)
-    cluster.ready_pods(namespace, "web", 2)
+    cluster.wait_for_ready_pods(namespace, "web", 2)
     made = api.create(capacity("web", **OF_WEB, percentage=100), namespace)
     started = controller(namespace, "--serve-capacity-buffers")
     until("its status", lambda: read_status(cluster, namespace).get("replicas") == 2)
@@ -171,7 +171,7 @@ def test_a_template_by_reference_and_a_node_autoscalers_condition(
     )
     until("four chunks", lambda: read_status(cluster, namespace).get("replicas") == 4)
     assert find_condition(cluster, namespace, "Provisioning") == ("True", "FakePodsInjected", "")
-    assert not api.items(f"/api/v1/namespaces/{namespace}/pods"), "a chunk is no pod"
+    assert not api.list_items(f"/api/v1/namespaces/{namespace}/pods"), "a chunk is no pod"
 
 
 def test_a_buffer_is_mirrored_as_a_capacity_buffer_and_the_mirror_deleted(
@@ -179,7 +179,7 @@ def test_a_buffer_is_mirrored_as_a_capacity_buffer_and_the_mirror_deleted(
 ) -> None:
     api = cluster.api
     api.create(deployment("web", container(cpu="0.25", memory="64Mi"), **RICH), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     made = api.create(buffer("web"), namespace)
     started = controller(namespace, "--translate")
     until("its CapacityBuffer", lambda: find_buffer_condition(cluster, namespace, "web", "KeptAsCapacityBuffer"))

@@ -10,7 +10,7 @@ import yaml
 
 from support.cluster.buffers import Start, buffer_controllers, count_chunks, find_buffer_condition, get_requests
 from support.wheels import build_wheel, install
-from testbed.access.rights import until_granted
+from testbed.access.rights import wait_until_granted
 from testbed.access.shipped_accounts import ROOT
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -47,10 +47,10 @@ def games(cluster: Cluster) -> Iterator[None]:
     role, binding = yaml.safe_load_all((EXAMPLE / "deploy" / "role.yaml").read_text())
     for document in (role, binding):
         cluster.api.apply(document)
-    until_granted(cluster.api, "system:serviceaccount:kube-system:trellis-buffers", [role])
+    wait_until_granted(cluster.api, "system:serviceaccount:kube-system:trellis-buffers", [role])
     until("the kind to be served", lambda: "GameServerSet" in str(cluster.api.find(f"/apis/{GROUP}/v1")))
     yield
-    cluster.api.delete(cluster.api.path_of(definition))
+    cluster.api.delete(cluster.api.get_path(definition))
 
 
 @pytest.mark.usefixtures("games")

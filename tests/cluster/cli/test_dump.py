@@ -39,7 +39,7 @@ def shop(cluster: Cluster, namespace: str) -> str:
     cluster.api.create(vpa("web", updatePolicy={"updateMode": "Off"}), namespace)
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"password": PASSWORD}}
     cluster.api.create(secret, namespace)
-    cluster.ready_pods(namespace, "web", 2)
+    cluster.wait_for_ready_pods(namespace, "web", 2)
     return namespace
 
 
@@ -144,8 +144,8 @@ def test_a_dump_without_names_can_be_simulated(cluster: Cluster, shop: str, tmp_
 
 def test_what_a_cluster_runs_is_played_from_its_dump(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     names = _put_one_of_each(cluster, namespace)
-    cluster.ready_pods(namespace, "web", 2)
-    cluster.ready_pods(namespace, "shop", 1)
+    cluster.wait_for_ready_pods(namespace, "web", 2)
+    cluster.wait_for_ready_pods(namespace, "shop", 1)
 
     def whole() -> ClusterState | None:
         _, found = dump(cluster.kubeconfig, tmp_path / "dump.jsonl", "-n", namespace)

@@ -65,7 +65,7 @@ def web(cluster: Cluster, namespace: str, prometheus: Callable[..., Prometheus])
     app["resources"] = limited
     cluster.api.create(deployment("web", app, proxy, replicas=2), namespace)
     cluster.api.create(hpa(), namespace)
-    pods = cluster.ready_pods(namespace, "web", 2)
+    pods = cluster.wait_for_ready_pods(namespace, "web", 2)
     return prometheus("".join(openmetrics(namespace, [pod["metadata"]["name"] for pod in pods])))
 
 
@@ -163,8 +163,8 @@ def test_vpas_of_a_cluster_are_advice_too(cluster: Cluster, namespace: str, run:
     stored = cluster.api.create(vpa, namespace)
     target = {"containerName": "app", "target": {"cpu": "120m", "memory": "300Mi"}}
     status = {"status": {"recommendation": {"containerRecommendations": [target]}}}
-    cluster.api.patch(f"{cluster.api.path_of(stored)}/status", status)
-    cluster.ready_pods(namespace, "web")
+    cluster.api.patch(f"{cluster.api.get_path(stored)}/status", status)
+    cluster.wait_for_ready_pods(namespace, "web")
     document = json.loads(run("--vpas", "-o", "json").stdout)
     (workload,) = document["workloads"]
     (app,) = workload["containers"]

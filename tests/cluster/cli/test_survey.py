@@ -13,7 +13,7 @@ import pytest
 
 from testbed import workloads
 from testbed.cluster import Cluster
-from testbed.processes import free_ports
+from testbed.processes import reserve_ports
 from testbed.prometheus import Prometheus
 from testbed.waiting import until
 from trellis.base.errors import InvalidInput
@@ -93,15 +93,15 @@ def by_name(found: SurveyResult) -> dict[str, SurveyedWorkload]:
 
 
 def names_of(cluster: Cluster, namespace: str) -> list[str]:
-    return [each["metadata"]["name"] for each in cluster.api.items(f"/api/v1/namespaces/{namespace}/pods")]
+    return [each["metadata"]["name"] for each in cluster.api.list_items(f"/api/v1/namespaces/{namespace}/pods")]
 
 
 def test_workloads_of_a_cluster_get_what_their_pods_used(cluster: Cluster, namespace: str, prometheus: Start) -> None:
     cluster.api.create(workloads.deployment("web", replicas=2), namespace)
     cluster.api.create(workloads.job("once"), namespace)
     cluster.api.create(workloads.pod("debug"), namespace)
-    cluster.ready_pods(namespace, "web", 2)
-    cluster.ready_pods(namespace, "debug")
+    cluster.wait_for_ready_pods(namespace, "web", 2)
+    cluster.wait_for_ready_pods(namespace, "debug")
     pods = until("all pods", lambda: found if len(found := names_of(cluster, namespace)) == 4 else None)
     now = int(time.time())
     server = prometheus(openmetrics(namespace, [*pods, "web-5f6b7c8d9f-bcdfg"], now))
@@ -124,9 +124,9 @@ def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(
     if address is None:
         pytest.skip("this machine has no address that an API server would pass requests on to")
     cluster.api.create(workloads.deployment("web"), namespace)
-    [pod] = cluster.ready_pods(namespace, "web")
+    [pod] = cluster.wait_for_ready_pods(namespace, "web")
     now = int(time.time())
-    [port] = free_ports(1)
+    [port] = reserve_ports(1)
     prometheus(openmetrics(namespace, [pod["metadata"]["name"]], now), f"--web.listen-address={address}:{port}")
     serve(cluster, elsewhere, address, port)
     found, place = until("a way to Prometheus", lambda: _tried(lambda: survey(cluster, namespace, now)))
@@ -137,7 +137,7 @@ def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(
 
 def test_namespaces_that_may_not_be_seen_are_named(cluster: Cluster, namespace: str, elsewhere: str) -> None:
     cluster.api.create(workloads.deployment("web"), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     cluster.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "looker"}}, namespace)
     group = "rbac.authorization.k8s.io"
     rules = [{"apiGroups": ["", "apps", "batch"], "resources": ["*"], "verbs": ["get", "list"]}]

@@ -14,12 +14,12 @@ from support.cluster.admission import LEASE, forget, wait_for_current_advice, wa
 from support.cluster.updaters import create_vpa_with_advice, events, requests, running_pods, wait_for_two_passes
 from support.cluster.vpas import ADVICE, EVERY_SECOND, USAGE, USAGE_SECONDS, get_target, series, until_value, vpa
 from testbed.access.certificates import Authority
-from testbed.access.rights import may
+from testbed.access.rights import is_allowed
 from testbed.cluster import Cluster
 from testbed.components import ADDRESS
-from testbed.controllers import Controller, running
-from testbed.processes import free_ports
-from testbed.programs.cache import only_one
+from testbed.controllers import Controller, run_controller
+from testbed.processes import reserve_ports
+from testbed.programs.cache import hold_lock
 from testbed.waiting import until
 from testbed.workloads import container, deployment
 
@@ -95,7 +95,7 @@ def account(component: str) -> str:
 def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
     """Start a component for the VPAs of one namespace, with upstream's rights. Its log is shown if the test fails."""
     started: list[Controller] = []
-    with only_one(cluster.directory / "admission.lock"), ExitStack() as controllers:
+    with hold_lock(cluster.directory / "admission.lock"), ExitStack() as controllers:
         controllers.callback(forget, cluster)
 
         def start_one(component: str, namespace: str, *flags: str) -> Controller:
@@ -107,22 +107,25 @@ def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
             own = [f"--vpa-object-namespace={namespace}", "-v=12", *flags]
             log = tmp_path / f"{component}.log"
             kubeconfig = cluster.kubeconfig_for(name, NAMESPACE)
-            until("the right to Leases", lambda: may(cluster.api, f"system:serviceaccount:{NAMESPACE}:{name}", LEASES))
-            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
+            until(
+                "the right to Leases",
+                lambda: is_allowed(cluster.api, f"system:serviceaccount:{NAMESPACE}:{name}", LEASES),
+            )
+            started.append(controllers.enter_context(run_controller(command, kubeconfig, log, own)))
             return started[-1]
 
         yield start_one
     for controller in started:
-        sys.stdout.write(f"{controller.process.log.name}:\n{controller.logs()}\n")
-        assert "Traceback" not in controller.logs()
+        sys.stdout.write(f"{controller.process.log.name}:\n{controller.read_logs()}\n")
+        assert "Traceback" not in controller.read_logs()
 
 
 def webhook_flags(directory: Path) -> list[str]:
     """Certificates are files, as with upstream: its account may not touch Secrets."""
-    [port] = free_ports(1)
+    [port] = reserve_ports(1)
     authority = Authority.new("webhook")
     trusted, _ = authority.pair.save(directory, "authority")
-    certificate, key = authority.server("webhook", ADDRESS).save(directory, "webhook")
+    certificate, key = authority.issue_server("webhook", ADDRESS).save(directory, "webhook")
     files = [f"--client-ca-file={trusted}", f"--tls-cert-file={certificate}", f"--tls-private-key={key}"]
     where = ["--register-by-url", f"--webhook-address=https://{ADDRESS}", f"--webhook-port={port}", f"--port={port}"]
     return [*files, *where, "--webhook-timeout-seconds=30"]
@@ -152,9 +155,11 @@ def test_the_recommender_writes_recommendations_with_upstreams_rights(
     assert "[!]hvpas.autoscaling.x-k8s.io unseen: no totals are written to Hvpas\n" in until_ready(controller)
     until("the recommendation", lambda: get_target(cluster, namespace, "web") == ADVICE, USAGE_SECONDS)
     assert unseen(controller) == {"hvpas.autoscaling.x-k8s.io": 1.0}
-    assert controller.logs().count("going on without a kind that may not be read") == 1
-    assert "{apiGroups: [autoscaling.x-k8s.io], resources: [hvpas], verbs: [get, list, watch]}" in controller.logs()
-    assert "lost the lease" not in controller.logs()
+    assert controller.read_logs().count("going on without a kind that may not be read") == 1
+    assert (
+        "{apiGroups: [autoscaling.x-k8s.io], resources: [hvpas], verbs: [get, list, watch]}" in controller.read_logs()
+    )
+    assert "lost the lease" not in controller.read_logs()
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/vpa-recommender-lease"
     renewed = cluster.api.get(path)["spec"]["renewTime"]
     until("the lease to be renewed", lambda: cluster.api.get(path)["spec"]["renewTime"] > renewed)
@@ -177,8 +182,8 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
     updater = start("updater", namespace, "--updater-interval=500ms")
     until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
     until("all pods to be resized", lambda: requests(cluster, namespace, "kept") == ["250m"] * 2)
-    assert not before.keys() & {pod["metadata"]["uid"] for pod in cluster.pods(namespace, "web")}
-    assert kept.keys() == {pod["metadata"]["uid"] for pod in cluster.pods(namespace, "kept")}
+    assert not before.keys() & {pod["metadata"]["uid"] for pod in cluster.list_pods(namespace, "web")}
+    assert kept.keys() == {pod["metadata"]["uid"] for pod in cluster.list_pods(namespace, "kept")}
     until_value(updater, "vpa_updater_evicted_pods_total", 2, vpa_name="web")
     until("the Events", lambda: len(events(cluster, namespace, "EvictedByVPA")) == 2)
     assert unseen(updater) == dict.fromkeys(
@@ -194,7 +199,7 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
     result = until_ready(updater)
     assert "[!]configmaps unseen: the freeze switch in the ConfigMap kube-system/trellis-freeze is not seen\n" in result
     assert "[!]namespaces unseen: the freeze annotation on namespaces is not seen\n" in result
-    assert updater.logs().count("going on without a kind that may not be read") == 4
+    assert updater.read_logs().count("going on without a kind that may not be read") == 4
 
 
 def test_a_rule_that_is_granted_later_takes_effect_without_a_restart(
@@ -209,7 +214,7 @@ def test_a_rule_that_is_granted_later_takes_effect_without_a_restart(
     try:
         until("namespaces to be seen", lambda: unseen(controller)["namespaces"] == 0.0)
         seen = "a kind that could not be read is seen from now on"
-        until("a word of it", lambda: seen in controller.logs())
+        until("a word of it", lambda: seen in controller.read_logs())
         running_pods(cluster, namespace, "web")
         create_vpa_with_advice(cluster, namespace, "web", "Recreate")
         until_value(controller, "trellis_updater_pods", 2, reason="Frozen")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from support import guide_code
 from testbed.control_plane import ControlPlane
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import TIMEOUT_SECONDS, until
 
 PODS = "/api/v1/namespaces/shop/pods"
 
@@ -29,7 +29,7 @@ def test_the_program_of_the_guide_labels_pods_and_ends_on_sigterm(own_api_server
         api.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}, "shop")
 
     def teams() -> dict[str, str | None]:
-        return {pod["metadata"]["name"]: pod["metadata"].get("labels", {}).get("team") for pod in api.items(PODS)}
+        return {pod["metadata"]["name"]: pod["metadata"].get("labels", {}).get("team") for pod in api.list_items(PODS)}
 
     create("early")
     environment = {**os.environ, "KUBECONFIG": str(own_api_server.cluster.kubeconfig)}
@@ -43,7 +43,7 @@ def test_the_program_of_the_guide_labels_pods_and_ends_on_sigterm(own_api_server
         # A label can be seen before whoever wrote it has been told so.
         until("both answers", lambda: log.read_text().count("labeller: wrote result=Applied") >= 2)
         process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT_SECONDS)
     finally:
         process.kill()
         process.wait()

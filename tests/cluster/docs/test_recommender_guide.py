@@ -63,7 +63,7 @@ def test_the_guide_shows_what_a_cluster_shows(
     cluster: Cluster, namespace: str, recommender: Callable[..., Controller]
 ) -> None:
     cluster.apply_files([ROOT / "examples" / "web" / name for name in ("workload.yaml", "autoscaling.yaml")], namespace)
-    pods = cluster.ready_pods(namespace, "web", count=4)
+    pods = cluster.wait_for_ready_pods(namespace, "web", count=4)
     usage = dict(re.findall(r"(testbed/[\w.-]+)=(\w+)", GUIDE))
     for pod in pods:
         cluster.api.annotate(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", usage)

@@ -34,7 +34,7 @@ def shown() -> list[Sizes]:
 def sizes(cluster: Cluster, namespace: str) -> Sizes:
     """What kubectl would print."""
     sizes = set()
-    for pod in cluster.pods(namespace, "web"):
+    for pod in cluster.list_pods(namespace, "web"):
         requests = [container["resources"]["requests"] for container in pod["spec"]["containers"]]
         sizes.add(tuple(",".join(request[resource] for request in requests) for resource in ("cpu", "memory")))
     return sizes
@@ -72,21 +72,23 @@ def test_pods_are_boosted_unboosted_and_resized_as_the_guide_shows(
     wait_for_current_advice(cluster, namespace)
     cluster.apply_files([FILES / "workload.yaml"], namespace)
 
-    until("boosted pods", lambda: len(cluster.pods(namespace, "web")) == 4 and sizes(cluster, namespace) == boosted)
+    until(
+        "boosted pods", lambda: len(cluster.list_pods(namespace, "web")) == 4 and sizes(cluster, namespace) == boosted
+    )
     # Not before: it takes boosts back.
     first = updater(namespace, "--updater-interval=1m")
-    pods = {pod["metadata"]["uid"] for pod in cluster.pods(namespace, "web")}
+    pods = {pod["metadata"]["uid"] for pod in cluster.list_pods(namespace, "web")}
     until("the end of the boost", lambda: sizes(cluster, namespace) == plain)
     first.process.stop()
 
-    for pod in cluster.pods(namespace, "web"):
+    for pod in cluster.list_pods(namespace, "web"):
         cluster.api.annotate(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", USAGE)
     recommender(namespace)
     # The first samples of a busy machine may be wide of the mark, and a pod is not resized again for so little.
     until("the targets of the guide", lambda: targets(cluster, namespace) == recommended, 2 * USAGE_SECONDS)
     updater(namespace, "--updater-interval=1m")
     until("the sizes of the guide", lambda: sizes(cluster, namespace) == recommended)
-    after = cluster.ready_pods(namespace, "web", 4)
+    after = cluster.wait_for_ready_pods(namespace, "web", 4)
     assert {each["metadata"]["uid"] for each in after} == pods
     restarts = [status["restartCount"] for each in after for status in each["status"]["containerStatuses"]]
     assert restarts == [0] * 8

@@ -35,7 +35,7 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_writes(
     cluster: Cluster, namespace: str, controller: Start
 ) -> None:
     cluster.api.create(deployment("web", container(), replicas=5), namespace)
-    cluster.ready_pods(namespace, "web", 5)
+    cluster.wait_for_ready_pods(namespace, "web", 5)
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
     until("all to be counted", lambda: cluster.api.get(path)["status"].get("replicas") == 5)
     cluster.api.create(vpa("web", updatePolicy={"updateMode": "Initial"}), namespace)

@@ -45,7 +45,7 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_does(
     cluster: Cluster, namespace: str, controller: Start
 ) -> None:
     cluster.api.create(workload("StatefulSet", "6", "2G", 2), namespace)
-    cluster.ready_pods(namespace, "web", 2)
+    cluster.wait_for_ready_pods(namespace, "web", 2)
     until_counted(cluster, namespace, 2)
     theirs = vpa("web", updatePolicy={"updateMode": "Off"})
     theirs["spec"]["targetRef"]["kind"] = "StatefulSet"
@@ -60,12 +60,12 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_does(
 
     controller(namespace)
     until("three replicas", lambda: get_replicas(cluster, namespace, "web", "statefulsets") == before["count"])
-    cluster.ready_pods(namespace, "web", 3)
+    cluster.wait_for_ready_pods(namespace, "web", 3)
     until_counted(cluster, namespace, 3)
     wanted = Quantity.parse(before["size"]["cpu"]).milli, Quantity.parse(before["size"]["memory"]).units
     until("its size", lambda: get_published_size(cluster, namespace, "web") == wanted)
 
-    [pod, *_] = cluster.pods(namespace, "web")
+    [pod, *_] = cluster.list_pods(namespace, "web")
     for kind, name in (("hvpa", "web"), ("pod", pod["metadata"]["name"])):
         after = explained(cluster, kind, name, "-n", namespace)["hvpa"]
         assert (after["replicas"], after["count"], after["size"]) == (3, 3, before["size"])

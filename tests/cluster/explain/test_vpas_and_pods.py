@@ -52,7 +52,7 @@ def test_a_recommendation_is_explained_as_the_recommender_made_it(
     capped = (30, ADVICE[1])
     cluster.api.create(workloads.deployment("web", annotations=USAGE), namespace)
     cluster.api.create(vpa("web", updatePolicy={"updateMode": "Off"}, resourcePolicy=policy), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     recommender(namespace, EVERY_SECOND)
     until("a checkpoint", lambda: count_samples(cluster, namespace, "web-app"), USAGE_SECONDS)
 
@@ -90,7 +90,7 @@ def test_a_verdict_is_explained_as_the_updater_gave_it(cluster: Cluster, namespa
 def test_a_pod_is_explained_and_an_unknown_one_answered_with_the_nearest(cluster: Cluster, namespace: str) -> None:
     running_pods(cluster, namespace, "web", 1)
     create_vpa_with_advice(cluster, namespace, "web", "Recreate")
-    [pod] = cluster.pods(namespace, "web")
+    [pod] = cluster.list_pods(namespace, "web")
     name = pod["metadata"]["name"]
     result = explained(cluster, "pod", f"{namespace}/{name}")
     assert (result["pods"][0]["name"], result["vpa"]["name"]) == (name, "web")

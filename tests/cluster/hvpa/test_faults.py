@@ -49,7 +49,7 @@ def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 
 def running_web(cluster: Cluster, namespace: str, size: str, replicas: int, ready_after: str = "0") -> None:
     cluster.api.create(workload("Deployment", size, "2G", replicas, {ask.READY_AFTER: ready_after}), namespace)
-    cluster.ready_pods(namespace, "web", replicas)
+    cluster.wait_for_ready_pods(namespace, "web", replicas)
 
 
 def is_seeded(cluster: Cluster, namespace: str, replicas: int) -> bool:
@@ -127,7 +127,7 @@ def test_a_controller_killed_between_its_writes_scales_once_and_the_next_one_fin
         working.process.kill()
         working = controller(namespace)
         until(f"{count} of {size}", lambda count=count, size=size: is_at(cluster, namespace, count, size))  # type: ignore[misc]
-        cluster.ready_pods(namespace, "web", count)
+        cluster.wait_for_ready_pods(namespace, "web", count)
         assert cluster.api.get(workload_path(namespace, "web"))["metadata"]["generation"] == first + times
 
 
@@ -161,7 +161,7 @@ def test_an_externally_set_pod_size_is_corrected_and_reported(
     until("a seed", lambda: is_seeded(cluster, namespace, 2))
     advise(cluster, namespace, 4000, 8000)
     until("two of four", lambda: is_at(cluster, namespace, 2, 4000))
-    edited, *_ = cluster.pods(namespace, "web")
+    edited, *_ = cluster.list_pods(namespace, "web")
     requests = {"cpu": "1", "memory": "2G"}
     part = {"spec": {"containers": [{"name": "app", "resources": {"requests": requests}}]}}
     where = f"/api/v1/namespaces/{namespace}/pods/{edited['metadata']['name']}"

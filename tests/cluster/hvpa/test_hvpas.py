@@ -53,12 +53,12 @@ def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 
 def exists(cluster: Cluster, path: str) -> bool:
     where, _, name = path.rpartition("/")
-    return any(each["metadata"]["name"] == name for each in cluster.api.items(where))
+    return any(each["metadata"]["name"] == name for each in cluster.api.list_items(where))
 
 
 def workload(cluster: Cluster, namespace: str, name: str, replicas: int) -> None:
     cluster.api.create(deployment(name, container(cpu="6", memory="2G"), replicas=replicas), namespace)
-    cluster.ready_pods(namespace, name, replicas)
+    cluster.wait_for_ready_pods(namespace, name, replicas)
 
 
 @pytest.mark.req("HV-32")
@@ -110,7 +110,7 @@ def test_a_recommendation_is_acted_on_by_the_buckets(cluster: Cluster, namespace
 
     advise(cluster, namespace, 12_000, 24_000)
     until("three replicas", lambda: get_replicas(cluster, namespace, "web") == 3)
-    cluster.ready_pods(namespace, "web", 3)
+    cluster.wait_for_ready_pods(namespace, "web", 3)
     until("8 cores each", lambda: get_published_size(cluster, namespace, "web") == (8000, 2_000_000_000))
     until("the count to be mirrored", lambda: get_hvpa_status(cluster, namespace, "web").get("replicas") == 3)
     assert get_hvpa_status(cluster, namespace, "web")["selector"] == "app=web"
@@ -123,7 +123,7 @@ def test_a_recommendation_is_acted_on_by_the_buckets(cluster: Cluster, namespace
 def test_story_2_grows_one_replica_and_then_their_number(cluster: Cluster, namespace: str, controller: Start) -> None:
     api = cluster.api
     api.create(stateful("StatefulSet", "500m", "1G", 1), namespace)
-    cluster.ready_pods(namespace, "web", 1)
+    cluster.wait_for_ready_pods(namespace, "web", 1)
     api.create(hvpa("web", *STORY_2, kind="StatefulSet", vpa={"deploy": True}), namespace)
     controller(namespace)
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
@@ -154,14 +154,14 @@ def test_the_updater_resizes_the_single_replica_of_story_2_in_place_by_its_defau
     cluster: Cluster, namespace: str, controller: Start, updater: Start, kind: str
 ) -> None:
     cluster.api.create(stateful(kind, "500m", "1G", 1), namespace)
-    (before,) = by_uid(cluster.ready_pods(namespace, "web", 1))
+    (before,) = by_uid(cluster.wait_for_ready_pods(namespace, "web", 1))
     cluster.api.create(hvpa("web", *STORY_2, kind=kind, vpa={"deploy": True}), namespace)
     controller(namespace)
     updater(namespace)
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
 
     def is_resized(millicores: int) -> bool:
-        (pod,) = cluster.pods(namespace, "web")
+        (pod,) = cluster.list_pods(namespace, "web")
         assert pod["metadata"]["uid"] == before
         return requested(pod) == millicores
 
@@ -206,7 +206,7 @@ def test_a_controller_that_starts_anew_changes_nothing_by_itself(
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
     advise(cluster, namespace, 12_000, 24_000)
     until("three replicas", lambda: get_replicas(cluster, namespace, "web") == 3)
-    cluster.ready_pods(namespace, "web", 3)
+    cluster.wait_for_ready_pods(namespace, "web", 3)
     first.process.kill()
     before = cluster.api.get(workload_path(namespace, "web"))["metadata"]["generation"]
     second = controller(namespace, "--hvpa-interval=1s")

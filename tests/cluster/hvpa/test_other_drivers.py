@@ -66,7 +66,7 @@ def message_of(cluster: Cluster, namespace: str, type_: str) -> str:
 def workload(cluster: Cluster, namespace: str, cpu: str, memory: str = "1G", **more: str) -> None:
     app = container(cpu=cpu, memory=memory)
     cluster.api.create(deployment("web", app, replicas=2, annotations=more or None), namespace)
-    cluster.ready_pods(namespace, "web", 2)
+    cluster.wait_for_ready_pods(namespace, "web", 2)
 
 
 @pytest.mark.req("HV-06")

@@ -34,7 +34,7 @@ def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 
 
 def sizes(cluster: Cluster, namespace: str) -> list[str | None]:
-    return sorted((cpu(pod) for pod in cluster.pods(namespace, "web")), key=str)
+    return sorted((cpu(pod) for pod in cluster.list_pods(namespace, "web")), key=str)
 
 
 @pytest.mark.req("HV-37")
@@ -45,7 +45,7 @@ def test_pods_are_boosted_from_what_the_hvpa_decided_and_come_back_to_it(
     admission(namespace)
     wait_for_webhook_calls(cluster, namespace)
     api.create(deployment("web", container(cpu="6", memory="2G"), replicas=2), namespace)
-    cluster.ready_pods(namespace, "web", 2)
+    cluster.wait_for_ready_pods(namespace, "web", 2)
     boost = {"cpu": {"type": "Factor", "factor": 2, "duration": "8s"}}
     api.create(hvpa("web", vpa={"template": {"spec": {"startupBoost": boost}}}), namespace)
     controller(namespace)
@@ -55,12 +55,12 @@ def test_pods_are_boosted_from_what_the_hvpa_decided_and_come_back_to_it(
     advise(cluster, namespace, 12_000, 24_000)
     until("three of eight", lambda: sizes(cluster, namespace) == ["8"] * 3)
 
-    known = by_uid(cluster.pods(namespace, "web"))
+    known = by_uid(cluster.list_pods(namespace, "web"))
     gone = next(iter(known.values()))["metadata"]["name"]
     api.delete(f"/api/v1/namespaces/{namespace}/pods/{gone}")
 
     def new_one() -> Json | None:
-        result = by_uid(cluster.pods(namespace, "web"))
+        result = by_uid(cluster.list_pods(namespace, "web"))
         return next((each for uid, each in result.items() if uid not in known), None)
 
     boosted = until("a new pod", new_one)
@@ -79,7 +79,7 @@ def test_requirements_of_the_vpa_template_hold_back_what_the_hvpa_decided(
     admission(namespace)
     wait_for_webhook_calls(cluster, namespace)
     api.create(deployment("web", container(cpu="6", memory="2G"), replicas=2), namespace)
-    cluster.ready_pods(namespace, "web", 2)
+    cluster.wait_for_ready_pods(namespace, "web", 2)
     up = {"resources": ["cpu"], "changeRequirement": "TargetHigherThanRequests"}
     template = {"spec": {"updatePolicy": {"actuationRequirements": [up]}}}
     api.create(hvpa("web", vpa={"template": template}), namespace)
@@ -89,11 +89,11 @@ def test_requirements_of_the_vpa_template_hold_back_what_the_hvpa_decided(
     until("its VPA", lambda: api.find(vpa_path(namespace, "web")) is not None)
     advise(cluster, namespace, 6001, 12_001)
     until("three of 4.001", lambda: get_published_size(cluster, namespace, "web") == (4001, 2_000_000_000))
-    cluster.ready_pods(namespace, "web", 3)
+    cluster.wait_for_ready_pods(namespace, "web", 3)
     # What is there already may only grow, and a pod that is new gets what was decided.
     wait_for_two_passes(sizing)
     assert sizes(cluster, namespace) == ["6"] * 3
-    gone, *_ = cluster.pods(namespace, "web")
+    gone, *_ = cluster.list_pods(namespace, "web")
     api.delete(f"/api/v1/namespaces/{namespace}/pods/{gone['metadata']['name']}")
     until("a smaller one", lambda: sizes(cluster, namespace) == ["4001m", "6", "6"])
     advise(cluster, namespace, 12_000, 24_000)
@@ -105,7 +105,7 @@ def test_totals_of_the_recommender_decide_and_its_history_does_not_run_away(
 ) -> None:
     used = {ask.USAGE_CPU: "5", ask.USAGE_MEMORY: "1G"}
     cluster.api.create(deployment("web", container(cpu="6", memory="2G"), replicas=1, annotations=used), namespace)
-    cluster.ready_pods(namespace, "web", 1)
+    cluster.wait_for_ready_pods(namespace, "web", 1)
     cluster.api.create(hvpa("web", vpa={"deploy": True}), namespace)
     controller(namespace)
     recommender(namespace, "--recommender-interval=1s")

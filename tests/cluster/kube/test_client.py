@@ -177,13 +177,13 @@ def test_a_deployment_is_scaled_through_its_scale(cluster: Cluster, namespace: s
         return before.spec.replicas, after.spec.replicas
 
     assert _as(cluster.kubeconfig, scaled) == (1, 3)
-    assert len(cluster.ready_pods(namespace, "web", 3)) == 3
+    assert len(cluster.wait_for_ready_pods(namespace, "web", 3)) == 3
 
 
 @pytest.mark.parametrize("how", ["strategic", "json"])
 def test_a_running_pod_is_resized(cluster: Cluster, namespace: str, how: str) -> None:
     cluster.api.create(pod("web", container("app", cpu="100m")), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     patches = {
         "strategic": strategic_patch(
             {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "150m"}}}]}}
@@ -200,7 +200,7 @@ def test_a_running_pod_is_resized(cluster: Cluster, namespace: str, how: str) ->
 
 def test_an_eviction_goes_through_until_a_budget_forbids_it(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(deployment("web", replicas=2), namespace)
-    pods = cluster.ready_pods(namespace, "web", 2)
+    pods = cluster.wait_for_ready_pods(namespace, "web", 2)
     cluster.api.create(disruption_budget("web", minAvailable=2), namespace)
     name, uid = pods[0]["metadata"]["name"], pods[0]["metadata"]["uid"]
 
@@ -215,7 +215,7 @@ def test_an_eviction_goes_through_until_a_budget_forbids_it(cluster: Cluster, na
     stale = _refusal(cluster.kubeconfig, lambda client: evict(client, name, namespace, Preconditions(uid="other")))
     assert isinstance(stale, Conflict)
     _as(cluster.kubeconfig, lambda client: evict(client, name, namespace, Preconditions(uid=uid)))
-    assert uid not in {pod["metadata"]["uid"] for pod in cluster.ready_pods(namespace, "web", 2)}
+    assert uid not in {pod["metadata"]["uid"] for pod in cluster.wait_for_ready_pods(namespace, "web", 2)}
 
 
 def test_a_stale_version_is_a_conflict_in_patch_and_delete(cluster: Cluster, namespace: str) -> None:

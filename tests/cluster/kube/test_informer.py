@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from support.api_server.writes import delete, patch
 from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
-from testbed.waiting import PATIENCE
+from testbed.waiting import TIMEOUT_SECONDS
 from testbed.workloads import deployment, pod
 from trellis.api.kube.pods import Pod
 from trellis.core.cluster.store import BY_NODE, BY_OWNER, index_by_node, index_by_owner
@@ -58,7 +58,7 @@ async def following(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(what: str, ask: Callable[[], R | None], seconds: float = PATIENCE) -> R:
+async def until(what: str, ask: Callable[[], R | None], seconds: float = TIMEOUT_SECONDS) -> R:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = ask()
@@ -111,7 +111,7 @@ def test_created_changed_and_deleted_pods_are_observed(cluster: Cluster, namespa
 
 def test_pods_are_found_by_the_replica_set_that_owns_them(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(deployment("web", replicas=3), namespace)
-    cluster.ready_pods(namespace, "web", 3)
+    cluster.wait_for_ready_pods(namespace, "web", 3)
 
     async def work(client: Client) -> None:
         async with (
@@ -150,7 +150,7 @@ def test_a_kind_that_may_not_be_listed_is_trouble_and_not_an_empty_cluster(clust
         selection = Selection(namespace)
         informer = WatchInformer(client, PODS, draw=lambda: 0.5, selection=selection, report=troubles.put_nowait)
         task = asyncio.create_task(informer.run())
-        trouble = await asyncio.wait_for(troubles.get(), PATIENCE)
+        trouble = await asyncio.wait_for(troubles.get(), TIMEOUT_SECONDS)
         assert trouble.kind is IncidentKind.TROUBLE
         assert "cannot list" in trouble.message
         assert not informer.synced

@@ -11,7 +11,7 @@ import pytest
 
 from testbed.client import Json
 from testbed.cluster import Cluster
-from testbed.waiting import PATIENCE
+from testbed.waiting import TIMEOUT_SECONDS
 from trellis.api.kube.meta import KubeObject
 from trellis.kube.auth.kubeconfig import load_kubeconfig_connection
 from trellis.kube.client import Client
@@ -45,9 +45,9 @@ def definition(group: str, *versions: str) -> Json:
 
 
 async def until(what: str, ask: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not ask():
-        assert time.monotonic() < deadline, f"{what} did not come within {PATIENCE:g} s"
+        assert time.monotonic() < deadline, f"{what} did not come within {TIMEOUT_SECONDS:g} s"
         await asyncio.sleep(0.05)
 
 

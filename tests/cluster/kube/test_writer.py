@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from testbed.cluster import Cluster
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import TIMEOUT_SECONDS, until
 from testbed.workloads import deployment, disruption_budget, pod
 from trellis.base.errors import Unreachable
 from trellis.base.reasons import Reason
@@ -96,7 +96,7 @@ def test_a_patch_on_what_was_seen_is_applied_and_one_on_an_older_version_is_a_co
     cluster: Cluster, namespace: str
 ) -> None:
     cluster.api.create(pod("web"), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
 
     def settled() -> Target | None:
         """As it was and still is: the node may write the status at the same moment."""
@@ -126,7 +126,7 @@ def test_a_patch_on_what_was_seen_is_applied_and_one_on_an_older_version_is_a_co
 
 def test_a_pod_that_replaced_another_of_its_name_is_not_changed(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("web"), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     target = of_another(seen(cluster, namespace, "web"))
     actions: list[Action] = [
         labelled(target),
@@ -158,7 +158,7 @@ def test_a_write_to_a_missing_object_is_gone(cluster: Cluster, namespace: str) -
 @pytest.mark.parametrize("patch", [AS_JSON, AS_STRATEGIC], ids=["json", "strategic"])
 def test_a_resize_is_applied_and_actuated(cluster: Cluster, namespace: str, patch: Patch) -> None:
     cluster.api.create(pod("web"), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
 
     def resize() -> bool:
         [found] = write(cluster.kubeconfig, PatchResize(seen(cluster, namespace, "web"), patch))
@@ -177,7 +177,7 @@ def test_a_resize_is_applied_and_actuated(cluster: Cluster, namespace: str, patc
 
 def test_a_resize_beyond_a_quota_is_infeasible(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("web"), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}}
     cluster.api.create(quota | {"spec": {"hard": {"requests.cpu": "200m"}}}, namespace)
     path = f"/api/v1/namespaces/{namespace}/resourcequotas/small"
@@ -203,7 +203,7 @@ def test_an_eviction_that_a_disruption_budget_forbids_is_refused_and_one_that_it
     cluster: Cluster, namespace: str
 ) -> None:
     cluster.api.create(deployment("web", replicas=2), namespace)
-    first, second = cluster.ready_pods(namespace, "web", 2)
+    first, second = cluster.wait_for_ready_pods(namespace, "web", 2)
     cluster.api.create(disruption_budget("web", minAvailable=2), namespace)
     path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/web"
     until("the budget", lambda: cluster.api.get(path).get("status", {}).get("currentHealthy") == 2)
@@ -286,7 +286,7 @@ def test_events_are_stored_with_their_count(cluster: Cluster, namespace: str) ->
         assert recorder.lost == 0
 
     run(cluster.kubeconfig, work)
-    stored = cluster.api.items(f"/api/v1/namespaces/{namespace}/events", fieldSelector="reason=TestHappened")
+    stored = cluster.api.list_items(f"/api/v1/namespaces/{namespace}/events", fieldSelector="reason=TestHappened")
     assert [(each["count"], each["message"], each["type"]) for each in stored] == [(3, "it happened", "Normal")]
     assert stored[0]["involvedObject"]["name"] == "web"
 
@@ -316,14 +316,14 @@ def test_of_two_candidates_one_leads_and_when_it_dies_the_other_does(cluster: Cl
         async with talking(cluster.kubeconfig) as line_of_the_first:
             first, second = candidate(line_of_the_first, namespace, "a"), candidate(client, namespace, "b")
             task = asyncio.create_task(first.run())
-            await asyncio.wait_for(first.wait_until_leading(), PATIENCE)
+            await asyncio.wait_for(first.wait_until_leading(), TIMEOUT_SECONDS)
             other = asyncio.create_task(second.run())
             await asyncio.sleep(LEASE_SECONDS + 1)
             assert (first.may_write(), second.may_write()) == (True, False)
             # Its connections are gone and it cannot give anything back, as after kill -9.
             await line_of_the_first.transport.close()
             line_of_the_first.transport = _Dead()
-            await asyncio.wait_for(second.wait_until_leading(), PATIENCE)
+            await asyncio.wait_for(second.wait_until_leading(), TIMEOUT_SECONDS)
             assert (first.may_write(), second.may_write()) == (False, True)
             fenced = Writer(client, record=lambda _: None, may_write=first.may_write)
             web = await client.get(PODS, "web", namespace)
@@ -376,7 +376,7 @@ def test_another_candidate_leads_once_the_lease_of_a_killed_leader_expires(clust
     async def work(client: Client) -> None:
         second = candidate(client, namespace, "second")
         task = asyncio.create_task(second.run())
-        await asyncio.wait_for(second.wait_until_leading(), PATIENCE)
+        await asyncio.wait_for(second.wait_until_leading(), TIMEOUT_SECONDS)
         assert second.may_write()
         spec = cluster.api.get(path)["spec"]
         assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("second", 1)

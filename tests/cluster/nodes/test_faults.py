@@ -9,7 +9,7 @@ from support.cluster.nodes import QUICK, NodeGroups, Start, node_controllers, ta
 from support.cluster.vpas import metric_value, wait_for_further_passes
 from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
-from testbed.keeper import definitions
+from testbed.keeper import list_definitions
 from testbed.waiting import until
 from testbed.workloads import container, disruption_budget, pod
 
@@ -91,7 +91,7 @@ def test_an_api_server_outage_during_an_order_orders_no_node_twice(
     cluster = own_api_server.cluster
     cluster.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}})
     cluster.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}, SHOP)
-    cluster.install_definitions(definitions())
+    cluster.install_definitions(list_definitions())
     node_groups = NodeGroups(cluster, SHOP)
     node_groups.declare(maxSize=20)
     unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}

@@ -110,7 +110,7 @@ def wait_for_scheduler(cluster: Cluster, namespace: str) -> None:
             "tolerations": [{"key": SET, "value": last}],
         }
         cluster.api.create(workloads.pod("last", **tolerated), namespace)
-        cluster.ready_pods(namespace, "last")
+        cluster.wait_for_ready_pods(namespace, "last")
     finally:
         cluster.remove_nodes(last)
 

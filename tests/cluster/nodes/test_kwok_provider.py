@@ -52,11 +52,11 @@ class Groups:
 
     def read_objects(self) -> KwokObjects:
         config = self.cluster.api.get(f"/api/v1/namespaces/{self.namespace}/configmaps/groups")
-        nodes = self.cluster.api.items("/api/v1/nodes")
+        nodes = self.cluster.api.list_items("/api/v1/nodes")
         return KwokObjects(convert_object(config, ConfigMap), [convert_object(node, Node) for node in nodes])
 
     def nodes(self) -> dict[str, Any]:
-        nodes = self.cluster.api.items("/api/v1/nodes", labelSelector=f"kwok-nodegroup={self.name}")
+        nodes = self.cluster.api.list_items("/api/v1/nodes", labelSelector=f"kwok-nodegroup={self.name}")
         return {node["metadata"]["name"]: node for node in nodes}
 
     def state(self) -> GroupState:
@@ -125,7 +125,7 @@ def test_two_nodes_are_ordered_boot_run_pods_and_are_released(cluster: Cluster, 
 
     tolerations = [{"key": namespace, "operator": "Exists"}]
     cluster.api.create(pod("web", tolerations=tolerations, nodeSelector={"kwok-nodegroup": groups.name}), namespace)
-    [placed] = cluster.ready_pods(namespace, "web")
+    [placed] = cluster.wait_for_ready_pods(namespace, "web")
     assert placed["spec"]["nodeName"] in nodes
     cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/web")
 

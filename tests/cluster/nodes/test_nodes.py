@@ -108,7 +108,7 @@ def test_a_buffer_that_another_controller_translated_is_provisioned_and_every_ed
 def test_one_process_can_translate_buffers_and_keep_their_headroom(
     cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, tmp_path: Path
 ) -> None:
-    shipped_accounts.account(cluster, "buffers")
+    shipped_accounts.create_account(cluster, "buffers")
     cluster.api.apply(BOTH_RIGHTS)
     until("both rights", lambda: Account(cluster, ACCOUNT).may("get flowers.example.com/scale"))
     settings = tmp_path / "buffers.yaml"

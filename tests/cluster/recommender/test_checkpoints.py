@@ -75,7 +75,7 @@ def test_a_killed_recommender_leaves_its_history_to_the_next(
     assert get_target(cluster, namespace, "web") == ADVICE
 
     scale(cluster, namespace, 0)
-    cluster.ready_pods(namespace, "web", 0)
+    cluster.wait_for_ready_pods(namespace, "web", 0)
     cluster.api.patch(f"{vpa_path(namespace, 'web')}/status", {"status": None})
     known = get_checkpoint_status(cluster, namespace, "web-app")
     second = recommender(namespace, *FLAGS)
@@ -139,15 +139,15 @@ def test_upstream_and_trellis_take_over_from_each_other(
     ours.process.stop()
     check_taken_over(upstreams, get_checkpoint_status(cluster, namespace, "web-app"))
     assert get_target(cluster, namespace, "web") == ADVICE
-    assert "cannot be read" not in ours.logs()
+    assert "cannot be read" not in ours.read_logs()
     handed_over = get_checkpoint_status(cluster, namespace, "web-app")
 
     second = upstream_recommender(namespace, *FLAGS)
     until("a sample by upstream again", taken(handed_over["totalSamplesCount"] + 1))
     check_taken_over(handed_over, get_checkpoint_status(cluster, namespace, "web-app"))
     assert get_target(cluster, namespace, "web") == ADVICE
-    assert "Loading checkpoint for VPA" in second.logs()
-    assert not [line for line in second.logs().splitlines() if line.startswith("E") and "heckpoint" in line]
+    assert "Loading checkpoint for VPA" in second.read_logs()
+    assert not [line for line in second.read_logs().splitlines() if line.startswith("E") and "heckpoint" in line]
 
 
 def checkpoint(name: str, container: str, **status: Any) -> Json:
@@ -181,7 +181,7 @@ def text(moment: datetime) -> str:
 
 
 def names_of(cluster: Cluster, namespace: str) -> set[str]:
-    result = cluster.api.items(checkpoint_path(namespace, "").rstrip("/"))
+    result = cluster.api.list_items(checkpoint_path(namespace, "").rstrip("/"))
     return {one["metadata"]["name"] for one in result}
 
 
@@ -208,7 +208,7 @@ def test_an_unreadable_checkpoint_is_set_aside_and_only_own_orphans_are_deleted(
     first = recommender(namespace, EVERY_SECOND, "--checkpoints-gc-interval=5s")
     assert until("a target from the sound checkpoint", lambda: get_target(cluster, namespace, "kept")) == ADVICE
     until_value(first, UNREADABLE, 2)
-    complaints = [line for line in first.logs().splitlines() if "cannot be read" in line]
+    complaints = [line for line in first.read_logs().splitlines() if "cannot be read" in line]
     assert len(complaints) == 2
     assert any("name=web-app" in line and "status.cpuHistogram.bucketWeights" in line for line in complaints)
     assert any("name=web-proxy" in line and "status.version" in line for line in complaints)

@@ -133,7 +133,7 @@ def test_an_hvpa_gets_the_totals_of_all_replicas(cluster: Cluster, namespace: st
     first.process.kill()
     preserved, written = saved("made"), last_written()
     api.patch(f"/apis/apps/v1/namespaces/{namespace}/deployments/made", {"spec": {"replicas": 1}})
-    cluster.ready_pods(namespace, "made", 1)
+    cluster.wait_for_ready_pods(namespace, "made", 1)
     api.patch(f"{vpa_path(namespace, 'made')}/status", {"status": None})
     recommender(namespace, EVERY_SECOND)
     # One pod alone needs a third of it, but that is news.

@@ -55,7 +55,7 @@ def test_an_out_of_memory_kill_raises_memory_and_counts_once(
     cluster.api.create(vpa("web"), namespace)
     first = recommender(namespace, EVERY_SECOND)
     until_advised(cluster, namespace, "web")
-    [pod] = cluster.ready_pods(namespace, "web")
+    [pod] = cluster.wait_for_ready_pods(namespace, "web")
     path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
     cluster.api.annotate(path, {ask.OOM_KILLED: "app=1"})
     until("the kill to show in the pod", lambda: restarts(cluster, path) == 1)
@@ -96,11 +96,11 @@ def test_a_kill_counts_even_if_the_pod_is_deleted_before_the_next_pass(
     for name in ("killed", "evicted"):
         cluster.api.create(vpa(name), namespace)
     cluster.api.create(deployment("evicted", container("app", memory="1Gi")), namespace)
-    pods = {"evicted": cluster.ready_pods(namespace, "evicted")[0]}
+    pods = {"evicted": cluster.wait_for_ready_pods(namespace, "evicted")[0]}
     controller = recommender(namespace, "--recommender-interval=10s")
     until("the first pass", lambda: count_passes(controller) >= 1)
     cluster.api.create(deployment("killed", container("app", memory="1Gi")), namespace)
-    pods["killed"] = cluster.ready_pods(namespace, "killed")[0]
+    pods["killed"] = cluster.wait_for_ready_pods(namespace, "killed")[0]
     paths = {name: f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}" for name, pod in pods.items()}
     cluster.api.annotate(paths["killed"], {ask.OOM_KILLED: "app=1"})
     until("the kill to show in the pod", lambda: restarts(cluster, paths["killed"]) == 1)
@@ -146,7 +146,7 @@ def test_a_kill_after_a_missed_resize_counts_with_the_previous_request(
     cluster.api.create(vpa("web"), namespace)
     controller = recommender(namespace, EVERY_SECOND)
     until_advised(cluster, namespace, "web")
-    [pod] = cluster.ready_pods(namespace, "web")
+    [pod] = cluster.wait_for_ready_pods(namespace, "web")
     path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
 
     def status() -> Json:

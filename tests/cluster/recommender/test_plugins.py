@@ -323,7 +323,7 @@ def test_an_installed_recommender_that_crashes_and_hangs_recovers_without_affect
     def failure() -> str | None:
         return message(cluster, namespace, "by-wheel", "RecommenderFailed")
 
-    so_far = len(controller.logs())
+    so_far = len(controller.read_logs())
     (site / TOLD).write_text("segfault")
     until("a crash", lambda: failure() == "recommender unruly crashed: its process was ended by SIGSEGV")
     (site / TOLD).write_text("spin")
@@ -336,7 +336,8 @@ def test_an_installed_recommender_that_crashes_and_hangs_recovers_without_affect
     for name in ("by-default", "by-season"):
         assert true_conditions(cluster, namespace, name) <= {"RecommendationProvided", "LowConfidence"}
     pauses = [
-        float(item) for item in re.findall(r'a recommender failed.* pause="?([\d.]+) s', controller.logs()[so_far:])
+        float(item)
+        for item in re.findall(r'a recommender failed.* pause="?([\d.]+) s', controller.read_logs()[so_far:])
     ]
 
     # Nobody edits the VPA, and nobody starts the process again.
@@ -365,7 +366,7 @@ def test_shadows_change_no_status_and_a_spinning_worker_ends_with_its_killed_par
     failures = "trellis_recommender_shadow_failures_total"
     until("the one that crashes", lambda: metric_value(controller, failures, recommender="unruly") > 0)
     until_value(controller, "trellis_recommender_shadow_unhosted_vpas", 1, recommender="nobody")
-    until("a word of it", lambda: "a shadow recommender does not run here" in controller.logs())
+    until("a word of it", lambda: "a shadow recommender does not run here" in controller.read_logs())
     assert true_conditions(cluster, namespace, "web") <= {"RecommendationProvided", "LowConfidence"}
 
     create(cluster, namespace, "hang", "unruly", mood="spin")

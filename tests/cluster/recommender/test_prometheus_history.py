@@ -86,10 +86,10 @@ def test_history_of_a_real_prometheus_is_backfilled(
     checkpoint = until("a checkpoint", lambda: cluster.api.get(CHECKPOINT.format(namespace))["items"] or None)[0]
     assert checkpoint["status"]["totalSamplesCount"] >= 2 * (DAYS * 24 - 2)
     until("nothing to be fetched", lambda: condition(cluster, namespace, "FetchingHistory") is None)
-    assert 'vpa_recommender_prometheus_client_api_requests_count{code="200",method="post"}' in running.metrics()
+    assert 'vpa_recommender_prometheus_client_api_requests_count{code="200",method="post"}' in running.read_metrics()
     # A query may take five minutes.
     slow = 'vpa_recommender_prometheus_client_api_requests_duration_seconds_bucket{code="200",method="post",le="300"}'
-    assert slow in running.metrics()
+    assert slow in running.read_metrics()
 
 
 def test_without_prometheus_checkpoints_are_used_with_a_condition(

@@ -38,7 +38,7 @@ from support.oracles.recommendations import ExactHistogram, SlowContainer
 from testbed.access.shipped_accounts import ROOT
 from testbed.client import Json
 from testbed.cluster import Cluster
-from testbed.controllers import Controller, running
+from testbed.controllers import Controller, run_controller
 from testbed.kwok import annotations as ask
 from testbed.prometheus import Prometheus
 from testbed.waiting import until
@@ -177,7 +177,7 @@ def check_status(cluster: Cluster, namespace: str) -> None:
 
 
 def check_metrics(controller: Controller) -> None:
-    text = controller.metrics()
+    text = controller.read_metrics()
     types = dict(line.split()[2:] for line in text.splitlines() if line.startswith("# TYPE"))
     for name, (kind, labels) in UPSTREAMS.items():
         assert types[name] == kind
@@ -251,7 +251,7 @@ def test_a_native_sidecar_gets_a_recommendation_and_an_init_container_does_not(
     ]
     cluster.api.create(deployment("web", container("app"), initContainers=before), namespace)
     cluster.api.create(vpa("web"), namespace)
-    [pod] = cluster.ready_pods(namespace, "web")
+    [pod] = cluster.wait_for_ready_pods(namespace, "web")
     server = prometheus(steady(namespace, pod["metadata"]["name"], ("app", "mesh", "setup")))
     flags = ("--prometheus-live", f"--prometheus-address={server.url}")
     started = recommender(namespace, EVERY_SECOND, *flags)
@@ -288,7 +288,7 @@ def test_without_usage_the_process_is_healthy_and_recommendations_stay(
     kubeconfig = account_without_metrics(cluster, namespace)
     command = [str(Path(sys.executable).with_name("trellis")), "recommender"]
     flags = (f"--vpa-object-namespace={namespace}", EVERY_SECOND)
-    with running(command, kubeconfig, tmp_path / "recommender.log", flags) as controller:
+    with run_controller(command, kubeconfig, tmp_path / "recommender.log", flags) as controller:
         until("two answers that are none", lambda: answers(controller, is_error=True) >= 2)
         until("it to be healthy", lambda: healthy(controller))
         lacking = {"RecommendationProvided": "False"}

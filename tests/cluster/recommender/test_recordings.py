@@ -52,7 +52,7 @@ def test_a_replay_of_a_kill_an_edit_and_a_restart_has_the_same_decisions(
     names = "--recommender-name=default,seasonal"
     first = recommender(namespace, EVERY_SECOND, names, f"--record={before}")
     until_advised(cluster, namespace, "web")
-    pod = cluster.ready_pods(namespace, "web", 2)[0]["metadata"]["name"]
+    pod = cluster.wait_for_ready_pods(namespace, "web", 2)[0]["metadata"]["name"]
     cluster.api.annotate(f"/api/v1/namespaces/{namespace}/pods/{pod}", {ask.OOM_KILLED: "app=1"})
     until("more memory", lambda: get_memory_target(cluster, namespace, "web") > ADVICE[1])
     policy = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "30m"}}]}

@@ -229,7 +229,7 @@ def test_a_bad_parameter_is_reported_for_its_vpa_alone_and_a_valid_one_is_applie
     for name in ("tuned", "wrong"):
         assert "ConfigUnsupported" not in true_conditions(cluster, namespace, name)
     assert get_container_recommendations(cluster, namespace, "wrong").keys() == {"app"}
-    assert "pass failed" not in running.logs()
+    assert "pass failed" not in running.read_logs()
 
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"

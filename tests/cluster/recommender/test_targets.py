@@ -57,7 +57,7 @@ def group(cluster: Cluster) -> Iterator[str]:
     until("the kinds to be served", lambda: _kinds(cluster, group) == {"Flower", "Stone"})
     yield group
     for definition in definitions:
-        cluster.api.delete(cluster.api.path_of(definition))
+        cluster.api.delete(cluster.api.get_path(definition))
 
 
 def _definition(group: str, kind: str, subresources: Json) -> Json:
@@ -192,7 +192,7 @@ def test_pods_of_every_target_kind_get_recommendations(
     until("all to be recommended for", lambda: served() == dict.fromkeys(made, TARGET), USAGE_SECONDS)
     for name, target in made.items():
         assert true_conditions(cluster, namespace, name) == {"RecommendationProvided", "LowConfidence"}
-        result = api.get(api.path_of(target, namespace))
+        result = api.get(api.get_path(target, namespace))
         assert "trellis-recommender" not in managers(result)
         assert result["spec"].get("replicas") == target["spec"].get("replicas")
         if target["kind"] == "Flower":
@@ -205,8 +205,8 @@ def test_an_unusable_target_is_reported_in_a_condition(
 ) -> None:
     api = cluster.api
     api.create(deployment("web"), namespace)
-    cluster.ready_pods(namespace, "web")
-    [listed] = api.items(f"/apis/apps/v1/namespaces/{namespace}/replicasets")
+    cluster.wait_for_ready_pods(namespace, "web")
+    [listed] = api.list_items(f"/apis/apps/v1/namespaces/{namespace}/replicasets")
     replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", **listed}
     head = api.create(flower(group, "head"), namespace)
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
@@ -270,7 +270,7 @@ def test_a_target_that_is_deleted_and_created_again_keeps_its_history(
 ) -> None:
     api = cluster.api
     web = deployment("web", annotations=USAGE)
-    path = api.path_of(web, namespace)
+    path = api.get_path(web, namespace)
     api.create(web, namespace)
     api.create(vpa("web"), namespace)
     running = recommender(namespace, EVERY_SECOND)
@@ -280,13 +280,13 @@ def test_a_target_that_is_deleted_and_created_again_keeps_its_history(
 
     api.delete(path)
     until("the target to be missed", lambda: find_true_condition(cluster, namespace, "web", "ConfigUnsupported"))
-    until("its pods to go", lambda: not cluster.pods(namespace, "web"))
+    until("its pods to go", lambda: not cluster.list_pods(namespace, "web"))
     wait_for_passes(running)
     assert get_memory_target(cluster, namespace, "web") == TARGET
 
     api.create(web, namespace)
     until("the target to be found", lambda: not find_true_condition(cluster, namespace, "web", "ConfigUnsupported"))
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     wait_for_passes(running)
     assert get_memory_target(cluster, namespace, "web") == TARGET
     now = get_checkpoint_status(cluster, namespace, "web-app")
@@ -322,8 +322,8 @@ def test_of_two_vpas_on_one_pod_the_older_governs_and_edits_are_applied(
         Quantity.parse(get_container_recommendations(cluster, namespace, "absurd")["app"]["target"]["cpu"])
         > Quantity.ZERO
     )
-    assert "pass failed" not in running.logs()
-    assert "Warning" not in running.logs()
+    assert "pass failed" not in running.read_logs()
+    assert "Warning" not in running.read_logs()
 
     cap = {"containerName": "app", "maxAllowed": {"memory": "100Mi"}}
     edited = api.patch(vpa_path(namespace, "z-older"), {"spec": {"resourcePolicy": {"containerPolicies": [cap]}}})

@@ -23,9 +23,9 @@ RBAC = "rbac.authorization.k8s.io"
 def test_a_service_account_has_exactly_the_rights_of_its_role(cluster: Cluster, namespace: str) -> None:
     _create_reader(cluster, namespace)
     reader = cluster.api_for("reader", namespace)
-    assert reader.items(f"/api/v1/namespaces/{namespace}/pods") == []
+    assert reader.list_items(f"/api/v1/namespaces/{namespace}/pods") == []
     with pytest.raises(Refused, match=r"cannot list resource .secrets.") as refusal:
-        reader.items(f"/api/v1/namespaces/{namespace}/secrets")
+        reader.list_items(f"/api/v1/namespaces/{namespace}/secrets")
     assert refusal.value.status == 403
     with pytest.raises(Refused, match=f"system:serviceaccount:{namespace}:reader") as refusal:
         reader.create(deployment("web"), namespace)
@@ -59,7 +59,7 @@ def test_a_user_certificate_names_user_and_groups(cluster: Cluster, tmp_path: Pa
 def test_a_disruption_budget_refuses_an_eviction_too_many(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(deployment("web", replicas=2), namespace)
     cluster.api.create(disruption_budget("web", minAvailable=2), namespace)
-    victim = cluster.ready_pods(namespace, "web", 2)[0]["metadata"]["name"]
+    victim = cluster.wait_for_ready_pods(namespace, "web", 2)[0]["metadata"]["name"]
     budget = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/web"
     until("the budget to count", lambda: cluster.api.get(budget).get("status", {}).get("currentHealthy") == 2)
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": victim}}

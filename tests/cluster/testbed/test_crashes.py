@@ -43,14 +43,14 @@ def test_a_resize_of_a_container_that_is_down_is_reported_as_done_and_does_not_r
 ) -> None:
     path = PATH.format(namespace)
     cluster.api.create(pod("web", container(resources={"requests": OLD, "limits": OLD})), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     assert limits(cluster, namespace) == OLD
     cluster.api.annotate(path, {ask.CRASHED: "app"})
     until("the crash", lambda: "terminated" in status(cluster.api.get(path))["state"])
     resize(cluster, namespace, NEW)
     until("the status", lambda: status(cluster.api.get(path))["resources"]["limits"] == NEW)
     cluster.api.annotate(path, {ask.CRASHED: None})
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     result = cluster.api.get(path)
     assert status(result)["restartCount"] == 1
     assert status(result)["lastState"]["terminated"]["reason"] == "OOMKilled"

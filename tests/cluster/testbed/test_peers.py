@@ -63,8 +63,8 @@ def test_upstream_recommends_and_is_started_again_after_a_kill(
 
     recommender = upstream_recommender(namespace, "--recommender-interval=1s")
     until("a recommendation", recommended)
-    assert 'vpa_recommender_execution_latency_seconds_count{step="total"}' in recommender.metrics()
-    assert "forbidden" not in recommender.logs()
+    assert 'vpa_recommender_execution_latency_seconds_count{step="total"}' in recommender.read_metrics()
+    assert "forbidden" not in recommender.read_logs()
     recommender.process.kill()
     cluster.api.patch(f"{path}/status", {"status": None})
     upstream_recommender(namespace, "--recommender-interval=1s")

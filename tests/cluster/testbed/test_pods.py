@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 def test_pods_of_a_deployment_run_and_are_ready(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(deployment("web", container("app"), container("proxy"), replicas=3), namespace)
-    for ready in cluster.ready_pods(namespace, "web", 3):
+    for ready in cluster.wait_for_ready_pods(namespace, "web", 3):
         assert ready["status"]["phase"] == "Running"
         assert ready["status"]["observedGeneration"] == ready["metadata"]["generation"]
         assert {status["name"] for status in ready["status"]["containerStatuses"]} == {"app", "proxy"}
@@ -34,7 +34,7 @@ def test_a_pod_is_ready_only_after_the_delay_it_asks_for(cluster: Cluster, names
     # It is not, unless nobody looked for as long as it takes.
     assert started["status"]["containerStatuses"][0]["ready"] == is_ready(started)
     for name, seconds in delays.items():
-        (ready,) = cluster.ready_pods(namespace, name)
+        (ready,) = cluster.wait_for_ready_pods(namespace, name)
         assert _seconds(ready, "Ready") >= float(seconds)
         assert ready["status"]["containerStatuses"][0]["ready"]
 
@@ -58,9 +58,9 @@ def test_a_job_finishes_or_fails_if_asked_and_else_runs_on(cluster: Cluster, nam
     jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
     until("the job to complete", lambda: _condition(cluster.api.get(f"{jobs}/done"), "Complete"))
     until("the job to fail", lambda: _condition(cluster.api.get(f"{jobs}/broken"), "Failed"))
-    (ended,) = cluster.pods(namespace, "broken")
+    (ended,) = cluster.list_pods(namespace, "broken")
     assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
-    (running,) = cluster.ready_pods(namespace, "endless")
+    (running,) = cluster.wait_for_ready_pods(namespace, "endless")
     assert running["status"]["phase"] == "Running"
     until("it to be counted", lambda: cluster.api.get(f"{jobs}/endless")["status"].get("active") == 1)
 
@@ -68,7 +68,7 @@ def test_a_job_finishes_or_fails_if_asked_and_else_runs_on(cluster: Cluster, nam
 def test_an_oom_kill_raises_the_restart_count_and_leaves_its_reason(cluster: Cluster, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods/hungry"
     cluster.api.create(pod("hungry", container("app"), container("other")), namespace)
-    cluster.ready_pods(namespace, "hungry")
+    cluster.wait_for_ready_pods(namespace, "hungry")
     for kills in (1, 3):
         cluster.api.annotate(path, {ask.OOM_KILLED: f"app={kills}"})
         status = _wait_for_restarts(cluster, namespace, "hungry", kills)
@@ -88,7 +88,7 @@ def test_a_restart_is_distinguished_from_an_oom_kill(cluster: Cluster, namespace
 def test_sidecars_run_on_and_initializers_end(cluster: Cluster, namespace: str) -> None:
     initializers = [container("setup"), container("mesh", restartPolicy="Always")]
     cluster.api.create(pod("meshed", initContainers=initializers), namespace)
-    (meshed,) = cluster.ready_pods(namespace, "meshed")
+    (meshed,) = cluster.wait_for_ready_pods(namespace, "meshed")
     states = {status["name"]: status["state"] for status in meshed["status"]["initContainerStatuses"]}
     assert states["setup"]["terminated"]["reason"] == "Completed"
     assert "running" in states["mesh"]
@@ -96,12 +96,12 @@ def test_sidecars_run_on_and_initializers_end(cluster: Cluster, namespace: str) 
 
 def test_an_evicted_pod_is_replaced(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(deployment("web"), namespace)
-    (old,) = cluster.ready_pods(namespace, "web")
+    (old,) = cluster.wait_for_ready_pods(namespace, "web")
     name = old["metadata"]["name"]
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     cluster.api.send("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", eviction)
     until("the pod to go", lambda: cluster.api.find(f"/api/v1/namespaces/{namespace}/pods/{name}") is None)
-    (new,) = cluster.ready_pods(namespace, "web")
+    (new,) = cluster.wait_for_ready_pods(namespace, "web")
     assert new["metadata"]["name"] != name
 
 
@@ -118,8 +118,8 @@ def test_pods_land_where_size_labels_and_taints_let_them(cluster: Cluster, names
         cluster.api.create(pod("fits", container(cpu="1"), **ours), namespace)
         cluster.api.create(pod("large", container(cpu="4"), **ours), namespace)
         cluster.api.create(pod("tolerant", container(cpu="4"), **more), namespace)
-        assert cluster.ready_pods(namespace, "fits")[0]["spec"]["nodeName"] == small.name
-        assert cluster.ready_pods(namespace, "tolerant")[0]["spec"]["nodeName"] == kept.name
+        assert cluster.wait_for_ready_pods(namespace, "fits")[0]["spec"]["nodeName"] == small.name
+        assert cluster.wait_for_ready_pods(namespace, "tolerant")[0]["spec"]["nodeName"] == kept.name
         path = f"/api/v1/namespaces/{namespace}/pods/large"
         decision = until("the scheduler's verdict", lambda: _condition(cluster.api.get(path), "PodScheduled", "False"))
         assert decision["reason"] == "Unschedulable"

@@ -15,10 +15,10 @@ from testbed import scratch
 from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
 from testbed.errors import ProgramDied
-from testbed.processes import Process, free_ports
+from testbed.processes import Process, reserve_ports
 from testbed.programs import building
 from testbed.programs.versions import BY_NAME, KUBERNETES
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import TIMEOUT_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -51,7 +51,7 @@ def test_the_keeper_ends_with_the_run_it_belongs_to() -> None:
             until("the control plane", (directory / "state.json").exists)
         finally:
             run.kill()
-    assert keeper.wait(PATIENCE) == 0
+    assert keeper.wait(TIMEOUT_SECONDS) == 0
     assert not directory.exists()
 
 
@@ -74,7 +74,7 @@ def test_remains_of_a_killed_run_are_removed_by_the_next() -> None:
 
 
 def test_ports_are_free_and_different() -> None:
-    ports = free_ports(20)
+    ports = reserve_ports(20)
     assert len(set(ports)) == 20
 
 
@@ -82,7 +82,7 @@ def test_provided_programs_are_not_compiled(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     monkeypatch.setenv("PATH", "")
     (tmp_path / "etcd").touch()
-    assert building.ensure([BY_NAME["etcd"]]) == {"etcd": tmp_path / "etcd"}
+    assert building.ensure_programs([BY_NAME["etcd"]]) == {"etcd": tmp_path / "etcd"}
 
 
 def test_an_api_server_that_is_killed_comes_back_with_its_objects(own_api_server: ControlPlane) -> None:

@@ -21,7 +21,7 @@ NEW = {"cpu": "250m", "memory": "256Mi"}
 
 def test_a_resize_is_actuated_in_the_status(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("web", container("app"), container("other")), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     changed = _resize(cluster, namespace, "web", NEW)
     settled = until("the resize", lambda: _settled(cluster, namespace, "web", NEW))
     assert _status(settled)["resources"] == {"requests": NEW}
@@ -36,7 +36,7 @@ def test_limits_and_sidecars_are_resized_too(cluster: Cluster, namespace: str) -
     sidecar = container("mesh", restartPolicy="Always", resources=resources)
     setup = container("setup")
     cluster.api.create(pod("web", container("app", resources=resources), initContainers=[setup, sidecar]), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     larger = {"requests": OLD | {"cpu": "150m"}, "limits": NEW | {"cpu": "300m"}}
     path = f"/api/v1/namespaces/{namespace}/pods/web/resize"
     patch = {
@@ -54,7 +54,7 @@ def test_limits_and_sidecars_are_resized_too(cluster: Cluster, namespace: str) -
 @pytest.mark.parametrize("reason", [ask.DEFERRED, ask.INFEASIBLE])
 def test_a_resize_waits_with_a_reason_on_demand(cluster: Cluster, namespace: str, reason: str) -> None:
     cluster.api.create(pod("web", annotations={ask.RESIZE: reason}), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     changed = _resize(cluster, namespace, "web", NEW)
     condition = until("the condition", lambda: _condition(cluster, namespace, "web", "PodResizePending"))
     assert condition["reason"] == reason
@@ -70,7 +70,7 @@ def test_a_resize_waits_with_a_reason_on_demand(cluster: Cluster, namespace: str
 
 def test_taking_back_a_deferred_resize_settles_it(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("web", annotations={ask.RESIZE: ask.DEFERRED}), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     _resize(cluster, namespace, "web", NEW)
     until("the condition", lambda: _condition(cluster, namespace, "web", "PodResizePending"))
     _resize(cluster, namespace, "web", OLD)
@@ -79,7 +79,7 @@ def test_taking_back_a_deferred_resize_settles_it(cluster: Cluster, namespace: s
 
 def test_a_resize_can_be_allocated_and_not_actuated(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("web", annotations={ask.RESIZE: ask.IN_PROGRESS}), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     _resize(cluster, namespace, "web", NEW)
     until("the condition", lambda: _condition(cluster, namespace, "web", "PodResizeInProgress"))
     going = cluster.api.get(_path(namespace, "web"))
@@ -90,7 +90,7 @@ def test_a_resize_can_be_allocated_and_not_actuated(cluster: Cluster, namespace:
 def test_a_held_resize_leaves_no_trace(cluster: Cluster, namespace: str) -> None:
     for name, held in {"held": {ask.RESIZE: ask.HELD}, "free": {}}.items():
         cluster.api.create(pod(name, annotations=held), namespace)
-        cluster.ready_pods(namespace, name)
+        cluster.wait_for_ready_pods(namespace, name)
         _resize(cluster, namespace, name, NEW)
     # Held was asked for first: once the other is done, it would have been too.
     until("the other resize", lambda: _settled(cluster, namespace, "free", NEW))
@@ -103,7 +103,7 @@ def test_a_held_resize_leaves_no_trace(cluster: Cluster, namespace: str) -> None
 
 def test_pod_level_resources_are_resized(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("web", container("app", resources={}), resources={"requests": OLD}), namespace)
-    (before,) = cluster.ready_pods(namespace, "web")
+    (before,) = cluster.wait_for_ready_pods(namespace, "web")
     assert before["status"]["allocatedResources"] == OLD
     cluster.api.patch(f"{_path(namespace, 'web')}/resize", {"spec": {"resources": {"requests": NEW}}}, STRATEGIC_PATCH)
 
@@ -116,7 +116,7 @@ def test_pod_level_resources_are_resized(cluster: Cluster, namespace: str) -> No
 
 def test_a_resize_beyond_the_node_is_refused_by_the_api_server(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("web"), namespace)
-    cluster.ready_pods(namespace, "web")
+    cluster.wait_for_ready_pods(namespace, "web")
     with pytest.raises(Refused, match="didn't have enough allocatable resources: cpu") as refusal:
         _resize(cluster, namespace, "web", {"cpu": "1000"})
     assert refusal.value.status == 403

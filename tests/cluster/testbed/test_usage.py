@@ -62,7 +62,7 @@ def test_an_hpa_scales_a_deployment_on_scripted_usage(cluster: Cluster, namespac
     }
     kind = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}}
     cluster.api.create({**kind, "spec": spec}, namespace)
-    cluster.ready_pods(namespace, "web", 3)
+    cluster.wait_for_ready_pods(namespace, "web", 3)
     path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/web"
     until("it to say so", lambda: cluster.api.get(path)["status"].get("desiredReplicas") == 3)
 

@@ -56,7 +56,7 @@ def of_all(cluster: Cluster, namespace: str) -> list[dict[str, Json]]:
     """The requests of the pods, by container."""
     return [
         {name: resource["requests"] for name, resource in resources(pod).items()}
-        for pod in cluster.pods(namespace, "web")
+        for pod in cluster.list_pods(namespace, "web")
     ]
 
 
@@ -67,14 +67,14 @@ def test_an_eviction_for_one_container_brings_the_recommendation_to_all(
     admission(namespace)
     wait_for_webhook_calls(cluster, namespace)
     cluster.api.create(deployment("web", container(), container("mesh", cpu="500m"), replicas=2), namespace)
-    before = by_uid(cluster.ready_pods(namespace, "web", 2))
+    before = by_uid(cluster.wait_for_ready_pods(namespace, "web", 2))
     required(cluster, namespace, "Recreate", needs(HIGHER, "cpu"))
     targets = {"app": {"cpu": "250m", "memory": MEMORY}, "mesh": {"cpu": "200m", "memory": MEMORY}}
     advise_containers(cluster, namespace, "web", targets)
     wait_for_current_advice(cluster, namespace)
     updater(namespace, OFTEN)
     until("all pods to be sized", lambda: of_all(cluster, namespace) == [targets] * 2)
-    assert not before.keys() & by_uid(cluster.ready_pods(namespace, "web", 2)).keys()
+    assert not before.keys() & by_uid(cluster.wait_for_ready_pods(namespace, "web", 2)).keys()
 
 
 @pytest.mark.req("AR-07", "AR-19")
@@ -90,13 +90,13 @@ def test_a_pod_that_is_created_gets_the_whole_recommendation_whatever_the_requir
     controller = updater(namespace, OFTEN)
     until("the Event", lambda: events(cluster, namespace, "RequirementsForbidEviction"))
     wait_for_two_passes(controller)
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
     # Somebody else ends one of them.
     gone, kept = before
     name = before[gone]["metadata"]["name"]
     cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}")
-    until("its successor", lambda: gone not in by_uid(cluster.pods(namespace, "web")))
-    after = by_uid(cluster.ready_pods(namespace, "web", 2))
+    until("its successor", lambda: gone not in by_uid(cluster.list_pods(namespace, "web")))
+    after = by_uid(cluster.wait_for_ready_pods(namespace, "web", 2))
     assert resources(after.pop(kept))["app"]["requests"] == {"cpu": "100m", "memory": "128Mi"}
     [made] = after.values()
     assert resources(made)["app"]["requests"] == {"cpu": "50m", "memory": "64Mi"}
@@ -115,7 +115,7 @@ def test_in_place_each_resource_of_one_requirement_must_compare_itself(
     until("the resizes", lambda: of_all(cluster, namespace) == wanted)
     wait_for_two_passes(controller)
     assert of_all(cluster, namespace) == wanted
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
 
 
 @pytest.mark.req("AR-17", "AR-25")
@@ -124,7 +124,7 @@ def test_a_resize_that_restarts_a_container_obeys_the_requirements(
 ) -> None:
     restarting = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
     cluster.api.create(deployment("web", container(resizePolicy=restarting), replicas=2), namespace)
-    before = by_uid(cluster.ready_pods(namespace, "web", 2))
+    before = by_uid(cluster.wait_for_ready_pods(namespace, "web", 2))
     required(cluster, namespace, "InPlaceOrRecreate", needs(HIGHER, "cpu"))
     advise(cluster, namespace, "web", "50m")
     controller = updater(namespace, NO_LEASE, OFTEN)
@@ -140,7 +140,7 @@ def test_a_resize_that_restarts_a_container_obeys_the_requirements(
     until("a pass that knows of it", lambda: count_updater_passes(controller) >= begun + 2)
     wait_for_two_passes(controller)
     assert requests(cluster, namespace, "web") == ["50m"] * 2
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
@@ -178,12 +178,12 @@ def test_a_resize_that_fails_ends_in_an_eviction_only_when_all_requirements_hold
     until("the resizes", lambda: metric_value(controller, "vpa_updater_in_place_updated_pods_total") == 2)
     until("the Event", lambda: events(cluster, namespace, "RequirementsForbidEviction"))
     wait_for_two_passes(controller)
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
-    assert [pod["status"]["conditions"] for pod in cluster.pods(namespace, "web") if not infeasible(pod)] == []
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
+    assert [pod["status"]["conditions"] for pod in cluster.list_pods(namespace, "web") if not infeasible(pod)] == []
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
     advise(cluster, namespace, "web", "250m", "256Mi")
     until("an eviction", lambda: metric_value(controller, "vpa_updater_evicted_pods_total") >= 1)
-    until("its end", lambda: before.keys() - by_uid(cluster.pods(namespace, "web")).keys())
+    until("its end", lambda: before.keys() - by_uid(cluster.list_pods(namespace, "web")).keys())
 
 
 def infeasible(pod: Json) -> bool:
@@ -200,16 +200,16 @@ def test_a_deferred_resize_is_waited_for(cluster: Cluster, namespace: str, updat
     controller = updater(namespace, NO_LEASE, OFTEN)
     until("the Event", lambda: events(cluster, namespace, "ResizeDeferred"))
     wait_for_two_passes(controller)
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
     assert metric_value(controller, "vpa_updater_in_place_updated_pods_total") <= 2
     for pod in before.values():
         path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
         cluster.api.annotate(path, {ask.RESIZE: None})
 
     def in_force() -> bool:
-        result = [pod["status"]["containerStatuses"][0]["resources"] for pod in cluster.pods(namespace, "web")]
+        result = [pod["status"]["containerStatuses"][0]["resources"] for pod in cluster.list_pods(namespace, "web")]
         return [each["requests"]["cpu"] for each in result] == ["250m"] * 2
 
     until("the nodes to find room", in_force)
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0

@@ -14,7 +14,7 @@ from support.cluster.vpas import metric_value, vpa
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
-from testbed.keeper import definitions
+from testbed.keeper import list_definitions
 from testbed.waiting import until
 from testbed.workloads import deployment, pod
 
@@ -30,7 +30,7 @@ def cluster(own_api_server: ControlPlane) -> Cluster:
     cluster = own_api_server.cluster
     cluster.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}})
     cluster.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}, SHOP)
-    cluster.install_definitions(definitions())
+    cluster.install_definitions(list_definitions())
     return cluster
 
 
@@ -68,7 +68,9 @@ def running(cluster: Cluster, owner: Json, name: str) -> None:
 
 
 def left(cluster: Cluster) -> Counter[str]:
-    return Counter(each["metadata"]["labels"]["app"] for each in cluster.api.items(f"/api/v1/namespaces/{SHOP}/pods"))
+    return Counter(
+        each["metadata"]["labels"]["app"] for each in cluster.api.list_items(f"/api/v1/namespaces/{SHOP}/pods")
+    )
 
 
 def test_an_api_server_that_goes_away_in_mid_pass_costs_no_pod_twice(
@@ -81,7 +83,7 @@ def test_an_api_server_that_goes_away_in_mid_pass_costs_no_pod_twice(
     until("the first evictions", lambda: metric_value(controller, "vpa_updater_evicted_pods_total") >= 2)
     own_api_server.kill("kube-apiserver")
     # It knows that it does not know.
-    until("some passes without it", lambda: controller.logs().count(BLIND) >= 5)
+    until("some passes without it", lambda: controller.read_logs().count(BLIND) >= 5)
     failed = metric_value(controller, "vpa_updater_failed_eviction_attempts_total")
     own_api_server.start("kube-apiserver")
     own_api_server.wait_until_ready()

@@ -64,7 +64,7 @@ def in_force(pod: Json) -> str:
 
 def until_in_force(cluster: Cluster, namespace: str, amount: str) -> None:
     """Return when the node has done what was asked of it."""
-    until("it to be in force", lambda: [in_force(pod) for pod in cluster.pods(namespace, "web")] == [amount] * 2)
+    until("it to be in force", lambda: [in_force(pod) for pod in cluster.list_pods(namespace, "web")] == [amount] * 2)
 
 
 @pytest.mark.req("SB-39", "SB-48")
@@ -81,10 +81,10 @@ def test_containers_are_unboosted_each_at_its_own_time(cluster: Cluster, namespa
     updater(namespace, NO_LEASE, "--updater-interval=1h")
     every = [*(container(name, cpu="500m") for name in lasting), container("plain", cpu="200m")]
     cluster.api.create(deployment("web", *every, annotations=marked(*lasting)), namespace)
-    [pod] = cluster.ready_pods(namespace, "web")
+    [pod] = cluster.wait_for_ready_pods(namespace, "web")
 
     def left(*names: str) -> Json | None:
-        [found] = cluster.pods(namespace, "web")
+        [found] = cluster.list_pods(namespace, "web")
         return found if boosted(found) == set(names) else None
 
     first = until("the end of the short boost", lambda: left("mesh"))
@@ -116,7 +116,7 @@ def test_a_boost_ends_with_ready_or_its_duration_after_ready_with_probes_and_wit
     uids: dict[str, str] = {}
 
     def over(name: str, seconds: int) -> bool:
-        pods = cluster.pods(namespace, name)
+        pods = cluster.list_pods(namespace, name)
         if not pods:
             return False
         [pod] = pods
@@ -140,19 +140,19 @@ def test_an_unboost_that_the_node_does_not_do_is_tried_again_and_never_becomes_a
     advise(cluster, namespace, "web", "100m")
     notes = marked("app") | {ask.RESIZE: ask.INFEASIBLE}
     cluster.api.create(deployment("web", container(cpu="500m"), replicas=2, annotations=notes), namespace)
-    before = by_uid(cluster.ready_pods(namespace, "web", 2))
+    before = by_uid(cluster.wait_for_ready_pods(namespace, "web", 2))
     controller = updater(namespace, NO_LEASE, "--updater-interval=1s")
     until("the Event", lambda: events(cluster, namespace, "UnboostFailing"))
     wait_for_two_passes(controller)
     # Tried again with what is recommended by then.
     advise(cluster, namespace, "web", "150m")
-    until("another try", lambda: [cpu(pod) for pod in cluster.pods(namespace, "web")] == ["150m"] * 2)
-    assert [in_force(pod) for pod in cluster.pods(namespace, "web")] == ["500m"] * 2
+    until("another try", lambda: [cpu(pod) for pod in cluster.list_pods(namespace, "web")] == ["150m"] * 2)
+    assert [in_force(pod) for pod in cluster.list_pods(namespace, "web")] == ["500m"] * 2
     wait_for_two_passes(controller)
     for pod in before.values():
         cluster.api.annotate(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", {ask.RESIZE: None})
-    until("the end of the boosts", lambda: not any(map(boosted, cluster.pods(namespace, "web"))))
-    after = by_uid(cluster.pods(namespace, "web"))
+    until("the end of the boosts", lambda: not any(map(boosted, cluster.list_pods(namespace, "web"))))
+    after = by_uid(cluster.list_pods(namespace, "web"))
     assert after.keys() == before.keys()
     until_in_force(cluster, namespace, "150m")
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
@@ -191,16 +191,16 @@ def test_an_unboost_that_the_api_server_cannot_do_is_tried_again_and_never_becom
     cluster.api.create(vpa("web", updatePolicy={"updateMode": "Recreate"}, startupBoost=boost(0)), namespace)
     advise(cluster, namespace, "web", "100m")
     cluster.api.create(deployment("web", container(cpu="500m"), replicas=2, annotations=marked("app")), namespace)
-    before = by_uid(cluster.ready_pods(namespace, "web", 2))
+    before = by_uid(cluster.wait_for_ready_pods(namespace, "web", 2))
     name = next(iter(before.values()))["metadata"]["name"]
     until("the API server to ask in vain", lambda: not _resizes(cluster, namespace, name))
     controller = updater(namespace, NO_LEASE, "--updater-interval=1s")
     until("the Event", lambda: events(cluster, namespace, "UnboostRetried"))
     wait_for_two_passes(controller)
-    assert [cpu(pod) for pod in cluster.pods(namespace, "web")] == ["500m"] * 2
+    assert [cpu(pod) for pod in cluster.list_pods(namespace, "web")] == ["500m"] * 2
     cluster.api.delete(no_resizes)
-    until("the end of the boosts", lambda: not any(map(boosted, cluster.pods(namespace, "web"))))
-    after = by_uid(cluster.pods(namespace, "web"))
+    until("the end of the boosts", lambda: not any(map(boosted, cluster.list_pods(namespace, "web"))))
+    after = by_uid(cluster.list_pods(namespace, "web"))
     assert after.keys() == before.keys()
     until_in_force(cluster, namespace, "100m")
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
@@ -223,14 +223,14 @@ def test_no_running_pod_is_boosted_when_its_vpa_is_edited_or_a_container_restart
     cluster.api.create(vpa("web", updatePolicy={"updateMode": "InPlaceOrRecreate"}), namespace)
     advise(cluster, namespace, "web", "100m")
     cluster.api.create(deployment("web", container(cpu="100m"), replicas=2), namespace)
-    before = by_uid(cluster.ready_pods(namespace, "web", 2))
+    before = by_uid(cluster.wait_for_ready_pods(namespace, "web", 2))
     controller = updater(namespace, NO_LEASE, "--updater-interval=1s")
     cluster.api.patch(vpa_path(namespace, "web"), {"spec": {"startupBoost": boost(60)}})
     where = f"/api/v1/namespaces/{namespace}/pods/{next(iter(before.values()))['metadata']['name']}"
     cluster.api.annotate(where, {ask.RESTARTED: "app=1"})
     until("the restart", lambda: cluster.api.get(where)["status"]["containerStatuses"][0]["restartCount"] == 1)
     wait_for_two_passes(controller)
-    after = cluster.pods(namespace, "web")
+    after = cluster.list_pods(namespace, "web")
     assert by_uid(after).keys() == before.keys()
     assert [(cpu(pod), boosted(pod)) for pod in after] == [("100m", set())] * 2
     assert metric_value(controller, "vpa_updater_in_place_updated_pods_total") == 0

@@ -34,7 +34,7 @@ def crashed(cluster: Cluster, namespace: str, mode: str) -> dict[str, Json]:
     """Two pods whose containers wait in their back-off, and a VPA that wants them larger."""
     app = container(resources={"requests": SMALL, "limits": SMALL})
     cluster.api.create(deployment("web", app, replicas=2), namespace)
-    pods = by_uid(cluster.ready_pods(namespace, "web", 2))
+    pods = by_uid(cluster.wait_for_ready_pods(namespace, "web", 2))
     for pod in pods.values():
         cluster.api.annotate(path_of(pod), {ask.CRASHED: "app"})
     until("the crashes", lambda: all("terminated" in status["state"] for status in statuses(cluster, namespace)))
@@ -48,7 +48,7 @@ def path_of(pod: Json) -> str:
 
 
 def statuses(cluster: Cluster, namespace: str) -> list[Json]:
-    return [pod["status"]["containerStatuses"][0] for pod in cluster.pods(namespace, "web")]
+    return [pod["status"]["containerStatuses"][0] for pod in cluster.list_pods(namespace, "web")]
 
 
 def cgroup_limits(pod: Json) -> Json:
@@ -59,7 +59,7 @@ def cgroup_limits(pod: Json) -> Json:
 
 
 def in_cgroup(cluster: Cluster, namespace: str) -> list[Json]:
-    return [cgroup_limits(pod) for pod in cluster.pods(namespace, "web")]
+    return [cgroup_limits(pod) for pod in cluster.list_pods(namespace, "web")]
 
 
 def cgroup_history(versions: list[Json]) -> dict[str, list[Json]]:
@@ -73,7 +73,7 @@ def cgroup_history(versions: list[Json]) -> dict[str, list[Json]]:
 
 
 def explained(cluster: Cluster, namespace: str) -> str:
-    [pod, _] = cluster.pods(namespace, "web")
+    [pod, _] = cluster.list_pods(namespace, "web")
     command = ["explain", "pod", pod["metadata"]["name"], "-n", namespace, "--kubeconfig", str(cluster.kubeconfig)]
     result = CliRunner().invoke(trellis, command)
     assert result.exit_code in (0, 1), (result.output, result.exception)
@@ -97,7 +97,7 @@ def test_a_pod_is_resized_when_its_container_runs_again(
     until("the cgroups to follow", lambda: in_cgroup(cluster, namespace) == [LARGE] * 2)
     wait_for_two_passes(controller)
     assert in_cgroup(cluster, namespace) == [LARGE] * 2
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
@@ -107,7 +107,7 @@ def test_a_pod_whose_container_stays_down_is_evicted(cluster: Cluster, namespace
     with cluster.api.watch(f"/api/v1/namespaces/{namespace}/pods", labelSelector="app=web") as versions:
         controller = updater(namespace, NO_LEASE, "--evict-after-container-down=2s")
         until("an eviction", lambda: metric_value(controller, "vpa_updater_evicted_pods_total") >= 1)
-        until("its end", lambda: before.keys() - by_uid(cluster.pods(namespace, "web")).keys())
+        until("its end", lambda: before.keys() - by_uid(cluster.list_pods(namespace, "web")).keys())
     # Their successors run, so those may be resized.
     crashed_pods = [pod for pod in versions if pod["metadata"]["uid"] in before]
     assert all(pod["spec"]["containers"][0]["resources"]["limits"] == SMALL for pod in crashed_pods)
@@ -126,7 +126,7 @@ def test_a_resize_that_was_missed_is_written_once_more_also_after_a_restart_of_t
     )
     for pod in before.values():
         cluster.api.annotate(path_of(pod), {ask.CRASHED: None})
-    cluster.ready_pods(namespace, "web", 2)
+    cluster.wait_for_ready_pods(namespace, "web", 2)
     assert in_cgroup(cluster, namespace) == [SMALL] * 2
     advise(cluster, namespace, "web", "100m", "512Mi")
     assert "ResizeMissed" in explained(cluster, namespace)
@@ -139,6 +139,6 @@ def test_a_resize_that_was_missed_is_written_once_more_also_after_a_restart_of_t
         until("the cgroups to follow and to go back", lambda: cgroup_history(list(versions)) == expected)
         wait_for_two_passes(controller)
     assert cgroup_history(versions) == expected
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
     assert metric_value(controller, "vpa_updater_in_place_updated_pods_total") == 4
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0

@@ -38,7 +38,7 @@ def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 def forget_eviction_in_flight(cluster: Cluster, namespace: str) -> None:
     """A budget waits two minutes for the end of a pod that was let go, also if nobody lived to ask for it."""
     budgets = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
-    for each in cluster.api.items(budgets):
+    for each in cluster.api.list_items(budgets):
         if each.get("status", {}).get("disruptedPods"):
             name = each["metadata"]["name"]
             cluster.api.patch(f"{budgets}/{name}/status", {"status": {"disruptedPods": None}})
@@ -52,7 +52,7 @@ def test_a_leader_that_is_killed_in_mid_pass_is_replaced_and_no_workload_falls_b
     for name in WORKLOADS:
         cluster.api.create(deployment(name, container(), replicas=REPLICAS), namespace)
         cluster.api.create(disruption_budget(name, minAvailable=REPLICAS - 1), namespace)
-    before = {uid for name in WORKLOADS for uid in by_uid(cluster.ready_pods(namespace, name, REPLICAS))}
+    before = {uid for name in WORKLOADS for uid in by_uid(cluster.wait_for_ready_pods(namespace, name, REPLICAS))}
     for name in WORKLOADS:
         create_vpa_with_advice(cluster, namespace, name, "Initial")
     wait_for_current_advice(cluster, namespace)
@@ -79,7 +79,7 @@ def test_a_leader_that_is_killed_in_mid_pass_is_replaced_and_no_workload_falls_b
         nonlocal evicted_by_second
         serving = Counter(
             pod["metadata"]["labels"]["app"]
-            for pod in cluster.api.items(f"/api/v1/namespaces/{namespace}/pods")
+            for pod in cluster.api.list_items(f"/api/v1/namespaces/{namespace}/pods")
             if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]
         )
         assert all(serving[name] >= 1 for name in WORKLOADS), serving

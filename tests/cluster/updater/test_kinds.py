@@ -81,7 +81,7 @@ def govern(cluster: Cluster, namespace: str, made: Json, mode: str) -> None:
 def pods_of(cluster: Cluster, namespace: str, kind: str) -> list[Json]:
     """Its pods once there are two, or for a DaemonSet as many as nodes that stay."""
     count = len(DEFAULT_NODES) if kind == "DaemonSet" else 2
-    return cluster.ready_pods(namespace, kind.lower(), count)
+    return cluster.wait_for_ready_pods(namespace, kind.lower(), count)
 
 
 def test_pods_of_every_kind_are_resized_in_place(cluster: Cluster, namespace: str, updater: Start) -> None:
@@ -92,7 +92,7 @@ def test_pods_of_every_kind_are_resized_in_place(cluster: Cluster, namespace: st
     controller = updater(namespace, NO_LEASE)
 
     def sizes() -> dict[str, set[str | None]]:
-        return {kind: {cpu(pod) for pod in cluster.pods(namespace, kind.lower())} for kind in KINDS}
+        return {kind: {cpu(pod) for pod in cluster.list_pods(namespace, kind.lower())} for kind in KINDS}
 
     until("all pods to be resized", lambda: sizes() == {kind: {"250m"} for kind in KINDS})
     wait_for_two_passes(controller)

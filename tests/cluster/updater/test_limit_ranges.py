@@ -48,7 +48,7 @@ def running(cluster: Cluster, namespace: str) -> dict[str, Json]:
     """Two pods of a Deployment by uid."""
     sized = container(resources={"requests": SIZE, "limits": SIZE})
     cluster.api.create(deployment("web", sized, replicas=2), namespace)
-    return by_uid(cluster.ready_pods(namespace, "web", 2))
+    return by_uid(cluster.wait_for_ready_pods(namespace, "web", 2))
 
 
 @pytest.mark.req("AR-16")
@@ -66,7 +66,7 @@ def test_a_pod_is_resized_to_what_a_limit_range_leaves_and_to_more_when_that_is_
     wider = {"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}}
     cluster.api.patch(f"/api/v1/namespaces/{namespace}/limitranges/most", wider)
     until("the resizes to what is recommended", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
@@ -81,7 +81,7 @@ def test_a_pod_that_comes_back_with_what_a_limit_range_leaves_is_evicted_no_seco
     wait_for_current_advice(cluster, namespace)
     controller = updater(namespace, OFTEN)
     until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["200m"] * 2)
-    assert not before.keys() & by_uid(cluster.ready_pods(namespace, "web", 2)).keys()
+    assert not before.keys() & by_uid(cluster.wait_for_ready_pods(namespace, "web", 2)).keys()
     wait_for_two_passes(controller)
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 2
 
@@ -104,6 +104,6 @@ def test_pods_of_a_deployment_that_breaks_a_limit_range_for_pods_are_sized_down_
         for name, each in zip("ab", (small, large), strict=True)
     ]
     cluster.api.create(deployment("pair", *containers, replicas=1), namespace)
-    [pod] = cluster.ready_pods(namespace, "pair", 1)
+    [pod] = cluster.wait_for_ready_pods(namespace, "pair", 1)
     half = {"cpu": "200m", "memory": "512Mi"}
     assert resources(pod) == {name: {"requests": half, "limits": half} for name in "ab"}

@@ -43,7 +43,7 @@ def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 
 def in_force(cluster: Cluster, namespace: str) -> list[str]:
     """What the nodes have given the pods."""
-    result = [pod["status"]["containerStatuses"][0]["resources"] for pod in cluster.pods(namespace, "web")]
+    result = [pod["status"]["containerStatuses"][0]["resources"] for pod in cluster.list_pods(namespace, "web")]
     return [each["requests"]["cpu"] for each in result]
 
 
@@ -58,7 +58,7 @@ def test_pods_are_evicted_in_turn_and_come_back_with_what_is_recommended(
     wait_for_current_advice(cluster, namespace)
     controller = updater(namespace)
     until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["250m"] * 3)
-    assert not before.keys() & by_uid(cluster.ready_pods(namespace, "web", 3)).keys()
+    assert not before.keys() & by_uid(cluster.wait_for_ready_pods(namespace, "web", 3)).keys()
     wait_for_two_passes(controller)
     assert metric_value(controller, "vpa_updater_evicted_pods_total", vpa_name="web", update_mode="Recreate") == 3
     until("the Events", lambda: len(events(cluster, namespace, "EvictedByVPA")) == 3)
@@ -77,7 +77,7 @@ def test_pods_are_resized_where_they_run_without_a_restart(
     until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
     wait_for_two_passes(controller)
     until("them to be in force", lambda: in_force(cluster, namespace) == ["250m"] * 2)
-    after = by_uid(cluster.ready_pods(namespace, "web", 2))
+    after = by_uid(cluster.wait_for_ready_pods(namespace, "web", 2))
     assert after.keys() == before.keys()
     for each in after.values():
         [status] = each["status"]["containerStatuses"]
@@ -101,7 +101,7 @@ def test_a_resize_that_the_node_can_never_do_ends_in_an_eviction_only_where_the_
         return
     until("the resizes", lambda: metric_value(controller, "vpa_updater_in_place_updated_pods_total") == 2)
     wait_for_two_passes(controller)
-    assert by_uid(cluster.ready_pods(namespace, "web", 2)).keys() == before.keys()
+    assert by_uid(cluster.wait_for_ready_pods(namespace, "web", 2)).keys() == before.keys()
     assert metric_value(controller, "vpa_updater_in_place_updated_pods_total") == 2
 
 
@@ -128,10 +128,10 @@ def test_a_boost_is_taken_back_in_place_after_ready_and_its_duration(
     controller = updater(namespace, NO_LEASE, "--updater-interval=1h")
     notes = {BOOST: BEFORE, ask.READY_AFTER: "2"}
     cluster.api.create(deployment("web", container(cpu="500m"), annotations=notes), namespace)
-    [pod] = cluster.ready_pods(namespace, "web")
+    [pod] = cluster.wait_for_ready_pods(namespace, "web")
 
     def unboosted() -> Json | None:
-        [found] = cluster.pods(namespace, "web")
+        [found] = cluster.list_pods(namespace, "web")
         return found if cpu(found) == amount and BOOST not in found["metadata"]["annotations"] else None
 
     after = until("the end of the boost", unboosted)
@@ -162,7 +162,7 @@ def test_a_disruption_budget_is_law(cluster: Cluster, namespace: str, updater: S
     controller = updater(namespace, NO_LEASE)
     until("a refusal", lambda: metric_value(controller, "vpa_updater_failed_eviction_attempts_total") >= 1)
     wait_for_two_passes(controller)
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
@@ -174,7 +174,7 @@ def test_requirements_hold_until_they_are_changed(cluster: Cluster, namespace: s
     controller = updater(namespace, NO_LEASE)
     until("a pass", lambda: count_updater_passes(controller) >= 1)
     wait_for_two_passes(controller)
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
     only = {"spec": {"updatePolicy": {"actuationRequirements": both[:1]}}}
     cluster.api.patch(vpa_path(namespace, "web"), only)
     until("an eviction", lambda: metric_value(controller, "vpa_updater_evicted_pods_total") >= 1)
@@ -190,7 +190,7 @@ def test_in_place_only_the_permitted_part_is_applied(cluster: Cluster, namespace
     controller = updater(namespace, NO_LEASE)
     until("the resizes", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
     wait_for_two_passes(controller)
-    amounts = [pod["spec"]["containers"][0]["resources"]["requests"] for pod in cluster.pods(namespace, "web")]
+    amounts = [pod["spec"]["containers"][0]["resources"]["requests"] for pod in cluster.list_pods(namespace, "web")]
     assert amounts == [{"cpu": "250m", "memory": MEMORY}] * 2
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
@@ -203,9 +203,9 @@ def test_a_single_replica_is_left_alone_unless_its_object_says_otherwise(
     create_vpa_with_advice(cluster, namespace, "kept", "Recreate")
     create_vpa_with_advice(cluster, namespace, "gone", "Recreate", updatePolicy={"minReplicas": 1})
     controller = updater(namespace, NO_LEASE)
-    until("the eviction", lambda: gone not in by_uid(cluster.pods(namespace, "gone")))
+    until("the eviction", lambda: gone not in by_uid(cluster.list_pods(namespace, "gone")))
     wait_for_two_passes(controller)
-    assert list(by_uid(cluster.pods(namespace, "kept"))) == [kept]
+    assert list(by_uid(cluster.list_pods(namespace, "kept"))) == [kept]
     until("the Event", lambda: events(cluster, namespace, "TooFewReplicas"))
 
 
@@ -217,7 +217,7 @@ def test_without_an_admission_controller_nothing_is_evicted(
     controller = updater(namespace)
     until("a pass", lambda: count_updater_passes(controller) >= 1)
     wait_for_two_passes(controller)
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
     assert metric_value(controller, "trellis_updater_admission_live") == 0
     admission(namespace)
     until("an eviction", lambda: metric_value(controller, "vpa_updater_evicted_pods_total") >= 1)

@@ -40,7 +40,9 @@ def boosted_workload(
 
 
 def the_pod(cluster: Cluster, namespace: str, name: str) -> Json:
-    [pod] = until(f"the pod of {name}", lambda: [p for p in cluster.pods(namespace, name) if p["spec"].get("nodeName")])
+    [pod] = until(
+        f"the pod of {name}", lambda: [p for p in cluster.list_pods(namespace, name) if p["spec"].get("nodeName")]
+    )
     return pod
 
 
@@ -85,14 +87,14 @@ def test_an_updater_that_starts_after_the_deletion_takes_the_boost_back(
     cluster: Cluster, namespace: str, updater: Start
 ) -> None:
     boosted_workload(cluster, namespace, "web")
-    before = by_uid(cluster.ready_pods(namespace, "web"))
+    before = by_uid(cluster.wait_for_ready_pods(namespace, "web"))
     first = updater(namespace, NO_LEASE)
     wait_for_two_passes(first)
     first.process.stop()
     cluster.api.delete(vpa_path(namespace, "web"))
     second = updater(namespace, NO_LEASE)
     until("the boost to be taken back", lambda: is_back(cluster, namespace, "web", "100m"))
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
     assert metric_value(second, "vpa_updater_evicted_pods_total") == 0
 
 
@@ -103,7 +105,7 @@ def test_with_the_gate_off_the_updater_takes_no_boost_back_that_is_due_and_with_
     due = {"cpu": {**BOOST["cpu"], "duration": "0s"}}
     cluster.api.create(vpa("web", updatePolicy={"updateMode": "Off"}, startupBoost=due), namespace)
     cluster.api.create(deployment("web", container(cpu="500m"), annotations=MARKED), namespace)
-    before = by_uid(cluster.ready_pods(namespace, "web"))
+    before = by_uid(cluster.wait_for_ready_pods(namespace, "web"))
     off = updater(namespace, NO_LEASE, "--feature-gates=CPUStartupBoost=false")
     wait_for_two_passes(off)
     wait_for_two_passes(off)
@@ -113,4 +115,4 @@ def test_with_the_gate_off_the_updater_takes_no_boost_back_that_is_due_and_with_
     # It was the gate that kept it.
     updater(namespace, NO_LEASE)
     until("the boost to end", lambda: is_back(cluster, namespace, "web", "100m"))
-    assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
+    assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()

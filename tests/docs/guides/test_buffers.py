@@ -20,7 +20,7 @@ REFERENCE = (DOCS / "reference" / "buffers-controller.md").read_text()
 
 def known_codes() -> set[str]:
     own = {var.code for var in vars(target_problems).values() if hasattr(var, "code")}
-    return {*pages.all_reasons(), *own}
+    return {*pages.find_reasons(), *own}
 
 
 def test_every_reason_it_names_is_one() -> None:

@@ -19,7 +19,7 @@ def test_every_condition_it_names_is_a_reason() -> None:
         each for line in re.findall(r"^\| (`.*?) \|", RUNNING, re.MULTILINE) for each in re.findall(r"`(\w+)`", line)
     }
     assert len(named) > 10
-    known = {*pages.all_reasons(), TARGET_NOT_FOUND.code, TARGET_NOT_SCALABLE.code}
+    known = {*pages.find_reasons(), TARGET_NOT_FOUND.code, TARGET_NOT_SCALABLE.code}
     assert named - known == set()
 
 

@@ -21,7 +21,7 @@ BUFFERS = (DOCS / "reference" / "buffers-controller.md").read_text()
 def test_every_reason_it_names_is_one() -> None:
     named = set(re.findall(r"^\| `([A-Z]\w+)` \|", PAGE, re.MULTILINE))
     assert len(named) > 10
-    assert named - set(pages.all_reasons()) == set()
+    assert named - set(pages.find_reasons()) == set()
 
 
 def test_every_flag_and_metric_it_names_is_one() -> None:

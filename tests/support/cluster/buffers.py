@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from support.cluster.controllers import DENIED, shipped_controllers
-from testbed.access.rights import until_granted
+from testbed.access.rights import wait_until_granted
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
@@ -52,7 +52,7 @@ def _let_read_the_lease(cluster: Cluster, namespace: str) -> None:
             "subjects": [{"kind": "ServiceAccount", "name": "trellis-buffers", "namespace": "kube-system"}],
         }
     )
-    until_granted(cluster.api, ACCOUNT, [role])
+    wait_until_granted(cluster.api, ACCOUNT, [role])
 
 
 def buffer(name: str, kind: str = "Deployment", target: str = "", version: str = "apps/v1", **spec: Any) -> Json:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from testbed.access import shipped_accounts
 from testbed.cluster import Cluster
-from testbed.controllers import Controller, running
+from testbed.controllers import Controller, run_controller
 
 # What an API server says of a right that is missing.
 DENIED = "forbidden"
@@ -40,13 +40,13 @@ def shipped_controllers(
             log = directory / f"{component}-{len(started)}.log"
             command = [str(Path(sys.executable).with_name("trellis")), component]
             arguments = [f"--vpa-object-namespace={namespace}", *usual(namespace), *flags]
-            kubeconfig = shipped_accounts.account(cluster, component)
-            started.append(controllers.enter_context(running(command, kubeconfig, log, arguments)))
+            kubeconfig = shipped_accounts.create_account(cluster, component)
+            started.append(controllers.enter_context(run_controller(command, kubeconfig, log, arguments)))
             return started[-1]
 
         yield start
     for controller in started:
-        logs = controller.logs()
+        logs = controller.read_logs()
         sys.stdout.write(f"{controller.process.log.name}:\n{logs}\n")
         result = [phrase for phrase in never if phrase in logs.lower() and not (restarts and phrase.startswith(DENIED))]
         assert not result, f"{result}: see {controller.process.log.name}"

@@ -35,7 +35,7 @@ class Scene:
 
     def read(self) -> None:
         """Read everything anew."""
-        pods = self.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
+        pods = self.api.list_items(f"/api/v1/namespaces/{self.namespace}/pods")
         self._pods = {}
         for pod in pods:
             if "deletionTimestamp" not in pod["metadata"]:
@@ -43,9 +43,9 @@ class Scene:
         self._workloads = {
             (kind, workload["metadata"]["name"]): workload
             for kind, plural in PLURALS.items()
-            for workload in self.api.items(f"/apis/apps/v1/namespaces/{self.namespace}/{plural}")
+            for workload in self.api.list_items(f"/apis/apps/v1/namespaces/{self.namespace}/{plural}")
         }
-        hvpas = self.api.items(f"{GROUP}/namespaces/{self.namespace}/hvpas")
+        hvpas = self.api.list_items(f"{GROUP}/namespaces/{self.namespace}/hvpas")
         self._hvpas = {hvpa["metadata"]["name"]: hvpa for hvpa in hvpas}
 
     def wish(self, name: str) -> int | None:

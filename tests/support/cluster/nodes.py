@@ -15,7 +15,7 @@ import yaml
 from support.cluster.buffers import GROUP, find_buffer_condition
 from support.cluster.controllers import DENIED, shipped_controllers
 from support.worlds.kwok_nodes import group
-from testbed.access.rights import until_granted
+from testbed.access.rights import wait_until_granted
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
@@ -92,14 +92,14 @@ class NodeGroups:
         self.cluster.api.patch(path, {"spec": {"replicas": replicas}})
 
     def nodes(self) -> dict[str, Json]:
-        nodes = self.cluster.api.items("/api/v1/nodes", labelSelector=f"node_groups={self.group}")
+        nodes = self.cluster.api.list_items("/api/v1/nodes", labelSelector=f"node_groups={self.group}")
         return {node["metadata"]["name"]: node for node in nodes}
 
     def ready_nodes(self) -> list[str]:
         return [name for name, node in self.nodes().items() if _is_ready(node) and len(taints(node)) == 1]
 
     def pods(self) -> list[Json]:
-        pods: list[Json] = self.cluster.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
+        pods: list[Json] = self.cluster.api.list_items(f"/api/v1/namespaces/{self.namespace}/pods")
         return pods
 
     def running(self) -> list[str]:
@@ -132,7 +132,7 @@ class NodeGroups:
                 "subjects": [{"kind": "ServiceAccount", "name": "trellis-nodes", "namespace": "kube-system"}],
             }
         )
-        until_granted(self.cluster.api, ACCOUNT, [role])
+        wait_until_granted(self.cluster.api, ACCOUNT, [role])
 
 
 def translated(name: str, replicas: int, pod_spec: Json, **spec: Any) -> tuple[Json, Json]:

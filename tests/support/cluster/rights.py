@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from testbed.access import shipped_accounts
-from testbed.access.rights import may
+from testbed.access.rights import is_allowed
 from testbed.cluster import Cluster
 
 
@@ -25,10 +25,10 @@ class Account(msgspec.Struct, frozen=True):
         resource, _, group = named.partition(".")
         namespace, _, name = "".join(where).partition("/")
         attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
-        return may(self.cluster.api, self.user, attributes | {"namespace": namespace, "name": name})
+        return is_allowed(self.cluster.api, self.user, attributes | {"namespace": namespace, "name": name})
 
 
 def get_account(cluster: Cluster, component: str, name: str) -> Account:
     """The account that a component has, with the rights of its manifest in force."""
-    shipped_accounts.account(cluster, component)
+    shipped_accounts.create_account(cluster, component)
     return Account(cluster, f"system:serviceaccount:kube-system:{name}")

@@ -60,7 +60,7 @@ def running_pods(
 ) -> dict[str, Json]:
     """A Deployment's pods by uid, once all are Ready."""
     cluster.api.create(deployment(name, container(), replicas=replicas, annotations=notes), namespace)
-    return by_uid(cluster.ready_pods(namespace, name, replicas))
+    return by_uid(cluster.wait_for_ready_pods(namespace, name, replicas))
 
 
 def by_uid(pods: list[Json]) -> dict[str, Json]:
@@ -68,11 +68,13 @@ def by_uid(pods: list[Json]) -> dict[str, Json]:
 
 
 def requests(cluster: Cluster, namespace: str, name: str) -> list[str | None]:
-    return [cpu(pod) for pod in cluster.pods(namespace, name)]
+    return [cpu(pod) for pod in cluster.list_pods(namespace, name)]
 
 
 def events(cluster: Cluster, namespace: str, reason: str) -> list[Json]:
-    events: list[Json] = cluster.api.items(f"/api/v1/namespaces/{namespace}/events", fieldSelector=f"reason={reason}")
+    events: list[Json] = cluster.api.list_items(
+        f"/api/v1/namespaces/{namespace}/events", fieldSelector=f"reason={reason}"
+    )
     return events
 
 

@@ -9,12 +9,12 @@ from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
 from testbed.kwok import annotations as ask
-from testbed.waiting import PATIENCE, until
+from testbed.waiting import TIMEOUT_SECONDS, until
 from trellis.base.quantities import Quantity
 
 GROUP = "/apis/autoscaling.k8s.io/v1"
 # Until usage of a new pod shows in metrics.k8s.io: two scrapes of ten seconds, with room for a busy machine.
-USAGE_SECONDS = PATIENCE
+USAGE_SECONDS = TIMEOUT_SECONDS
 
 EVERY_SECOND = "--recommender-interval=1s"
 
@@ -108,7 +108,7 @@ def count_samples(cluster: Cluster, namespace: str, name: str) -> int:
 
 def series(controller: Controller, name: str) -> list[tuple[dict[str, str], float]]:
     """Labels and values of all series of one metric."""
-    lines = filter(None, map(_SAMPLE.fullmatch, controller.metrics().splitlines()))
+    lines = filter(None, map(_SAMPLE.fullmatch, controller.read_metrics().splitlines()))
     return [
         (dict(_LABEL.findall(line["labels"] or "")), float(line["value"])) for line in lines if line["name"] == name
     ]

@@ -95,7 +95,7 @@ def agreement(cluster: Cluster, seeds: Sequence[int], pods: int) -> Agreement:
     clusters = [SmallCluster(seed, namespaces) for seed in seeds]
     try:
         cluster.add_nodes(*(node for cluster in clusters for node in cluster.new_nodes()))
-        result = {node["metadata"]["name"]: node for node in cluster.api.items("/api/v1/nodes")}
+        result = {node["metadata"]["name"]: node for node in cluster.api.list_items("/api/v1/nodes")}
         for small in clusters:
             for name in small.names:
                 small.table.update(convert_object(result[name], Node))
@@ -168,7 +168,7 @@ def _wait_for_decisions(
     """
 
     def pods() -> dict[str, Json]:
-        listed = (pod for name in namespaces for pod in cluster.api.items(f"/api/v1/namespaces/{name}/pods"))
+        listed = (pod for name in namespaces for pod in cluster.api.list_items(f"/api/v1/namespaces/{name}/pods"))
         return {pod["metadata"]["name"]: pod for pod in listed if pod["metadata"]["name"] in names}
 
     def find_decided() -> dict[str, Json] | None:

@@ -19,7 +19,7 @@ def test_bootstrap_announces_a_long_step(monkeypatch: pytest.MonkeyPatch, capsys
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(bootstrap, "find_uv", lambda: "uv")
-    monkeypatch.setattr(bootstrap, "go_flags", list)
+    monkeypatch.setattr(bootstrap, "choose_go_flags", list)
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(sys, "argv", ["bootstrap.py"])
     with pytest.raises(SystemExit) as ended:

@@ -23,14 +23,14 @@ def test_the_demo_says_how_large_it_is() -> None:
     assert fleet is not None
     assert (len(fleet.workloads), fleet.clock.steps * fleet.clock.step / 86400) == (60, 14)
     assert demo.BEFORE.startswith("Sixty workloads over two weeks")
-    [header] = [line for line in demo_shown.shown() if line.split()[:1] == ["fixed"]]
+    [header] = [line for line in demo_shown.read_shown() if line.split()[:1] == ["fixed"]]
     assert header.split() == [variant.name for variant in fleet.variants]
 
 
 def test_the_demo_shows_nodes_with_and_without_a_buffer() -> None:
     fleet = load_scenario(ROOT / demo.NODES).fleet
     assert fleet is not None
-    [header] = [line for line in demo_shown.shown() if line.split()[:1] == ["none"]]
+    [header] = [line for line in demo_shown.read_shown() if line.split()[:1] == ["none"]]
     assert header.split() == [variant.name for variant in fleet.variants]
 
 
@@ -53,8 +53,8 @@ def test_ctrl_c_prints_only_the_commands_message(monkeypatch: pytest.MonkeyPatch
 
 def test_of_a_table_the_demo_shows_the_section_that_it_is_about() -> None:
     table = ["fleet", "", "   a   b", "Nodes", "  Node hours 3 4", "Cost", "  Money 1 2", "Per cent: of a", "", "more"]
-    assert demo.section(table, "Nodes") == [*table[:5], "Per cent: of a"]
-    assert demo.section(table, "Cost") == [*table[:7], "Per cent: of a"]
+    assert demo.extract_section(table, "Nodes") == [*table[:5], "Per cent: of a"]
+    assert demo.extract_section(table, "Cost") == [*table[:7], "Per cent: of a"]
 
 
 def test_the_demo_shows_every_variant_of_a_table_that_a_terminal_is_too_narrow_for() -> None:
@@ -63,7 +63,7 @@ def test_the_demo_shows_every_variant_of_a_table_that_a_terminal_is_too_narrow_f
         ["   a   c", "Nodes", "  Node hours 3 5"],
     ]
     table = ["fleet", "", *parts[0], "", *parts[1], "Per cent: of a"]
-    assert demo.section(table, "Nodes") == ["fleet", "", *parts[0][:3], "", *parts[1], "Per cent: of a"]
+    assert demo.extract_section(table, "Nodes") == ["fleet", "", *parts[0][:3], "", *parts[1], "Per cent: of a"]
 
 
 def test_the_picture_of_the_report_is_small_enough_for_a_page() -> None:

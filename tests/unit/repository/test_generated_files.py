@@ -12,13 +12,13 @@ import pages
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("name", generate.generated())
+@pytest.mark.parametrize("name", generate.list_generated())
 def test_a_generated_file_is_what_the_code_says(name: str) -> None:
-    assert (ROOT / name).read_text() == generate.generated()[name](), "run `make docs`"
+    assert (ROOT / name).read_text() == generate.list_generated()[name](), "run `make docs`"
 
 
 def test_the_page_of_requirements_links_a_requirement_to_its_tests() -> None:
-    page = pages.requirements_page(ROOT)
+    page = pages.build_requirements_page(ROOT)
     (row,) = [line for line in page.splitlines() if line.startswith("| CR-05 |")]
     assert "[more than one recommender is refused](../../tests/unit/api/rules/test_vpa.py)" in row
 
@@ -31,4 +31,4 @@ def test_a_test_that_cites_a_requirement_that_does_not_exist_is_found(tmp_path: 
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_x.py").write_text("import pytest\n\n@pytest.mark.req('CR-99')\ndef test_x(): ...\n")
     with pytest.raises(SystemExit, match="CR-99"):
-        pages.requirements_page(tmp_path)
+        pages.build_requirements_page(tmp_path)

@@ -11,15 +11,15 @@ from trellis.base.reasons import Reason, Severity
 
 def test_every_code_is_declared_once() -> None:
     twice = {
-        code: [module for module, _ in declared] for code, declared in pages.all_reasons().items() if len(declared) > 1
+        code: [module for module, _ in declared] for code, declared in pages.find_reasons().items() if len(declared) > 1
     }
     assert twice == {}
-    assert len(pages.all_reasons()) >= 15
+    assert len(pages.find_reasons()) >= 15
 
 
 def test_every_reason_is_on_its_page() -> None:
-    page = pages.reasons_page()
-    for code, ((_, reason),) in pages.all_reasons().items():
+    page = pages.build_reasons_page()
+    for code, ((_, reason),) in pages.find_reasons().items():
         assert f"| `{code}` | {reason.severity} | {reason.meaning} |" in page
 
 

@@ -10,7 +10,7 @@ import aiohttp
 
 from support import guide_code, virtual_time
 from support.api_server.server import ModelServer, pod_path
-from testbed.processes import free_ports
+from testbed.processes import reserve_ports
 from trellis.kube.client import Client
 from trellis.kube.transport.requests import Request
 from trellis.runtime.settings.component import LeaderSettings
@@ -68,7 +68,7 @@ def test_the_component_of_the_guide_labels_pods_records_events_and_answers_probe
     guide, server = guide_code.names(), ModelServer()
     server.before = lambda request: json_response({}) if request.path in ("/api", "/apis") else None
     server.put(pod_path("web"), pod("web", "1"))
-    address = f"127.0.0.1:{free_ports(1)[0]}"
+    address = f"127.0.0.1:{reserve_ports(1)[0]}"
     leader = LeaderSettings(leader_elect=True, leader_elect_resource_name="labeller")
     settings = guide["LabellerSettings"](leader=leader, health=HealthSettings(address=address))
 

@@ -51,7 +51,7 @@ def test_a_new_field_is_in_the_crd(kind: Kind) -> None:
 
 
 def test_a_new_field_is_on_the_reference_page(kind: Kind) -> None:
-    assert "| `spec.leadTime` | integer **required** | How long before. At least 5. |" in pages.kinds_page(kind)
+    assert "| `spec.leadTime` | integer **required** | How long before. At least 5. |" in pages.build_kind_page(kind)
 
 
 def test_decoding_and_encoding_adds_nothing() -> None:

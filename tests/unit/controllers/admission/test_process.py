@@ -11,7 +11,7 @@ import msgspec
 
 from support.controllers.admission import World, apply, build_pod_review, get_requests, patch_in, pod
 from testbed.access.certificates import Authority
-from testbed.processes import free_ports
+from testbed.processes import reserve_ports
 from trellis.controllers.admission.process import admission_spec
 from trellis.runtime.component import run_component
 from trellis.runtime.shutdown import Shutdown
@@ -23,8 +23,8 @@ def test_process_from_start_to_end(tmp_path: Path) -> None:
     authority = Authority.new("tests")
     bundle = tmp_path / "ca.crt"
     bundle.write_bytes(authority.pair.certificate)
-    certificate, key = authority.server("webhook", HOST).save(tmp_path, "webhook")
-    port, probes = free_ports(2)
+    certificate, key = authority.issue_server("webhook", HOST).save(tmp_path, "webhook")
+    port, probes = reserve_ports(2)
     world = World(
         f"--port={port}",
         f"--address=127.0.0.1:{probes}",

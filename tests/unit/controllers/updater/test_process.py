@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from support.controllers.updater import World
-from testbed.processes import free_ports
+from testbed.processes import reserve_ports
 from trellis.controllers.updater.process import updater_spec
 from trellis.runtime.component import run_component
 from trellis.runtime.shutdown import Shutdown
@@ -20,7 +20,7 @@ PASSED = 'vpa_updater_execution_latency_seconds_count{step="total"} 1'
 
 
 def test_process_from_start_to_end() -> None:
-    [probes] = free_ports(1)
+    [probes] = reserve_ports(1)
     world = World(f"--address=127.0.0.1:{probes}", "--leader-elect=true")
     world.add_workload(mode="InPlaceOrRecreate")
 
@@ -50,7 +50,7 @@ def test_process_from_start_to_end() -> None:
 
 @pytest.mark.parametrize("flag", ["--dry-run=true", "--read-only=true"])
 def test_a_read_only_component_takes_no_lease_and_records_no_events(flag: str) -> None:
-    [probes] = free_ports(1)
+    [probes] = reserve_ports(1)
     world = World(f"--address=127.0.0.1:{probes}", "--leader-elect=true", flag)
     world.add_workload()
 

@@ -217,7 +217,7 @@ def test_a_client_certificate_is_shown_and_no_key_is_left_in_a_file(
         names.append(request.transport.get_extra_info("peercert")["subject"][-1][0][1])
         return web.Response(body=b"{}")
 
-    pair = AUTHORITY.client("jane")
+    pair = AUTHORITY.issue_client("jane")
     login = Login(certificate=ClientCertificate(pair.certificate, pair.key))
     tls = server_tls(AUTHORITY, tmp_path, "127.0.0.1", clients=AUTHORITY)
     assert _over_tls(tls, lambda url: _trusting(url, login=login), who) == 200

@@ -70,7 +70,7 @@ class Files:
 
     def write(self, name: str = "server", authority: Authority | None = None) -> KeyPair:
         authority = authority or self.authority
-        pair = authority.server(name, HOST, "localhost")
+        pair = authority.issue_server(name, HOST, "localhost")
         for file, content in (
             ("ca.crt", authority.pair.certificate),
             ("tls.crt", pair.certificate),
@@ -200,7 +200,7 @@ def test_files_that_are_written_one_by_one_are_taken_when_they_fit_together(tmp_
     files = Files(tmp_path)
     old = files.write()
     files.look()
-    new = files.authority.server("new", HOST)
+    new = files.authority.issue_server("new", HOST)
     files.replace("tls.crt", new.certificate)
     files.look()
     assert shown(files.keeper.context) == old.certificate

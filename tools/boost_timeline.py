@@ -46,7 +46,7 @@ class Story(msgspec.Struct, frozen=True):
     policy: Mapping[str, Any] = {}
 
 
-def life(story: Story) -> list[Moment]:
+def simulate_boost(story: Story) -> list[Moment]:
     """The container's CPU, from the pod's creation to the last change."""
     vpa = _vpa(story)
     shape = _shape(story.request, story.limit)
@@ -57,10 +57,12 @@ def life(story: Story) -> list[Moment]:
     if raised is None:
         raise SystemExit(f"nothing is boosted by {story.cpu}")
     begins = Moment(0.0, raised.request, raised.limit)
-    return [begins, *_ends(story, vpa, begins, {annotation_key(_APP): raised.annotation})]
+    return [begins, *_simulate_updater(story, vpa, begins, {annotation_key(_APP): raised.annotation})]
 
 
-def _ends(story: Story, vpa: EffectiveVpa, boosted: Moment, annotations: Mapping[str, str]) -> Iterator[Moment]:
+def _simulate_updater(
+    story: Story, vpa: EffectiveVpa, boosted: Moment, annotations: Mapping[str, str]
+) -> Iterator[Moment]:
     """What the updater makes of it: at each look that the phases ask for."""
     now: float | None = 0.0
     while now is not None:

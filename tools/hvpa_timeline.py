@@ -1,7 +1,7 @@
-"""What an Hvpa does with a demand: figures for pictures, decided by the code that ships.
+"""Figures of an Hvpa's reaction to demand, computed by the shipped decision, for pictures.
 
-`answers` is what it says to totals, one after the other. A `Life` is a workload in a closed loop: a VPA tells what is
-used in total with a margin, the Hvpa plans, new pods take their time to be Ready and resizes theirs to be done.
+`plan_sizes` plans for totals, one after the other. A `WorkloadLoop` is a workload in a closed loop: a VPA recommends
+the total usage with a margin, the Hvpa plans, new pods take time to become Ready, and resizes take time as well.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ BEGIN: Final = 1_780_272_000.0  # Monday, 1 June 2026, midnight
 _MARGIN: Final = 1.15
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """A total in millicores, and what it gets: how many replicas, and millicores of each."""
+class PlannedSize(msgspec.Struct, frozen=True):
+    """A total in millicores, and the planned count and size of replicas."""
 
     total: int
     count: int
@@ -32,7 +32,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """What there is at a time: what is used, what the Hvpa has decided, and what each Ready pod has; in millicores."""
+    """The state at a time, in millicores: usage, the Hvpa's decision, and the size of each Ready pod."""
 
     at: float
     used: int
@@ -48,44 +48,44 @@ class Pod(msgspec.Struct):
     size: int
 
 
-def meaning_of(path: Path, **spec: Any) -> ResolvedHvpa:
-    """What the Hvpa in a file means, with some of its fields changed."""
+def load_hvpa(path: Path, **spec: Any) -> ResolvedHvpa:
+    """The resolved Hvpa of a file, with some of its fields changed."""
     (found,) = (document for document in read_documents(path.read_bytes()) if isinstance(document, Document))
     hvpa = msgspec.convert(found.value, Hvpa)
     document = msgspec.to_builtins(hvpa)
     return ResolvedHvpa.of(resolve_hvpa(msgspec.convert({**document, "spec": {**document["spec"], **spec}}, Hvpa)))
 
 
-def answers(means: ResolvedHvpa, totals: Iterable[int], count: int = 1) -> Iterator[Answer]:
-    """What each total gets after the one before it; the count at first is given."""
+def plan_sizes(hvpa: ResolvedHvpa, totals: Iterable[int], count: int = 1) -> Iterator[PlannedSize]:
+    """The plan for each total, following on the previous one; `count` is the initial count."""
     for total in totals:
-        asked = {"cpu": total}
-        count = next_count(means.ladders, asked, count, means.hvpa.down.overlap_percent)
-        yield Answer(total, count, size_replica(means, asked, {}, count=count, present={})["cpu"])
+        view = {"cpu": total}
+        count = next_count(hvpa.ladders, view, count, hvpa.hvpa.down.overlap_percent)
+        yield PlannedSize(total, count, size_replica(hvpa, view, {}, count=count, present={})["cpu"])
 
 
-class Life:
-    """A workload that begins with so many pods of one size."""
+class WorkloadLoop:
+    """A workload with a VPA and an Hvpa, from an initial count and size of pods."""
 
     def __init__(
-        self, means: ResolvedHvpa, count: int, size: int, *, startup: float, resizing: float, tick: float
+        self, hvpa: ResolvedHvpa, count: int, size: int, *, startup: float, resizing: float, tick: float
     ) -> None:
-        self.means, self.startup, self.resizing, self.tick = means, startup, resizing, tick
+        self.means, self.startup, self.resizing, self.tick = hvpa, startup, resizing, tick
         self.replicas, self.published, self.pods = count, size, [Pod(BEGIN, size) for _ in range(count)]
         self.memory, self.due = HvpaMemory(), list[tuple[float, int]]()
 
-    def lived(self, used: Callable[[float], int], seconds: float, *, margin: float = _MARGIN) -> Iterator[Moment]:
-        """Its moments; `used` says what is used so many seconds after the beginning, in millicores."""
+    def run(self, used: Callable[[float], int], seconds: float, *, margin: float = _MARGIN) -> Iterator[Moment]:
+        """The moments of a run; `used` returns the usage in millicores at a number of seconds from the start."""
         for number in range(round(seconds / self.tick) + 1):
             after = number * self.tick
-            yield self._lives(after, used(after), round(margin * used(after)))
+            yield self._step(after, used(after), round(margin * used(after)))
 
-    def _lives(self, after: float, used: int, total: int) -> Moment:
+    def _step(self, after: float, used: int, total: int) -> Moment:
         now = BEGIN + after
-        done = [size for at, size in self.due if at <= now]
-        if done:
-            self.pods = [Pod(pod.ready_at, done[-1]) for pod in self.pods]
-            self.due = [each for each in self.due if each[0] > now]
+        executed = [size for at, size in self.due if at <= now]
+        if executed:
+            self.pods = [Pod(pod.ready_at, executed[-1]) for pod in self.pods]
+            self.due = [new_pod for new_pod in self.due if new_pod[0] > now]
         ready = tuple(pod.size for pod in self.pods if pod.ready_at <= now)
         made = plan_hvpa(self._view(total, now), now, HvpaSettings())
         self.memory = made.memory
