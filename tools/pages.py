@@ -236,7 +236,9 @@ def _parameter_tables(recommenders: list[Recommender]) -> Iterator[str]:
 
 
 def _parameter_row(parameter: Parameter) -> str:
-    return f"| `{parameter.name}` | {parameter.accepts} | `{parameter.format(parameter.default)}` | {parameter.meaning} |"
+    return (
+        f"| `{parameter.name}` | {parameter.accepts} | `{parameter.format(parameter.default)}` | {parameter.meaning} |"
+    )
 
 
 @cache

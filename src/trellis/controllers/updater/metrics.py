@@ -192,7 +192,7 @@ class UpdaterMetrics:
         warnings = Counter(warning.code for decision in plan.decisions for warning in decision.warnings)
         governor, pods = snapshot.governor, snapshot.live_pods
         vpa, size = governor.vpa, size_label(pods)
-        controls = vpa.boosts or vpa.mode not in (UpdateMode.OFF, UpdateMode.INITIAL)
+        controls = vpa.can_boost or vpa.mode not in (UpdateMode.OFF, UpdateMode.INITIAL)
         counts = DecisionCounts(governor.name, vpa.counted_mode, size, pods, ways, warnings, controls)
         before = self.counts_by_workload.get(snapshot.workload)
         self.counts_by_workload[snapshot.workload] = counts

@@ -215,7 +215,7 @@ class PodAdmitter:
         return _TARGET_UNUSABLE if isinstance(governor, TargetProblem) else NOT_GOVERNED
 
     def _admit(self, pod: Pod, governor: Governor, limits: NamespaceLimits) -> PodAdmissionDecision:
-        ceiling = self._ceiling(pod) if self._boost.enabled and governor.vpa.boosts else None
+        ceiling = self._ceiling(pod) if self._boost.enabled and governor.vpa.can_boost else None
         return self.cache.find(
             pod, governor, limits, ceiling, lambda: admit_pod(pod, governor, limits, self._boost, lambda: ceiling)
         )

@@ -127,7 +127,7 @@ class _CapacityRequest(msgspec.Struct, frozen=True):
 
 def find_skip_reason(buffer: EffectiveBuffer, settings: BufferSettings) -> DetailedReason | None:
     """Why a Buffer is not managed; None if it is."""
-    if not buffer.is_ours:
+    if not buffer.is_active_capacity:
         return DetailedReason(OTHER_TYPE, f"{buffer.type} is not a type that we provision")
     if buffer.target is not None and buffer.target.kind in settings.set_aside:
         return DetailedReason(KIND_SET_ASIDE, f"{buffer.target.kind} is set aside for another controller")

@@ -484,7 +484,7 @@ class RecommenderEngine:
 
     def _find_boost_problem(self, key: ObjectKey, restarting: Collection[str]) -> tuple[str, str]:
         """The reason and message why containers are not boosted although the VPA asks for it."""
-        if not self._gates.cpu_startup_boost or not self._served[key].effective.boosts:
+        if not self._gates.cpu_startup_boost or not self._served[key].effective.can_boost:
             return "", ""
         if not self._can_resize_pods:
             return RESIZE_NOT_SERVED.code, _RESIZE_NOT_SERVED_MESSAGE

@@ -277,7 +277,7 @@ def _had_quick_oom(case: PodCase) -> bool:
     retention = max(threshold, case.settings.evict_after_oom)
     unobserved = {name for name, _ in pod.unobserved}
     return any(
-        vpa.container(name).scaled
+        vpa.get_container(name).is_scaled
         and name not in unobserved
         and any(kill.run_seconds < threshold and case.now - kill.time < retention for kill in kills)
         for name, kills in pod.oom_kills.items()

@@ -294,7 +294,7 @@ def _may_rise(
         return False
     if limit is not None and request != limit:
         return True
-    allowed = vpa.container(sized.container.name).max_allowed.get(resource)
+    allowed = vpa.get_container(sized.container.name).max_allowed.get(resource)
     max_allowed = None if allowed is None else allowed.milli if resource == "cpu" else allowed.units
     must_not_rise = any(
         requirement.change in _LOWER for requirement in vpa.requirements if resource in requirement.resources

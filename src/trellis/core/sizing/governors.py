@@ -88,7 +88,7 @@ def compile_vpa_governor(vpa: VerticalPodAutoscaler) -> Governor | None:
     """A VPA that sizes pods; None for one that only recommends."""
     effective = resolve_vpa(vpa)
     acts = effective.mode is not UpdateMode.OFF
-    if not acts and not effective.boosts:
+    if not acts and not effective.can_boost:
         return None
     claim = _claim(vpa.metadata, vpa.spec.target_ref, GovernorRank.ACTS if acts else GovernorRank.BOOSTS_ONLY)
     return Governor(vpa.kind, claim, effective, read_recommended_resources(vpa.status) if acts else ())

@@ -76,7 +76,7 @@ def _compile(
         fleet = compile_scenario(scenario, traces=traces, files=beside.read)
     except InvalidScenario as error:
         problems: Any = error.problems
-        return LoadedScenario((*findings, *(scenario_object.manifest.problem(problem) for problem in problems)))
+        return LoadedScenario((*findings, *(scenario_object.manifest.convert_problem(problem) for problem in problems)))
     return LoadedScenario(findings, fleet)
 
 

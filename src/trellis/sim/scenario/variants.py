@@ -162,7 +162,7 @@ def _find_problems(document: dict[str, Any]) -> Iterator[str]:
     elif kind in _OURS:
         problems = [problem for problem in validate(_OURS[kind], document) if problem.is_error]
         if kind == HVPA.name and not problems:
-            problems = [problem.below(("spec",)) for problem in _find_unsupported_metrics(document["spec"])]
+            problems = [problem.with_prefix(("spec",)) for problem in _find_unsupported_metrics(document["spec"])]
         yield from map(str, problems)
     else:
         try:

@@ -186,7 +186,9 @@ def build_refusal(address: str, status: int, headers: Mapping[str, str], body: b
     elif status in _ADVICE and not kind:
         reason = f"{_ADVICE[status]}{f' ({reason})' if reason else ''}"
     message = f"Prometheus at {address} answers {status}: {reason or 'no reason'}"
-    return (PrometheusLimitExceeded if _asks_too_much(status, kind, reason) else PrometheusRefused)(message, status, kind)
+    return (PrometheusLimitExceeded if _asks_too_much(status, kind, reason) else PrometheusRefused)(
+        message, status, kind
+    )
 
 
 def is_temporary(error: PrometheusRefused) -> bool:

@@ -66,7 +66,9 @@ class ProxiedPrometheus(PrometheusClient):
         except Unreachable as error:
             raise ConnectionError(error.message) from error
         if len(response.body) > self._limit:
-            raise PrometheusLimitExceeded(f"the answer of {self._server} is longer than {self._limit} bytes", response.status)
+            raise PrometheusLimitExceeded(
+                f"the answer of {self._server} is longer than {self._limit} bytes", response.status
+            )
         return response.status, response.headers, _read_response_body(response)
 
 

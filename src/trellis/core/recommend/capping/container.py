@@ -114,7 +114,7 @@ def find_bounds(
         bounds += _build_policy_bounds(
             resource, low.nanos if low is not None else 0, high.nanos if high is not None else 0
         )
-        if limit > 0 and not policy.limits_follow:
+        if limit > 0 and not policy.scales_limits:
             bounds.append(AmountBound(limit, True, CAPPED_TO_LIMIT))
         by_resource[resource] = bounds
     return by_resource
@@ -140,13 +140,13 @@ def _build_range_bounds(
         # Both request and limit must reach a minimum, so that the higher of the two requests counts.
         request = (
             max(low, _compute_request_at(low, resource, container, limits, at_least=True))
-            if policy.limits_follow
+            if policy.scales_limits
             else low
         )
         range_bounds.append(AmountBound(request, False, CAPPED_TO_RANGE_MIN))
     if high > 0:
         request = (
-            _compute_request_at(high, resource, container, limits, at_least=False) if policy.limits_follow else high
+            _compute_request_at(high, resource, container, limits, at_least=False) if policy.scales_limits else high
         )
         # Without a limit there is none that could be too high.
         if request > 0:

@@ -78,7 +78,7 @@ def compute_totals(
         for position, key in enumerate(view.keys)
         if (vpa := governed.get((key.namespace, key.vpa)))
         and view.current[position]
-        and vpa.effective.container(key.container).scaled
+        and vpa.effective.get_container(key.container).is_scaled
     ]
     if not positions:
         return {}
