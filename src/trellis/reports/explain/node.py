@@ -42,7 +42,7 @@ def summary_lines(node: NodePart, now: str) -> Iterator[str]:
     if node.since and node.since != now:
         yield f"So it has been since {format_moment(node.since, now)}."
     if node.later_decision is not None and node.next_check:
-        decision = reason_sentence(node.later_decision)
+        decision = describe_reason(node.later_decision)
         yield f"If nothing else happens, at {format_moment(node.next_check, now)}, {decision}"
     elif node.next_check:
         yield f"Looked at again at {format_moment(node.next_check, now)}, or when something changes."
