@@ -44,12 +44,12 @@ def usage(**resources: Any) -> dict[str, Any]:
     return workload(containers=[{"name": "app", "usage": resources}])
 
 
-def told(document: dict[str, Any]) -> list[str]:
+def list_problems(document: dict[str, Any]) -> list[str]:
     """Everything that the validator says."""
     return [str(problem) for problem in validate(SCENARIO, document)]
 
 
 def compiled(document: dict[str, Any], **readers: Any) -> Fleet:
     """What a scenario that is right comes to."""
-    assert [text for text in told(document) if "no variant names" not in text] == []
+    assert [text for text in list_problems(document) if "no variant names" not in text] == []
     return compile_scenario(read_scenario(document), **readers)

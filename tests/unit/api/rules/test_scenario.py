@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.builders.scenarios import WEB, scenario, told, usage, workload
+from support.builders.scenarios import WEB, list_problems, scenario, usage, workload
 from trellis.api.registry import FILE_KINDS, KINDS, SCENARIO, find_kind
 from trellis.api.schema.crds import build_crds
 
@@ -16,7 +16,7 @@ VPA_SPEC = {"updatePolicy": {"updateMode": "InPlace"}}
 
 
 def test_a_scenario_that_is_right_has_no_problem() -> None:
-    assert told(scenario()) == []
+    assert list_problems(scenario()) == []
 
 
 def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
@@ -151,18 +151,18 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
     ],
 )
 def test_a_fault_is_reported_with_field_value_and_rule(document: dict[str, Any], expected: str) -> None:
-    found = told(document)
+    found = list_problems(document)
     assert len(found) == 1, found
     assert found[0].startswith(expected)
 
 
 def test_a_status_is_no_field_of_a_file() -> None:
-    assert told({**scenario(), "status": {}}) == ['status: Unknown field: there is no field "status" here']
+    assert list_problems({**scenario(), "status": {}}) == ['status: Unknown field: there is no field "status" here']
 
 
 def test_two_problems_are_reported_together() -> None:
     broken = scenario(seed="one", workloads=[{**WEB, "kind": "Deploymnt", "replicas": 0.5}])
-    assert {line.partition(":")[0] for line in told(broken)} == {
+    assert {line.partition(":")[0] for line in list_problems(broken)} == {
         "spec.seed",
         "spec.workloads[0].replicas",
         "spec.workloads[0].kind",
@@ -171,5 +171,5 @@ def test_two_problems_are_reported_together() -> None:
 
 def test_vpa_templates_are_held_to_the_rules_of_vpas() -> None:
     spec = {**VPA_SPEC, "startupBoost": {"cpu": {"type": "Factor"}}}
-    (found,) = told(scenario(policies=[{"name": "p", "forEach": [{"spec": spec}]}]))
+    (found,) = list_problems(scenario(policies=[{"name": "p", "forEach": [{"spec": spec}]}]))
     assert found.startswith("spec.policies[0].forEach[0].spec.startupBoost.cpu")

@@ -45,13 +45,13 @@ def world(replicas: int = 10, **spec: Any) -> Cluster:
     return cluster
 
 
-def told(explained: ObjectExplanation) -> BufferPart:
+def read_part(explained: ObjectExplanation) -> BufferPart:
     assert explained.buffer is not None
     return explained.buffer
 
 
 def explained(cluster: Cluster, name: str = "web", components: CollectedSettings | None = None) -> BufferPart:
-    return told(explain_buffer(cluster.evidence(components), name))
+    return read_part(explain_buffer(cluster.evidence(components), name))
 
 
 def chunk_of(part: BufferPart) -> ChunkPart:
@@ -120,7 +120,7 @@ def test_a_boost_is_part_of_what_a_new_pod_requests() -> None:
 def test_without_a_live_pod_the_template_shows_the_shape_as_it_is_written() -> None:
     cluster = world(0, **exactly(2))
     found = explain_buffer(cluster.evidence(), "web")
-    assert (chunk_of(told(found)).source.code, told(found).chunks) == ("ShapedLikeTemplate", 2)
+    assert (chunk_of(read_part(found)).source.code, read_part(found).chunks) == ("ShapedLikeTemplate", 2)
     assert "TemplateUnseen" in unseen_codes(found)
 
 
@@ -189,7 +189,7 @@ def test_a_replica_set_below_a_deployment_is_a_target_too() -> None:
 
 def test_a_quota_leaves_less_to_the_youngest_and_elder_ones_are_named() -> None:
     found = explain_buffer(spare().evidence(), "web")
-    part = told(found)
+    part = read_part(found)
     assert part.limited is not None
     assert (part.desired_chunks, part.chunks, part.limited_by) == (3, 2, ("team",))
     says = {(each.kind, each.name) for each in found.influences}
@@ -244,7 +244,7 @@ def test_a_younger_buffer_takes_nothing_of_a_quota_from_an_older_one() -> None:
     cluster.add_buffer("elder", age=20 * DAY, **given_pods(1, container(cpu="1")))
     cluster.add_buffer("younger", age=DAY, **given_pods(1, container(cpu="1")))
     found = explain_buffer(cluster.evidence(), "web")
-    assert (told(found).chunks, told(found).limited_by) == (3, ("team",))
+    assert (read_part(found).chunks, read_part(found).limited_by) == (3, ("team",))
     assert [each.name for each in found.influences if each.kind == "Buffer"] == ["elder"]
 
 
@@ -306,13 +306,13 @@ def test_where_not_all_pods_are_known_free_capacity_is_not_reported() -> None:
     cluster = world(**exactly(2))
     cluster.patterns = ("shop",)
     found = explain_buffer(cluster.evidence(), "web")
-    assert (room_of(told(found)).fitting_nodes, room_of(told(found)).chunks) == (1, None)
+    assert (room_of(read_part(found)).fitting_nodes, room_of(read_part(found)).chunks) == (1, None)
     assert "RoomUnseen" in unseen_codes(found)
 
 
 def test_headroom_costs_what_it_requests() -> None:
     evidence = world(10).evidence()
-    part = told(explain_buffer(evidence, "web", Prices("given", "EUR", 0.05, 0.01)))
+    part = read_part(explain_buffer(evidence, "web", Prices("given", "EUR", 0.05, 0.01)))
     assert part.cost is not None
     assert part.cost.hourly == pytest.approx(1 * 0.05 + 2 * 0.01)
     assert part.cost.currency == "EUR"
@@ -399,7 +399,7 @@ def worlds(draw: st.DrawFn) -> Cluster:
 @settings(max_examples=25, deadline=None)
 def test_the_counts_and_reasons_are_those_of_the_translation(cluster: Cluster) -> None:
     evidence = cluster.evidence()
-    part, made = told(explain_buffer(evidence, "web")), _made(evidence)
+    part, made = read_part(explain_buffer(evidence, "web")), _made(evidence)
     assert (part.desired_chunks, part.chunks, part.is_ready, part.limited_by, part.on_top) == (
         made.requested,
         made.chunks,
@@ -420,8 +420,8 @@ def test_the_counts_and_reasons_are_those_of_the_translation(cluster: Cluster) -
 @settings(max_examples=25, deadline=None)
 def test_every_code_and_figure_comes_from_the_core(cluster: Cluster) -> None:
     evidence = cluster.evidence()
-    part = told(explain_buffer(evidence, "web"))
-    known = _known(evidence)
+    part = read_part(explain_buffer(evidence, "web"))
+    known = _collect_known_atoms(evidence)
     found = Atoms()
     found.add(msgspec.structs.replace(part, headroom=None, cost=None, totals={}, chunk=None))
     found.add([part.chunk.containers, part.chunk.source] if part.chunk is not None else [])
@@ -435,7 +435,7 @@ def _made(evidence: Evidence) -> Translation:
     return made
 
 
-def _known(evidence: Evidence) -> Atoms:
+def _collect_known_atoms(evidence: Evidence) -> Atoms:
     """What was translated, from what, and the time."""
     buffered = translate_buffers(evidence, BufferHeadroom(evidence.collected))["web"]
     found = Atoms()

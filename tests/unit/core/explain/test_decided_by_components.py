@@ -69,7 +69,7 @@ def decided(evidence: Evidence) -> Atoms:
     return found
 
 
-def said(explained: ObjectExplanation) -> tuple[Atoms, list[CounterfactualPart]]:
+def collect_atoms(explained: ObjectExplanation) -> tuple[Atoms, list[CounterfactualPart]]:
     """What an explanation says, curves aside, and what it says would have to change."""
     turns = [turn for pod in explained.pods for turn in pod.counterfactuals]
     found = Atoms()
@@ -158,7 +158,7 @@ def test_every_code_and_figure_of_an_explanation_comes_from_the_core(
     known = decided(evidence)
     answers = [explain_vpa(evidence, "web"), explain_pod(evidence, "web-1-0"), explain_recommendation(evidence, "web")]
     for explained in answers:
-        found, turns = said(explained)
+        found, turns = collect_atoms(explained)
         assert found.codes <= known.codes | OWN
         unknown = {number for number in found.numbers - known.numbers if np.isfinite(number)}
         assert not unknown - _counted(explained), unknown

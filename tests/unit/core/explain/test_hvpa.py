@@ -41,7 +41,7 @@ def world(
     return cluster
 
 
-def told(cluster: Cluster, name: str = "web") -> HvpaPart:
+def explain_part(cluster: Cluster, name: str = "web") -> HvpaPart:
     part = explain_hvpa(cluster.evidence(), name).hvpa
     assert part is not None
     return part
@@ -64,7 +64,7 @@ def test_a_vpa_of_another_hvpa_is_reported_with_its_owner() -> None:
     cluster.add_vpa("mine", {"app": {"cpu": "1", "memory": "1G"}}, mode="Off", target="other")
     metadata = cluster.objects["Hvpa", (NAMESPACE, "younger")]["metadata"]
     metadata["creationTimestamp"] = time(NOW - 60)
-    own, other = told(cluster), told(cluster, "younger")
+    own, other = explain_part(cluster), explain_part(cluster, "younger")
     assert own.vpa is not None
     assert other.vpa is not None
     assert (own.vpa.owned, own.vpa.owner) == (True, "web")
@@ -74,7 +74,7 @@ def test_a_vpa_of_another_hvpa_is_reported_with_its_owner() -> None:
 
 
 def test_both_sources_are_reported_with_their_totals() -> None:
-    part = told(search(), "search")
+    part = explain_part(search(), "search")
     assert part.vpa is not None
     assert part.hpa is not None
     assert (part.vpa.owned, part.vpa.target, part.vpa.totals) == (
@@ -91,7 +91,7 @@ def test_both_sources_are_reported_with_their_totals() -> None:
 def test_sources_of_the_user_are_distinguished_from_its_own() -> None:
     cluster = world(vpa={"deploy": False})
     cluster.add_vpa("theirs", {"app": {"cpu": "4", "memory": "3G"}}, mode="Off", target="web")
-    part = told(cluster)
+    part = explain_part(cluster)
     assert part.vpa is not None
     assert (part.vpa.name, part.vpa.owned, part.vpa.held) == ("theirs", False, ("cpu", "memory"))
     assert part.vpa.totals == {"cpu": "8", "memory": "6G"}
@@ -102,7 +102,7 @@ def test_a_held_total_is_the_decision_and_names_its_remedy() -> None:
     cluster.add_vpa("theirs", {"app": {"cpu": "40", "memory": "5G"}}, mode="Off", target="web")
     published = {"containerRecommendations": [sized("app", "6", "5G")]}
     cluster.objects["Hvpa", (NAMESPACE, "web")]["status"] = {"recommendation": published}
-    part = told(cluster)
+    part = explain_part(cluster)
     assert code(part) == "NoTotals"
     assert part.details.startswith("CPU is held at 12 in total, and the VPA recommends 40 for a pod")
     (line,) = [source_line for source_line in source_lines(part, time(NOW)) if "held" in source_line]
@@ -115,7 +115,7 @@ def test_a_total_that_is_scaled_by_another_recommender_names_it() -> None:
     cluster = world(vpa={"deploy": False}, status={"totals": {"cpu": "24", "memory": "6G"}})
     named = {"recommenders": [{"name": "night-shift"}]}
     cluster.add_vpa("theirs", {"app": {"cpu": "12", "memory": "3G"}}, mode="Off", target="web", **named)
-    part = told(cluster)
+    part = explain_part(cluster)
     assert part.vpa is not None
     assert (part.vpa.scaled_by, part.vpa.held, part.vpa.totals["cpu"]) == ("night-shift", (), "24")
     lines = list(source_lines(part, time(NOW)))
@@ -126,7 +126,7 @@ def test_a_count_on_the_scale_without_an_hpa_is_reported_with_its_writer() -> No
     said = {"type": "ScaleWish", "status": "True", "reason": "ScaleWish", "message": "kubectl wishes 4 replicas"}
     demand = {"total": {"cpu": "24"}, "time": time(NOW - 60)}
     cluster = world(total={"cpu": "12", "memory": "6G"}, replicas=2, status={"hpa": demand, "conditions": [said]})
-    part = told(cluster)
+    part = explain_part(cluster)
     assert part.scale_request is not None
     assert (part.scale_request.totals, part.scale_request.since) == ({"cpu": "24"}, time(NOW - 60))
     assert of(part, "cpu").by == ("hpa",)
@@ -138,12 +138,12 @@ def test_a_count_on_the_scale_without_an_hpa_is_reported_with_its_writer() -> No
 def test_a_count_that_the_controller_has_not_observed_yet_is_reported() -> None:
     cluster = world(total={"cpu": "12", "memory": "6G"})
     cluster.objects["Hvpa", (NAMESPACE, "web")]["spec"]["replicas"] = 4
-    lines = list(source_lines(told(cluster), time(NOW)))
+    lines = list(source_lines(explain_part(cluster), time(NOW)))
     assert "spec.replicas says 4: a wish that the controller has not answered yet." in lines
 
 
 def test_without_any_source_the_reason_is_no_recommendation() -> None:
-    part = told(world())
+    part = explain_part(world())
     assert (code(part), part.hpa, part.vpa, part.demands) == ("NoRecommendation", None, None, ())
 
 
@@ -151,7 +151,7 @@ def test_without_any_source_the_reason_is_no_recommendation() -> None:
 
 
 def test_the_count_is_reported_with_the_edges_that_decide_it() -> None:
-    part = told(search(), "search")
+    part = explain_part(search(), "search")
     cpu, memory = of(part, "cpu"), of(part, "memory")
     assert (part.replicas, part.count, part.size) == (2, 3, {"cpu": "8", "memory": "5G"})
     assert (cpu.requested, cpu.total, cpu.count, cpu.above, cpu.up_to) == ("24", "24", 3, "12", "27")
@@ -162,7 +162,7 @@ def test_the_count_is_reported_with_the_edges_that_decide_it() -> None:
 
 @pytest.mark.req("HV-44")
 def test_the_totals_of_the_next_counts_are_reported_in_both_directions() -> None:
-    part = told(search(), "search")
+    part = explain_part(search(), "search")
     assert part.count_changes == (
         CountChangePart(4, upwards=True, totals={"cpu": "27", "memory": "29062500k"}),
         CountChangePart(2, upwards=False, totals={"cpu": "10800m", "memory": "11925M"}),
@@ -170,19 +170,19 @@ def test_the_totals_of_the_next_counts_are_reported_in_both_directions() -> None
 
 
 def test_a_count_that_the_overlap_keeps_is_reported_with_its_edge() -> None:
-    part = told(world(3, "3700m", "3G", {"cpu": "11", "memory": "8G"}, scaleDown={"stabilizationWindow": "0s"}))
+    part = explain_part(world(3, "3700m", "3G", {"cpu": "11", "memory": "8G"}, scaleDown={"stabilizationWindow": "0s"}))
     cpu, memory = of(part, "cpu"), of(part, "memory")
     assert (part.count, cpu.count, cpu.kept_above, cpu.keeps) == (3, 2, "10800m", True)
     assert (memory.count, memory.keeps) == (2, False)
 
 
 def test_a_count_in_no_bucket_has_no_overlap_that_could_keep_it() -> None:
-    part = told(world(12, total={"cpu": "100", "memory": "30G"}, scaleDown={"updateMode": "Off"}))
+    part = explain_part(world(12, total={"cpu": "100", "memory": "30G"}, scaleDown={"updateMode": "Off"}))
     assert (part.count, of(part, "cpu").kept_above, of(part, "cpu").keeps) == (12, "", False)
 
 
 def test_the_size_is_reported_with_its_share_its_target_and_its_bounds() -> None:
-    cpu, memory = of(told(search(), "search"), "cpu"), of(told(search(), "search"), "memory")
+    cpu, memory = of(explain_part(search(), "search"), "cpu"), of(explain_part(search(), "search"), "memory")
     assert (cpu.sizing, cpu.share, cpu.target, cpu.least, cpu.most, cpu.size) == ("Share", "8", "10", "0", "9", "8")
     assert (memory.sizing, memory.share, memory.target) == ("AtLeastRecommended", "3333333334", "5G")
     assert (memory.least, memory.most, memory.size) == ("500M", "9687500k", "5G")
@@ -191,18 +191,18 @@ def test_the_size_is_reported_with_its_share_its_target_and_its_bounds() -> None
 @pytest.mark.req("HV-25")
 def test_the_size_is_split_over_the_containers_that_are_scaled() -> None:
     cluster = search()
-    parts = {each.container: each for each in told(cluster, "search").containers}
+    parts = {each.container: each for each in explain_part(cluster, "search").containers}
     assert parts["app"].planned == {"cpu": "7200m", "memory": "4G"}
     assert parts["proxy"].planned == {"cpu": "800m", "memory": "1G"}
     assert parts["app"].published == {"cpu": "5", "memory": "4G"}
     policy = {"containerPolicies": [{"containerName": "proxy", "mode": "Off"}]}
     cluster.objects["Hvpa", (NAMESPACE, "search")]["spec"]["vpa"]["template"] = {"spec": {"resourcePolicy": policy}}
-    parts = {each.container: each for each in told(cluster, "search").containers}
+    parts = {each.container: each for each in explain_part(cluster, "search").containers}
     assert (parts["proxy"].scaled, parts["proxy"].planned) == (False, {})
 
 
 def test_more_than_the_last_bucket_allows_is_limited() -> None:
-    part = told(world(2, total={"cpu": "200", "memory": "10G"}))
+    part = explain_part(world(2, total={"cpu": "200", "memory": "10G"}))
     assert (of(part, "cpu").limited, of(part, "memory").limited) == (True, False)
     assert "Limited" in {note.code for note in part.notes}
     assert not [turn for turn in part.count_changes if turn.upwards]
@@ -210,7 +210,7 @@ def test_more_than_the_last_bucket_allows_is_limited() -> None:
 
 def test_of_many_counts_those_around_the_present_one_are_reported() -> None:
     bucket = {"replicas": {"min": 1, "max": 1_000_000}, "cpu": {"min": "1", "max": "1"}, "memory": {"min": 1, "max": 1}}
-    part = told(world(500, "1", "1", {"cpu": "520", "memory": "1"}, buckets=[bucket]))
+    part = explain_part(world(500, "1", "1", {"cpu": "520", "memory": "1"}, buckets=[bucket]))
     shown = [each.count for each in part.capacities["cpu"]]
     assert len(shown) == 32
     assert {500, 520} <= set(shown)
@@ -235,13 +235,13 @@ def test_of_many_counts_those_around_the_present_one_are_reported() -> None:
 def test_a_step_that_is_held_back_is_reported_with_its_reason_and_its_end(
     spec: Document, direction: str, reason: str, until: str
 ) -> None:
-    part = told(world(2, total={"cpu": "24", "memory": "10G"}, **spec))
+    part = explain_part(world(2, total={"cpu": "24", "memory": "10G"}, **spec))
     assert part.count == 2
     assert (direction, reason, until) in [(each.direction, each.reason.code, each.until) for each in part.blocked]
 
 
 def test_scale_down_waits_for_a_window_that_begins_now() -> None:
-    part = told(world(3, "8", total={"cpu": "5", "memory": "10G"}))
+    part = explain_part(world(3, "8", total={"cpu": "5", "memory": "10G"}))
     (held,) = part.blocked
     assert (held.direction, held.reason.code, held.until) == ("Down", "StabilizationWindow", time(NOW + 300))
     assert (of(part, "cpu").requested, of(part, "cpu").total) == ("5", "24")
@@ -249,12 +249,12 @@ def test_scale_down_waits_for_a_window_that_begins_now() -> None:
 
 def test_steps_that_the_controller_holds_back_are_reported_as_in_its_status() -> None:
     blocked = [{"direction": "Down", "reason": "MinChange", "message": "not worth it"}]
-    part = told(world(status={"blocked": blocked}))
+    part = explain_part(world(status={"blocked": blocked}))
     assert [each["reason"] for each in part.stored_blocked] == ["MinChange"]
 
 
 def test_a_wish_is_reported_and_not_read() -> None:
-    part = told(search(), "search")
+    part = explain_part(search(), "search")
     assert (part.wish, part.replicas) == (4, 2)
     assert "WishUnread" not in {note.code for note in part.notes}
 
@@ -267,29 +267,29 @@ def test_the_autoscaler_it_yields_to_is_named() -> None:
     spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 3}
     cluster.put("HorizontalPodAutoscaler", "direct", {"spec": spec})
     cluster.put("HorizontalPodAutoscaler", "other", {"spec": {"scaleTargetRef": {"kind": "Deployment", "name": "db"}}})
-    part = told(cluster)
+    part = explain_part(cluster)
     assert (part.yields and part.yields.code, part.rivals) == ("ConflictingHPA", ("HorizontalPodAutoscaler direct",))
     cluster.add_vpa("acting", target="web")
-    assert "VerticalPodAutoscaler acting" in told(cluster).rivals
+    assert "VerticalPodAutoscaler acting" in explain_part(cluster).rivals
     cluster.add_hvpa("elder", target="web")
     cluster.objects["Hvpa", (NAMESPACE, "elder")]["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
-    part = told(cluster)
+    part = explain_part(cluster)
     assert (part.yields and part.yields.code, part.rivals[0]) == ("ElderHvpa", "Hvpa elder")
 
 
 def test_a_target_at_zero_is_left_there() -> None:
-    part = told(world(0, total={"cpu": "24", "memory": "10G"}))
+    part = explain_part(world(0, total={"cpu": "24", "memory": "10G"}))
     assert (code(part), part.replicas, part.demands) == ("ScaledToZero", 0, ())
 
 
 def test_a_stored_hvpa_that_breaks_a_rule_is_reported_with_the_rule() -> None:
-    part = told(world(buckets=[{**STORY_1, "replicas": {"min": 3, "max": 1}}]))
+    part = explain_part(world(buckets=[{**STORY_1, "replicas": {"min": 3, "max": 1}}]))
     assert (part.problem and part.problem.code, part.verdict) == ("HvpaRefused", None)
     assert "must not be below min" in part.problem_details
 
 
 def test_a_target_that_does_not_exist_is_reported() -> None:
-    part = told(world(target="nope"))
+    part = explain_part(world(target="nope"))
     assert part.problem is not None
     assert (part.problem.code, part.verdict) == ("TargetNotFound", None)
 
@@ -301,11 +301,11 @@ def test_the_count_of_an_unknown_kind_is_the_one_that_the_status_mirrors() -> No
     total = {"cpu": "24", "memory": "10G"}
     cluster = world(total=total, targetRef={"apiVersion": "argoproj.io/v1", "kind": "Rollout", "name": "web"})
     cluster.objects["VerticalPodAutoscaler", (NAMESPACE, "web")]["spec"]["targetRef"]["kind"] = "Rollout"
-    assert (told(cluster).problem or own_unseen.USAGE_UNSEEN).code == "TargetUnreachable"
+    assert (explain_part(cluster).problem or own_unseen.USAGE_UNSEEN).code == "TargetUnreachable"
     cluster.scales = [DumpedScale(TargetRef(NAMESPACE, "argoproj.io/v1", "Rollout", "web"), ScaleInfo("app=web"))]
-    assert (told(cluster).replicas, told(cluster).pods) == (2, 2)
+    assert (explain_part(cluster).replicas, explain_part(cluster).pods) == (2, 2)
     cluster.objects["Hvpa", (NAMESPACE, "web")]["status"] = {"replicas": 5}
-    assert (told(cluster).replicas, told(cluster).pods) == (5, 2)
+    assert (explain_part(cluster).replicas, explain_part(cluster).pods) == (5, 2)
 
 
 def test_a_boost_is_no_request() -> None:
@@ -314,17 +314,17 @@ def test_a_boost_is_no_request() -> None:
     cluster.add_workload("web", 2, container(cpu="18", memory="5G"), annotations=annotations)
     cluster.add_hvpa("web")
     cluster.add_hvpa_vpa("web", {"app": {"cpu": "6", "memory": "5G"}}, {"app": {"cpu": "12", "memory": "10G"}})
-    part = told(cluster)
+    part = explain_part(cluster)
     assert part.containers[0].requests == {"cpu": "6", "memory": "5G"}
     assert part.count == 2
 
 
 def test_an_out_of_memory_kill_ends_the_waiting() -> None:
     cluster = world(2, "6", "5G", {"cpu": "12", "memory": "12G"}, scaleUp={"stabilizationWindow": "10m"})
-    assert of(told(cluster), "memory").total == "10G"
+    assert of(explain_part(cluster), "memory").total == "10G"
     pod = cluster.objects["Pod", (NAMESPACE, "web-1-0")]
     cluster.put("Pod", "web-1-0", killed(pod, 30.0))
-    part = told(cluster)
+    part = explain_part(cluster)
     assert of(part, "memory").total == "12G"
     assert "OomOverridesWindow" in {note.code for note in part.notes}
 
@@ -407,7 +407,7 @@ def test_the_verdict_the_count_and_the_size_are_those_of_the_plan(cluster: Clust
 @settings(max_examples=25, deadline=None)
 def test_every_code_and_figure_comes_from_the_core(cluster: Cluster) -> None:
     evidence = cluster.evidence()
-    known = _known(evidence, evidence.hvpas["web"])
+    known = _collect_known_atoms(evidence, evidence.hvpas["web"])
     own = {var.code for var in vars(own_unseen).values() if hasattr(var, "code")}
     found = Atoms()
     found.add(_told(explain_hvpa(evidence, "web")))
@@ -439,7 +439,7 @@ def _told(explained: ObjectExplanation) -> HvpaPart:
     return explained.hvpa
 
 
-def _known(evidence: Evidence, scaled: HvpaEvidence) -> Atoms:
+def _collect_known_atoms(evidence: Evidence, scaled: HvpaEvidence) -> Atoms:
     """What was decided and what it was decided by, edges of counts included."""
     view, made = scaled.view, scaled.plan
     assert view is not None

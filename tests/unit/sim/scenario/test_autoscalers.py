@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.builders.manifests import STORY_1, TARGET, hvpa
-from support.builders.scenarios import WEB, compiled, scenario, told
+from support.builders.scenarios import WEB, compiled, list_problems, scenario
 from trellis.base.errors import InvalidScenario
 from trellis.core.lint.check import check
 from trellis.core.lint.manifests import ManifestSource
@@ -200,14 +200,14 @@ def test_a_metric_that_the_template_of_an_hvpa_cannot_have_is_refused() -> None:
     ],
 )
 def test_a_fault_in_an_entry_is_reported_with_field_value_and_rule(entry: dict[str, Any], expected: str) -> None:
-    result = told(policy({"forEach": [entry]}))
+    result = list_problems(policy({"forEach": [entry]}))
     assert result[0].startswith(f"spec.policies[0].forEach[0].{expected}")
     assert len(result) == 1
 
 
 @pytest.mark.parametrize("name", ["hpa", "hvpa"])
 def test_an_interval_of_zero_is_refused(name: str) -> None:
-    (found,) = told(scenario(intervals={name: "0s"}))
+    (found,) = list_problems(scenario(intervals={name: "0s"}))
     assert found.startswith(f"spec.intervals.{name}: Invalid value")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.builders.scenarios import WEB, compiled, scenario, told
+from support.builders.scenarios import WEB, compiled, list_problems, scenario
 from trellis.base.errors import InvalidScenario
 from trellis.sim.scenario.files import load_scenario
 
@@ -64,7 +64,7 @@ def with_target(kind: str, name: str) -> dict[str, Any]:
     ],
 )
 def test_an_invalid_value_is_refused_with_field_value_and_rule(document: dict[str, Any], expected: str) -> None:
-    assert expected in told(document)
+    assert expected in list_problems(document)
 
 
 @pytest.mark.parametrize(

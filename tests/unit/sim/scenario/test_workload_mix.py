@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.builders.scenarios import compiled, scenario, told
+from support.builders.scenarios import compiled, list_problems, scenario
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.pods import PodTemplateSpec
 from trellis.api.scenario.workloads import DrawnFactor, DrawnSize, FleetMix, MixShares, OverRequests, ScenarioWorkload
@@ -79,7 +79,7 @@ def test_limits_are_set_for_the_configured_share() -> None:
 def test_whatever_is_drawn_is_a_scenario_that_could_have_been_written(seed: int) -> None:
     result = drawn(FleetMix(count=18), seed)
     written = [msgspec.to_builtins(each) for each in result]
-    assert told(scenario(workloads=written)) == []
+    assert list_problems(scenario(workloads=written)) == []
     for workload in compiled(scenario(workloads=written, duration="2d", step="30m")).workloads:
         assert convert_object(workload.template, PodTemplateSpec).spec.containers
         for demand in workload.demand:

@@ -27,12 +27,12 @@ from trellis.sim.fleet import SimulatedWorkload
 MINUTE = 60.0
 
 
-def one(*containers: dict[str, object], **more: object) -> World:
+def build_world(*containers: dict[str, object], **more: object) -> World:
     return World(fleet(workload("web", 1, *containers), **more)).run(30)  # type: ignore[arg-type]
 
 
 def test_a_resize_is_requested_then_in_progress_then_in_force() -> None:
-    world = one()
+    world = build_world()
     assert world.resize(world.get_pod(), cpu="1") == (WriteResult.APPLIED, "")
     states = [PodView.from_pod(world.get_pod()).resize.state]
     for _ in range(40):
@@ -74,7 +74,7 @@ def test_the_scheduler_reserves_the_request_of_a_deferred_resize() -> None:
 
 
 def test_a_resize_beyond_the_node_is_infeasible_and_a_smaller_one_is_not() -> None:
-    world = one()
+    world = build_world()
     world.resize(world.get_pod(), cpu="5")
     world.run(5)
     assert resize_conditions(world.get_pod()) == {"PodResizePending": "Infeasible"}
@@ -87,7 +87,7 @@ def test_a_resize_beyond_the_node_is_infeasible_and_a_smaller_one_is_not() -> No
 
 
 def test_requesting_the_size_in_force_ends_a_pending_resize() -> None:
-    world = one()
+    world = build_world()
     world.resize(world.get_pod(), cpu="5")
     world.run(5)
     world.resize(world.get_pod(), cpu="500m")
@@ -97,7 +97,7 @@ def test_requesting_the_size_in_force_ends_a_pending_resize() -> None:
 
 
 def test_a_policy_restarts_the_container_for_the_resource_it_names() -> None:
-    world = one(container(restarts=("memory",)))
+    world = build_world(container(restarts=("memory",)))
     world.resize(world.get_pod(), cpu="1")
     world.run(5)
     assert world.get_pod().status.container_statuses[0].restart_count == 0
@@ -136,18 +136,18 @@ def test_a_memory_limit_below_what_is_used_fails_until_less_is_used() -> None:
 )
 def test_faults_have_kubelets_refuse_or_put_off(kind: str, cpu: str, found: dict[str, str]) -> None:
     for about in ("web", "node-1"):
-        world = one(faults=(fault(kind, about=about),))
+        world = build_world(faults=(fault(kind, about=about),))
         assert world.resize(world.get_pod(), cpu=cpu)[0] is WriteResult.APPLIED
         world.run(10)
         assert resize_conditions(world.get_pod()) == found
-    world = one(faults=(fault(kind, about="other"),))
+    world = build_world(faults=(fault(kind, about="other"),))
     world.resize(world.get_pod(), cpu=cpu)
     world.run(10)
     assert in_force(world.get_pod())["cpu"] == cpu
 
 
 def test_resizes_deferred_by_a_fault_are_executed_when_it_ends() -> None:
-    world = one(faults=(fault("defer-resizes", 0, 300),))
+    world = build_world(faults=(fault("defer-resizes", 0, 300),))
     world.resize(world.get_pod(), cpu="1")
     world.run(200)
     assert in_force(world.get_pod())["cpu"] == "500m"
@@ -156,7 +156,7 @@ def test_resizes_deferred_by_a_fault_are_executed_when_it_ends() -> None:
 
 
 def test_a_resize_waits_for_a_node_that_is_off() -> None:
-    world = one(faults=(fault("node-down", 31, 60),))
+    world = build_world(faults=(fault("node-down", 31, 60),))
     world.resize(world.get_pod(), cpu="1")
     world.run(30)
     assert in_force(world.get_pod())["cpu"] == "500m"
@@ -165,7 +165,7 @@ def test_a_resize_waits_for_a_node_that_is_off() -> None:
 
 
 def test_a_pod_that_waits_for_a_node_is_placed_once_it_is_resized_to_fit() -> None:
-    world = one(container(cpu="5"))
+    world = build_world(container(cpu="5"))
     assert world.get_pod().status.phase == "Pending"
     assert world.resize(world.get_pod(), cpu="2")[0] is WriteResult.APPLIED
     world.run(10)
@@ -204,7 +204,7 @@ def test_a_pod_that_is_resized_before_it_runs_gets_there_in_the_end() -> None:
     ],
 )
 def test_the_api_server_refuses_invalid_resizes_with_a_reason(patch: list[PatchOp], why: str) -> None:
-    world = one(container(limits={"cpu": "1", "memory": "2Gi"}))
+    world = build_world(container(limits={"cpu": "1", "memory": "2Gi"}))
     before = world.get_pod()
     told, said = world.cluster.resize(ref(before), tuple(patch))
     assert told is WriteResult.INVALID
@@ -213,7 +213,7 @@ def test_the_api_server_refuses_invalid_resizes_with_a_reason(patch: list[PatchO
 
 
 def test_a_deleted_pod_is_neither_resized_nor_annotated() -> None:
-    world = one()
+    world = build_world()
     old = world.get_pod()
     world.cluster.evict(ref(old))
     world.run(10)
@@ -222,7 +222,7 @@ def test_a_deleted_pod_is_neither_resized_nor_annotated() -> None:
 
 
 def test_annotations_are_set_and_removed_by_patches_with_tests() -> None:
-    world = one()
+    world = build_world()
     pod = world.get_pod()
     setting = (
         PatchOp("test", "/metadata/uid", pod.metadata.uid),
@@ -239,7 +239,7 @@ def test_annotations_are_set_and_removed_by_patches_with_tests() -> None:
 
 
 def test_each_container_is_resized_by_itself() -> None:
-    world = one(container(), container("proxy", "100m", "128Mi"), nodes=(shape(),))
+    world = build_world(container(), container("proxy", "100m", "128Mi"), nodes=(shape(),))
     world.resize(world.get_pod(), cpu="200m", at=1)
     world.run(5)
     assert in_force(world.get_pod(), "proxy")["cpu"] == "200m"
