@@ -16,7 +16,7 @@ from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.resolve import resolve_hvpa
 from trellis.base.yaml.documents import Document, read_documents
 from trellis.core.hvpa import ContainerView, HvpaMemory, HvpaSettings, HvpaView, ResolvedHvpa, SetScale, plan_hvpa
-from trellis.core.hvpa.ladder import next_count
+from trellis.core.hvpa.ladder import find_next_count
 from trellis.core.hvpa.next_step import size_replica
 
 BEGIN: Final = 1_780_272_000.0  # Monday, 1 June 2026, midnight
@@ -53,14 +53,16 @@ def load_hvpa(path: Path, **spec: Any) -> ResolvedHvpa:
     (found,) = (document for document in read_documents(path.read_bytes()) if isinstance(document, Document))
     hvpa = msgspec.convert(found.value, Hvpa)
     document = msgspec.to_builtins(hvpa)
-    return ResolvedHvpa.of(resolve_hvpa(msgspec.convert({**document, "spec": {**document["spec"], **spec}}, Hvpa)))
+    return ResolvedHvpa.from_effective(
+        resolve_hvpa(msgspec.convert({**document, "spec": {**document["spec"], **spec}}, Hvpa))
+    )
 
 
 def plan_sizes(hvpa: ResolvedHvpa, totals: Iterable[int], count: int = 1) -> Iterator[PlannedSize]:
     """The plan for each total, following on the previous one; `count` is the initial count."""
     for total in totals:
         view = {"cpu": total}
-        count = next_count(hvpa.ladders, view, count, hvpa.hvpa.down.overlap_percent)
+        count = find_next_count(hvpa.ladders, view, count, hvpa.hvpa.down.overlap_percent)
         yield PlannedSize(total, count, size_replica(hvpa, view, {}, count=count, present={})["cpu"])
 
 
@@ -110,6 +112,6 @@ class WorkloadLoop:
             pods=count,
             ready=sum(pod.ready_at <= now for pod in self.pods),
             containers=(container,),
-            wish=self.replicas,
+            spec_replicas=self.replicas,
             memory=self.memory,
         )

@@ -205,7 +205,7 @@ async def _take(url: str, size: Size) -> Cost:
         on_warmed_up=freeze_live_objects,
     )
     running = asyncio.create_task(run_all(informers.run(), admission.run()))
-    while admission.why_not_ready():  # noqa: ASYNC110 - a benchmark
+    while admission.find_readiness_problem():  # noqa: ASYNC110 - a benchmark
         await asyncio.sleep(0.01)
     bodies = [review(number * 37, size) for number in range(_BODIES)]
 
@@ -214,15 +214,15 @@ async def _take(url: str, size: Size) -> Cost:
         for _ in range(_ROUNDS):
             began = time.process_time()
             for body in bodies:
-                reply = admission.answering.review(body)
+                reply = admission.handler.review(body)
                 if not isinstance(reply, HttpReply) or b'"patch":' not in reply.body:
                     raise CannotMeasure("a pod was not sized")
-            admission.tally.enter()
+            admission.review_metrics.enter()
             result = min(result, (time.process_time() - began) / len(bodies))
         return result
 
     remembered = best()
-    admission.decisions.rules.cache = DecisionCache(capacity=0)
+    admission.decisions.admitter.cache = DecisionCache(capacity=0)
     anew = best()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -61,7 +61,7 @@ def _view(rng: Random, at: int) -> Any:
     from trellis.api.resolve import resolve_hvpa  # noqa: PLC0415
     from trellis.core.hvpa import ContainerView, HpaView, HvpaView, ResolvedHvpa  # noqa: PLC0415
 
-    meaning = ResolvedHvpa.of(resolve_hvpa(msgspec.convert(_hvpa(16 if at % 10 == 0 else 2), Hvpa)))
+    meaning = ResolvedHvpa.from_effective(resolve_hvpa(msgspec.convert(_hvpa(16 if at % 10 == 0 else 2), Hvpa)))
     replicas = rng.randrange(2, 12)
     containers = []
     for name in ("app", "proxy"):
@@ -74,7 +74,7 @@ def _view(rng: Random, at: int) -> Any:
         pods=replicas,
         ready=replicas,
         containers=tuple(containers),
-        wish=replicas,
+        spec_replicas=replicas,
         hpa=HpaView(Fraction(rng.randrange(95, 105), 100), frozenset({"cpu"}), 1, 64),
     )
 
@@ -84,13 +84,13 @@ def _after(view: Any, made: Any) -> Any:
     from trellis.core.hvpa import SetScale, WriteBack  # noqa: PLC0415
 
     replicas = next((action.replicas for action in made.actions if isinstance(action, SetScale)), view.replicas)
-    wish = next((action.replicas for action in made.actions if isinstance(action, WriteBack)), view.wish)
+    wish = next((action.replicas for action in made.actions if isinstance(action, WriteBack)), view.spec_replicas)
     containers = []
     for container in view.containers:
         size = dict(made.containers.get(container.name, container.requests))
         containers.append(msgspec.structs.replace(container, requests=size, least=size, published=size))
     return msgspec.structs.replace(
-        view, replicas=replicas, pods=replicas, ready=replicas, wish=wish, containers=tuple(containers),
+        view, replicas=replicas, pods=replicas, ready=replicas, spec_replicas=wish, containers=tuple(containers),
         memory=made.memory,
     )  # fmt: skip
 
@@ -102,7 +102,9 @@ def _moved(rng: Random, view: Any) -> Any:
         factor = rng.uniform(0.4, 2.5)
         total = {name: int(factor * amount) for name, amount in container.total.items()}
         containers.append(msgspec.structs.replace(container, total=total))
-    return msgspec.structs.replace(view, wish=view.wish + rng.randrange(1, 4), containers=tuple(containers))
+    return msgspec.structs.replace(
+        view, spec_replicas=view.spec_replicas + rng.randrange(1, 4), containers=tuple(containers)
+    )
 
 
 def _hvpa(many: int) -> Json:

@@ -38,7 +38,7 @@ from testbed.errors import Refused
 from testbed.processes import reserve_ports
 from testbed.waiting import until
 from testbed.workloads import container, deployment, pod
-from trellis.controllers.admission.certificates.key_pairs import authorities_in
+from trellis.controllers.admission.certificates.key_pairs import split_authorities
 
 ADVICE = {"app": {"cpu": "300m", "memory": "256Mi"}}
 LATENCY = "vpa_admission_controller_admission_latency_seconds"
@@ -171,7 +171,7 @@ def test_upstreams_registration_is_taken_over_and_can_be_taken_back(
     assert cpu(dry_run(cluster, namespace, made)) == "300m"
     ours = cluster.api.get(CONFIGURATION)
     assert ours["metadata"]["uid"] == before["metadata"]["uid"]
-    assert theirs in authorities_in(b64decode(ours["webhooks"][0]["clientConfig"]["caBundle"]))
+    assert theirs in split_authorities(b64decode(ours["webhooks"][0]["clientConfig"]["caBundle"]))
 
     # What upstream does when it starts: delete it and make its own. And when its authority changes: patch the bundle.
     first.process.stop()

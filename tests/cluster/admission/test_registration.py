@@ -31,7 +31,7 @@ from testbed.waiting import until
 from testbed.workloads import pod
 from trellis.controllers.admission.certificates.authority import PROPAGATION_SECONDS, CertificateLifetimes
 from trellis.controllers.admission.certificates.keeper import CertificateKeeper
-from trellis.controllers.admission.certificates.key_pairs import authorities_in
+from trellis.controllers.admission.certificates.key_pairs import split_authorities
 from trellis.controllers.admission.certificates.secret import CertificateSecret
 from trellis.controllers.admission.metrics import UPKEEP_METRICS
 from trellis.controllers.admission.settings import CertificateSettings, RegistrationSettings, StatusLeaseSettings
@@ -175,9 +175,9 @@ def test_the_api_server_asks_us_over_a_connection_that_it_trusts(cluster: Cluste
             serving(webhook.answer, webhook.keeper.context) as url,
         ):
             registration = webhook.register_at(url)
-            await webhook.keeper.look()
+            await webhook.keeper.check()
             await registration.reconcile()
-            assert registration.why_not_registered() is None
+            assert registration.find_registration_problem() is None
             await until_asked(cluster, webhook)
             vpa = await asyncio.to_thread(cluster.api.create, vertical("web"), SHOP)
             assert vpa["metadata"]["name"] == "web"
@@ -205,7 +205,7 @@ def test_when_the_webhook_is_down_pods_start_unchanged(cluster: Cluster) -> None
     async def main() -> None:
         async with replica(cluster) as webhook:
             async with serving(webhook.answer, webhook.keeper.context) as url:
-                await webhook.keeper.look()
+                await webhook.keeper.check()
                 await webhook.register_at(url).reconcile()
                 await until_asked(cluster, webhook)
             created = await asyncio.to_thread(create_pod, cluster)
@@ -224,15 +224,15 @@ def test_an_authority_is_followed_by_the_next_without_a_moment_of_distrust(clust
             registration = webhook.register_at(url)
             # Made so long ago that the authority is due for a successor now.
             webhook.ahead = -2440 * DAY
-            await webhook.keeper.look()
+            await webhook.keeper.check()
             old = webhook.keeper.ca_bundle()
             webhook.ahead = 0
-            await webhook.keeper.look()
-            assert authorities_in(webhook.keeper.ca_bundle())[1:] == (old,)
+            await webhook.keeper.check()
+            assert split_authorities(webhook.keeper.ca_bundle())[1:] == (old,)
             await registration.reconcile()
             await until_asked(cluster, webhook)
             webhook.ahead = PROPAGATION_SECONDS
-            await webhook.keeper.look()
+            await webhook.keeper.check()
             for _ in range(5):
                 await asyncio.to_thread(create_pod, cluster)
             assert len(webhook.reviews) == 5
@@ -240,7 +240,7 @@ def test_an_authority_is_followed_by_the_next_without_a_moment_of_distrust(clust
 
     run(main())
     stored = cluster.api.get(SECRET)
-    assert len(authorities_in(b64decode(stored["data"]["ca.crt"]))) == 2
+    assert len(split_authorities(b64decode(stored["data"]["ca.crt"]))) == 2
     assert stored["type"] == "kubernetes.io/tls"
 
 
@@ -250,14 +250,14 @@ def test_no_pod_fails_while_the_certificate_is_replaced_again_and_again(cluster:
             replica(cluster, webhook_failure_policy_fail=True) as webhook,
             serving(webhook.answer, webhook.keeper.context) as url,
         ):
-            await webhook.keeper.look()
+            await webhook.keeper.check()
             await webhook.register_at(url).reconcile()
             await until_asked(cluster, webhook)
             creating = [asyncio.create_task(asyncio.to_thread(create_pod, cluster)) for _ in range(50)]
             for _ in range(5):
                 spoilt = {"data": {"tls.crt": b64encode(b"nothing").decode()}}
                 await asyncio.to_thread(cluster.api.patch, SECRET, spoilt)
-                await webhook.keeper.look()
+                await webhook.keeper.check()
             await asyncio.gather(*creating)
             assert len(webhook.reviews) == 50
             loads = 'trellis_admission_certificate_loads_total{result="loaded"} 6'
@@ -270,15 +270,15 @@ def test_replicas_agree_through_the_secret(cluster: Cluster) -> None:
     async def main() -> None:
         async with replica(cluster) as first, replica(cluster) as second, replica(cluster) as third:
             replicas = (first, second, third)
-            await asyncio.gather(*(replica.keeper.look() for replica in replicas))
+            await asyncio.gather(*(replica.keeper.check() for replica in replicas))
             bundles = {replica.keeper.ca_bundle() for replica in replicas}
             assert len(bundles) == 1
             assert b64decode(cluster.api.get(SECRET)["data"]["ca.crt"]) in bundles
             registrations = [replica.register_at("https://127.0.0.1:1") for replica in replicas]
             await asyncio.gather(*(registration.reconcile() for registration in registrations))
-            assert [registration.why_not_registered() for registration in registrations] == [None] * 3
+            assert [registration.find_registration_problem() for registration in registrations] == [None] * 3
             await asyncio.to_thread(cluster.api.delete, SECRET)
-            await second.keeper.look()
+            await second.keeper.check()
             assert b64decode(cluster.api.get(SECRET)["data"]["ca.crt"]) in bundles
             for each in replicas:
                 each.check_rights()
@@ -292,14 +292,14 @@ def test_a_configuration_of_upstream_is_taken_over_and_what_is_spoilt_put_right(
 
     async def main() -> None:
         async with replica(cluster) as webhook:
-            await webhook.keeper.look()
+            await webhook.keeper.check()
             registration = webhook.register_at("https://127.0.0.1:1")
             await registration.reconcile()
             good = cluster.api.get(CONFIGURATION)
             assert good["metadata"]["uid"] == made["metadata"]["uid"]
             client = good["webhooks"][0]["clientConfig"]
             assert "service" not in client
-            assert authorities_in(b64decode(client["caBundle"])) == (webhook.keeper.ca_bundle(), theirs)
+            assert split_authorities(b64decode(client["caBundle"])) == (webhook.keeper.ca_bundle(), theirs)
             condition = [{"name": "never", "expression": "false"}]
             webhooks = [webhook | {"matchConditions": condition, "timeoutSeconds": 1} for webhook in good["webhooks"]]
             cluster.api.patch(CONFIGURATION, {"webhooks": webhooks})
@@ -322,7 +322,7 @@ def test_the_status_lease_is_what_upstreams_updater_looks_for(cluster: Cluster) 
                 StatusLeaseSettings(),
                 namespace="kube-system",
                 identity="web-0",
-                why_absent=lambda: None,
+                find_absence_reason=lambda: None,
                 now=lambda: datetime.now(UTC),
             )
             await presence.renew()

@@ -38,7 +38,7 @@ def test_every_reason_is_explained_and_no_other() -> None:
 
 def test_the_figures_it_names_are_the_rules() -> None:
     rules = SuggestionRules()
-    for figure in (f"{rules.room} times", f"at {100 * rules.utilization:.0f} %", f"{rules.varies} times"):
+    for figure in (f"{rules.headroom} times", f"at {100 * rules.utilization:.0f} %", f"{rules.min_variation} times"):
         assert figure in GUIDE
-    assert f"margin of {100 * rules.margin - 100:.0f} %" in GUIDE
-    assert rules.history == 2 * 86_400
+    assert f"margin of {100 * rules.memory_margin - 100:.0f} %" in GUIDE
+    assert rules.min_seconds == 2 * 86_400

@@ -80,7 +80,7 @@ def test_bounds_of_an_hpa_are_no_wishes_and_no_reason_to_write_for_ever() -> Non
     assert {state[:2] for state in world.states} == {(2, 3125)}
     assert world.writes == 1
     assert world.last is not None
-    assert HPA_BOUNDS in world.last.verdict.notes
+    assert HPA_BOUNDS in world.last.summary.notes
 
 
 def test_an_hpa_wakes_up_a_workload_that_had_nothing_to_do() -> None:
@@ -95,7 +95,7 @@ def test_an_hpa_that_proposed_more_than_fits_is_not_limited_for_ever() -> None:
     world = World(meaning(), 2, amounts("6", "1G"), cpu=150_000, hpa=on_cpu(), startup=5)
     world.run(HOUR)
     assert world.last is not None
-    assert (world.state[:2], LIMITED in world.last.verdict.notes) == ((8, 24_000), False)
+    assert (world.state[:2], LIMITED in world.last.summary.notes) == ((8, 24_000), False)
 
 
 @pytest.mark.req("HV-43")

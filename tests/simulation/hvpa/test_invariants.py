@@ -82,8 +82,8 @@ def test_whatever_cpu_does_ready_pods_have_the_memory_they_use(
     def holds(_: World) -> None:
         has, uses = sum(pod.requests["memory"] for pod in world.ready), world.usage()["memory"]
         count, ladder = len(world.pods), means.ladders.by_resource["memory"]
-        full = means.ladders.configured(count) and has >= count * ladder.most_of_count(count)
-        limited = world.last is not None and LIMITED in world.last.verdict.notes
+        full = means.ladders.is_configured(count) and has >= count * ladder.maximum_at(count)
+        limited = world.last is not None and LIMITED in world.last.summary.notes
         assert has >= uses or full or limited
 
     for cpu in path:

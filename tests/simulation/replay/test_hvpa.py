@@ -140,8 +140,8 @@ def test_a_view_that_is_read_again_is_the_same_and_gives_the_same_plan(
 ) -> None:
     means = meaning(*written, replicaSize=sizing, maintenanceWindow={"begin": "220000+0130", "end": "010000+0130"})
     hpa = HpaView(ratio, frozenset({"cpu", "memory"}))
-    first = view(2, total, target, total, meaning=means, hpa=hpa, yields=ELDER_HVPA, rivals=("Hvpa web",))
-    for seen in (first, msgspec.structs.replace(first, yields=None, memory=decided(first).memory)):
+    first = view(2, total, target, total, meaning=means, hpa=hpa, conflict=ELDER_HVPA, conflicting=("Hvpa web",))
+    for seen in (first, msgspec.structs.replace(first, conflict=None, memory=decided(first).memory)):
         again = decode_payload(encode_payload(HvpaPlanInput(("shop", "web"), NOW, seen)), HvpaPlanInput)
         assert again == HvpaPlanInput(("shop", "web"), NOW, seen)
         assert encode_payload(RecordedHvpaPlan.of(decided(again.view))) == encode_payload(

@@ -124,7 +124,7 @@ class World:
 
     async def review(self, body: bytes) -> Document:
         """What the answer says."""
-        reply = self.admission.answering.review(body)
+        reply = self.admission.handler.review(body)
         if not isinstance(reply, HttpReply):
             reply = await reply
         assert reply.status == 200
@@ -168,7 +168,7 @@ class World:
         self.informers = Informers(client, unreadable, draw=lambda: 0.5, namespace=namespace)
         self._admission = ReviewService(client, self.informers, self.settings, self.metrics, served, draw=lambda: 0.5)
         async with virtual_time.in_background(self.informers.run(), self.admission.run()):
-            while wait_until_ready and self.admission.why_not_ready():  # noqa: ASYNC110 - nobody else wants to know
+            while wait_until_ready and self.admission.find_readiness_problem():  # noqa: ASYNC110 - nobody else wants to know
                 await asyncio.sleep(0.1)
             await asyncio.sleep(0.1)
             yield self.admission

@@ -61,7 +61,7 @@ DOWN_AT_ONCE = ScalingBehavior(scale_down=ScalingRules(stabilization_window_seco
 
 def meaning(*buckets: Any, **spec: Any) -> ResolvedHvpa:
     """What an Hvpa with these buckets means; story 1 without any."""
-    return ResolvedHvpa.of(resolve_hvpa(msgspec.convert(hvpa_document(*buckets, **spec), Hvpa)))
+    return ResolvedHvpa.from_effective(resolve_hvpa(msgspec.convert(hvpa_document(*buckets, **spec), Hvpa)))
 
 
 def amounts(cpu: str | None = None, memory: str | None = None) -> ResourceAmounts:
@@ -307,8 +307,8 @@ class World:
             pods=len(pods),
             ready=len(self.ready),
             containers=(ContainerView("app", True, target, total, average, least, self.published),),
-            wish=self.wish,
+            spec_replicas=self.wish,
             hpa=read_hpa(self.hpa.as_object(), {"app": average}, owned=True) if self.hpa is not None else None,
-            totals=self.totals(self.now),
+            published_totals=self.totals(self.now),
             memory=self.hvpa_memory,
         )

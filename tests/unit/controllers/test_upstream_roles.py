@@ -127,7 +127,7 @@ def test_the_webhook_sizes_pods_without_hvpas_and_with_them_once_it_may() -> Non
     world.add_hvpa("big", {"app": {"cpu": "3", "memory": "1Gi"}})
 
     async def play() -> None:
-        assert world.admission.why_not_ready() is None
+        assert world.admission.find_readiness_problem() is None
         assert world.informers.remarks() == ["hvpas.autoscaling.x-k8s.io unseen: Hvpas do not size pods"]
         sized = admission.get_requests(await world.admit(admission.pod("web")))
         untouched = admission.get_requests(await world.admit(admission.pod("big")))

@@ -131,15 +131,15 @@ class ReviewMetrics:
     def observe(self, spec: HistogramSpec, value: float, *labels: str) -> None:
         self._values[spec, labels].append(value)
 
-    def reviewed(self, began: float, decided: float, built: float) -> None:
+    def observe_review(self, began: float, decided: float, built: float) -> None:
         """Observe the steps of a review."""
         self._steps[ADMIT].append(decided - began)
         self._steps[BUILD].append(built - decided)
 
-    def answered(self, times: RequestTimes) -> None:
+    def observe_times(self, times: RequestTimes) -> None:
         """Observe the steps of a request whose reply is written."""
         self._steps[READ].append(times.read - times.began)
-        self._steps[WRITE].append(times.written - times.answered)
+        self._steps[WRITE].append(times.written - times.replied)
         total = self._steps[TOTAL_STEP]
         total.append(times.written - times.began)
         if len(total) >= _MAX_BUFFERED:

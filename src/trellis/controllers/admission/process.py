@@ -67,7 +67,7 @@ class ReviewService:
         self._synced, new_target = asyncio.Event(), asyncio.Event()
         boost = effective_boost_settings(settings.scope.feature_gates, settings.reviews.max_allowed_cpu_boost, served)
         ceilings = BoostCeilings(must_fit=settings.reviews.require_fit) if boost.enabled else None
-        self.tally = ReviewMetrics(metrics)
+        self.review_metrics = ReviewMetrics(metrics)
         self._informer_set = informers
         self._informers = AdmissionInformers(
             informers,
@@ -82,8 +82,8 @@ class ReviewService:
             ScaleLookups(client, draw=draw),
             settings=OwnerLookupSettings(settings.reviews.owner_lookup_deadline.total_seconds()),
             new_target=new_target,
-            on_result=lambda result: self.tally.count(named.LOOKUPS, result),
-            on_wait=lambda seconds: self.tally.observe(named.LOOKUP_SECONDS, seconds),
+            on_result=lambda result: self.review_metrics.count(named.LOOKUPS, result),
+            on_wait=lambda seconds: self.review_metrics.observe(named.LOOKUP_SECONDS, seconds),
         )
         self.decisions = PodDecisions(
             self._informers.governors,
@@ -93,10 +93,10 @@ class ReviewService:
             ceilings.ceiling if ceilings else _no_ceiling,
             is_ready=self._synced.is_set,
         )
-        self.answering = ReviewHandler(self.decisions, settings.scope.feature_gates, self.tally)
-        self._callbacks = ServerCallbacks(self.answering.answer, self.answering.refuse, self.tally.answered)
+        self.handler = ReviewHandler(self.decisions, settings.scope.feature_gates, self.review_metrics)
+        self._callbacks = ServerCallbacks(self.handler.handle, self.handler.refuse, self.review_metrics.observe_times)
 
-    def why_not_ready(self) -> str | None:
+    def find_readiness_problem(self) -> str | None:
         """Why pods are not sized yet, if so."""
         return self._informer_set.why_not_ready() or (None if self._synced.is_set() else "not started")
 
@@ -111,14 +111,14 @@ class ReviewService:
     async def run(self, server: ReviewServer | None = None) -> None:
         """Keep what reviews are answered from, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._settle(), name="settling")
+            group.create_task(self._wait_until_synced(), name="settling")
             group.create_task(self._keep_scales(), name="scales")
-            group.create_task(self.tally.run(), name="tally")
+            group.create_task(self.review_metrics.run(), name="tally")
             group.create_task(self._export(server), name="export")
             if server is not None:
                 group.create_task(server.watch(), name="connections")
 
-    async def _settle(self) -> None:
+    async def _wait_until_synced(self) -> None:
         await self._informer_set.wait_until_synced()
         self._synced.set()
         _log.info("everything has been seen", governors=len(self._informers.governors))
@@ -188,20 +188,20 @@ class AdmissionController(Controller):
             settings.presence,
             namespace=registration.namespace,
             identity=socket.gethostname(),
-            why_absent=self._why_absent,
+            find_absence_reason=self._find_absence_reason,
             now=lambda: datetime.fromtimestamp(context.now(), UTC),
         )
 
     def on_started_leading(self) -> None:
         """Do nothing: every replica answers reviews, and there is no leader."""
 
-    def why_not_ready(self) -> str | None:
+    def find_readiness_problem(self) -> str | None:
         """Why pods are not sized yet, if so."""
-        return self._reviews.why_not_ready()
+        return self._reviews.find_readiness_problem()
 
-    def why_no_certificate(self) -> str | None:
-        """Why handshakes fail, if so."""
-        return self._keeper.why_not_ready()
+    def find_certificate_problem(self) -> str | None:
+        """The problem that makes handshakes fail, if any."""
+        return self._keeper.find_readiness_problem()
 
     async def run(self) -> None:
         """Work until cancelled, and then answer the reviews that have come."""
@@ -235,8 +235,12 @@ class AdmissionController(Controller):
         await self._registration.wait_until_registered()
         await self._status.run()
 
-    def _why_absent(self) -> str | None:
-        return self.why_not_ready() or self.why_no_certificate() or self._registration.why_not_registered()
+    def _find_absence_reason(self) -> str | None:
+        return (
+            self.find_readiness_problem()
+            or self.find_certificate_problem()
+            or self._registration.find_registration_problem()
+        )
 
 
 def admission_spec(settings: AdmissionSettings) -> ComponentSpec[AdmissionController]:
@@ -255,8 +259,8 @@ def admission_spec(settings: AdmissionSettings) -> ComponentSpec[AdmissionContro
         interval=None,
         namespace=settings.scope.vpa_object_namespace,
         checks={
-            "informers": AdmissionController.why_not_ready,
-            "certificate": AdmissionController.why_no_certificate,
+            "informers": AdmissionController.find_readiness_problem,
+            "certificate": AdmissionController.find_certificate_problem,
         },
         started_with={"port": settings.reviews.port},
     )

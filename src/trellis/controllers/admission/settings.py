@@ -115,7 +115,7 @@ _LONGEST_WAIT: Final = 30
 _WRITABLE: Final = frozenset(LabelOperator) - {LabelOperator.GREATER_THAN, LabelOperator.LESS_THAN}
 
 
-def _why_not_selector(text: str) -> str | None:
+def _check_selector(text: str) -> str | None:
     try:
         selector = parse_selector(text)
     except InvalidSelector as error:
@@ -130,7 +130,7 @@ def read_labels(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _why_not_labels(text: str) -> str | None:
+def _check_labels(text: str) -> str | None:
     for key, value in read_labels(text).items():
         if problem := check_label_key(key) or check_label_value(value):
             return f"must be labels such as team:web,tier:front: {key}:{value}: {problem}"
@@ -182,14 +182,14 @@ class RegistrationSettings(Settings, frozen=True):
     ] = False
     webhook_labels: Annotated[
         str,
-        Setting("Labels of the webhook configuration: `key:value,key:value`.", why="None.", check=_why_not_labels),
+        Setting("Labels of the webhook configuration: `key:value,key:value`.", why="None.", check=_check_labels),
     ] = ""
     webhook_object_selector: Annotated[
         str,
         Setting(
             "Ask about objects with these labels alone, such as `sized!=never`.",
             why="Empty: about all.",
-            check=_why_not_selector,
+            check=_check_selector,
         ),
     ] = ""
     webhook_namespace_selector: Annotated[
@@ -197,7 +197,7 @@ class RegistrationSettings(Settings, frozen=True):
         Setting(
             "Ask about objects in namespaces with these labels alone, besides the flags that name namespaces.",
             why="Empty: all of them.",
-            check=_why_not_selector,
+            check=_check_selector,
         ),
     ] = ""
     webhook_reinvocation_policy: Annotated[
@@ -212,7 +212,7 @@ class RegistrationSettings(Settings, frozen=True):
     def conflicts(self) -> Iterator[SettingConflict]:
         """A URL must be one, and names must be names."""
         if self.register_webhook and self.register_by_url:
-            if problem := _why_not_url(self.url):
+            if problem := _check_url(self.url):
                 yield SettingConflict("webhook-address", f"with --register-by-url {problem}")
         elif problem := check_dns_label(self.webhook_service):
             yield SettingConflict("webhook-service", f"is no name of a Service: {problem}")
@@ -232,7 +232,7 @@ class RegistrationSettings(Settings, frozen=True):
         return ((host,) if host else ()) + (f"{service}.svc", service, f"{service}.svc.cluster.local")
 
 
-def _why_not_url(url: str) -> str | None:
+def _check_url(url: str) -> str | None:
     try:
         parts = urlsplit(url)
         wrong = parts.scheme != "https" or not parts.hostname or parts.port == 0

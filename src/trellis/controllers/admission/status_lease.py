@@ -27,7 +27,7 @@ _log: Final = Logger("trellis.admission")
 
 
 class StatusLease:
-    """Renews the status Lease while `why_absent` returns None. `run` in a task of its own."""
+    """Renews the status Lease while `find_absence_reason` returns None. `run` in a task of its own."""
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class StatusLease:
         *,
         namespace: str,
         identity: str,
-        why_absent: Callable[[], str | None],
+        find_absence_reason: Callable[[], str | None],
         now: Callable[[], datetime],
     ) -> None:
         self._writer = writer
         self._writes = LeaseWriter(client, writer)
         self._lease = Target(LEASES, settings.status_lease_name, settings.status_lease_namespace or namespace)
         self._identity = identity
-        self._why_absent = why_absent
+        self._find_absence_reason = find_absence_reason
         self._now = now
         self._seconds = settings.status_lease_update_interval.total_seconds()
         self._reported: str | None = None
@@ -57,7 +57,7 @@ class StatusLease:
 
     async def renew(self) -> None:
         """Renew the Lease once, if pods are being sized."""
-        absence = self._why_absent()
+        absence = self._find_absence_reason()
         if absence != self._reported:
             self._reported = absence
             _log.info("the status Lease rests", why=absence) if absence else _log.info("the status Lease is renewed")

@@ -42,18 +42,18 @@ class HvpaChangeHandlers:
                 self._enqueue_by_target(change.key[0], target.kind, target.name)
 
     def _vpa_changed(self, change: ObjectChange[VerticalPodAutoscaler]) -> None:
-        self._enqueue_if_known(change.key)
+        self._enqueue_existing(change.key)
         for vpa in (change.old, change.new):
             if vpa is not None:
                 self._enqueue_by_target(change.key[0], vpa.spec.target_ref.kind, vpa.spec.target_ref.name)
 
     def _hpa_changed(self, change: ObjectChange[HorizontalPodAutoscaler]) -> None:
-        self._enqueue_if_known(change.key)
+        self._enqueue_existing(change.key)
         for hpa in (change.old, change.new):
             if hpa is not None:
                 target = hpa.spec.scale_target_ref
                 if target.kind == HVPAS.kind:
-                    self._enqueue_if_known((change.key[0], target.name))
+                    self._enqueue_existing((change.key[0], target.name))
                 else:
                     self._enqueue_by_target(change.key[0], target.kind, target.name)
 
@@ -64,15 +64,15 @@ class HvpaChangeHandlers:
         # A pod whose labels have changed may have left one target and joined another.
         for pod in (change.old, change.new):
             if pod is not None:
-                for key in self._states.selecting.find_matching(change.key[0], pod.metadata.labels):
+                for key in self._states.selectors.find_matching(change.key[0], pod.metadata.labels):
                     self._enqueue(key, _DEBOUNCE_SECONDS)
                     if edit is not None and pod is change.new:
-                        self._states.note(key, edit)
+                        self._states.add_edit(key, edit)
 
     def _enqueue_by_target(self, namespace: str, kind: str, name: str) -> None:
         for hvpa in self._informers.hvpas_of(namespace, kind, name):
             self._enqueue(key_of(hvpa))
 
-    def _enqueue_if_known(self, key: ObjectKey) -> None:
+    def _enqueue_existing(self, key: ObjectKey) -> None:
         if self._informers.hvpas.get(*key) is not None:
             self._enqueue(key)

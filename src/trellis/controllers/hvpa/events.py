@@ -31,15 +31,17 @@ class HvpaEvents:
         # What is held back differs a little with each recommendation, and is in the status.
         key = (decision.reason.code, "" if decision.reason in (STEP_BLOCKED, NO_TOTALS) else decision.details)
         # A total that is held is one of the notes.
-        new = [decision] if key != state.verdict and decision.reason not in (AS_DECIDED, NO_TOTALS) else []
-        recorded = [note.reason for note in new]
-        new += [note for note in notes if _event_key(note) not in state.noted and note.reason not in recorded]
-        for note in new:
+        new_notes = [decision] if key != state.last_decision and decision.reason not in (AS_DECIDED, NO_TOTALS) else []
+        recorded = [note.reason for note in new_notes]
+        new_notes += [
+            note for note in notes if _event_key(note) not in state.recorded_notes and note.reason not in recorded
+        ]
+        for note in new_notes:
             self._record(build_reference(HVPAS, hvpa), note.reason, note.message)
             log = _log.info if note.reason.severity is Severity.INFO else _log.warning
             log("told", hvpa="/".join(key_of(hvpa)), reason=note.reason.code, details=note.details)
-        state.verdict, state.notes = key, frozenset(note.reason.code for note in notes)
-        state.noted = frozenset(map(_event_key, notes))
+        state.last_decision, state.notes = key, frozenset(note.reason.code for note in notes)
+        state.recorded_notes = frozenset(map(_event_key, notes))
 
 
 def _event_key(note: HvpaNote) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from trellis.controllers.hvpa.owned_autoscalers import (
     plan_vpa_upkeep,
     read_stored_spec,
 )
-from trellis.controllers.hvpa.state import RETRIABLE, HvpaState, pending_write
+from trellis.controllers.hvpa.state import RETRIABLE, HvpaState, build_pending_write
 from trellis.controllers.hvpa.status import HvpaNote
 from trellis.controllers.hvpa.target_scales import TargetScale
 from trellis.core.hvpa import HvpaPlan, HvpaView, SetScale, WriteBack, forget_written_replicas
@@ -64,21 +64,21 @@ class HvpaExecutor:
                     self._metrics.add(named.SCALED, 1, "Up" if action.replicas > view.replicas else "Down")
                 elif outcome.result is Result.SKIPPED:
                     # A read-only process finds the same count next time.
-                    memory = msgspec.structs.replace(memory, count=view.replicas)
+                    memory = msgspec.structs.replace(memory, target_replicas=view.replicas)
                 else:
                     if outcome.uncertain:
                         # The count may be written all the same. It would pass for that of another writer, and what is
                         # done after it has to wait for pods that may be created.
-                        state.memory = msgspec.structs.replace(forget_written_replicas(memory), count=None)
+                        state.memory = msgspec.structs.replace(forget_written_replicas(memory), target_replicas=None)
                     return outcome
             elif isinstance(action, WriteBack):
-                outcome = await self._writer.write(_write_back(hvpa, view.wish, action.replicas))
-                state.replicas = pending_write(outcome, replicas=action.replicas)
+                outcome = await self._writer.write(_write_back(hvpa, view.spec_replicas, action.replicas))
+                state.pending_replicas = build_pending_write(outcome, replicas=action.replicas)
                 if outcome.result is Result.SKIPPED:
                     # A read-only process leaves what is there, and remembers it.
-                    memory = msgspec.structs.replace(memory, left=view.wish)
+                    memory = msgspec.structs.replace(memory, spec_replicas=view.spec_replicas)
                 elif not outcome.applied:
-                    memory, state.unwritten = forget_written_replicas(memory), True
+                    memory, state.needs_retry = forget_written_replicas(memory), True
         state.memory = memory
         return None
 
@@ -108,8 +108,12 @@ class OwnedAutoscalers:
         self, hvpa: Hvpa, state: HvpaState, effective: EffectiveHvpa, related: RelatedAutoscalers
     ) -> list[HvpaNote]:
         """Make both what they should be; the notes say what prevents it."""
-        hpa = await self._maintain(state, "HPA", plan_hpa_upkeep(hvpa, effective, related.hpas, state.made.get("HPA")))
-        vpa = await self._maintain(state, "VPA", plan_vpa_upkeep(hvpa, effective, related.vpas, state.made.get("VPA")))
+        hpa = await self._maintain(
+            state, "HPA", plan_hpa_upkeep(hvpa, effective, related.hpas, state.stored_specs.get("HPA"))
+        )
+        vpa = await self._maintain(
+            state, "VPA", plan_vpa_upkeep(hvpa, effective, related.vpas, state.stored_specs.get("VPA"))
+        )
         return hpa + vpa
 
     async def _maintain(self, state: HvpaState, kind: str, upkeep: AutoscalerUpkeep) -> list[HvpaNote]:
@@ -117,23 +121,23 @@ class OwnedAutoscalers:
             state.refusals.pop(kind, None)
         for action in upkeep.actions:
             await self._write(state, kind, upkeep, action)
-        notes = [HvpaNote(NAME_TAKEN, upkeep.taken)] if upkeep.taken else []
+        notes = [HvpaNote(NAME_TAKEN, upkeep.name_conflict)] if upkeep.name_conflict else []
         refusal = state.refusals.get(kind)
         return [*notes, HvpaNote(SOURCE_REFUSED, refusal)] if refusal else notes
 
     async def _write(self, state: HvpaState, kind: str, upkeep: AutoscalerUpkeep, action: Action) -> None:
         now, key = self._now(), f"{type(action).__name__} {kind} {state.generation}"
-        if now < state.upkeep.get(key, now):
+        if now < state.retry_times.get(key, now):
             return
-        state.upkeep = {write: until for write, until in state.upkeep.items() if now < until}
-        state.upkeep[key] = now + RETRY_SECONDS
+        state.retry_times = {write: until for write, until in state.retry_times.items() if now < until}
+        state.retry_times[key] = now + RETRY_SECONDS
         outcome = await self._writer.write(action)
         if outcome.result in RETRIABLE:
-            del state.upkeep[key]
-            state.unwritten = True
+            del state.retry_times[key]
+            state.needs_retry = True
         if outcome.result in (Result.INVALID, Result.FORBIDDEN):
             state.refusals[kind] = f"{kind}: {outcome.message}"
         elif outcome.applied:
             state.refusals.pop(kind, None)
             if (stored := read_stored_spec(upkeep, outcome.body)) is not None:
-                state.made[kind] = stored
+                state.stored_specs[kind] = stored

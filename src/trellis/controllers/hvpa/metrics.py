@@ -45,8 +45,8 @@ class HvpaGauges:
         """Set the gauges to what is known of all Hvpas now."""
         counts: Counter[tuple[GaugeSpec, tuple[str, ...]]] = Counter()
         for state in states:
-            if state.verdict[0]:
-                counts[VERDICTS, (state.verdict[0],)] += 1
+            if state.last_decision[0]:
+                counts[VERDICTS, (state.last_decision[0],)] += 1
             counts.update((NOTES, (note,)) for note in state.notes)
             counts.update((BLOCKED, step) for step in state.blocked)
         for spec, labels in self._exported | set(counts):

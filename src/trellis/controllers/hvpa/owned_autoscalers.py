@@ -50,48 +50,51 @@ def apply_defaults(spec: HorizontalPodAutoscalerSpec) -> HorizontalPodAutoscaler
             _apply_rule_defaults(behavior.scale_up, _DEFAULT_SCALE_UP),
             _apply_rule_defaults(behavior.scale_down, _DEFAULT_SCALE_DOWN),
         )
-    fewest = 1 if spec.min_replicas is None else spec.min_replicas
-    return replace(spec, min_replicas=fewest, metrics=spec.metrics or _DEFAULT_METRICS, behavior=behavior)
+    min_replicas = 1 if spec.min_replicas is None else spec.min_replicas
+    return replace(spec, min_replicas=min_replicas, metrics=spec.metrics or _DEFAULT_METRICS, behavior=behavior)
 
 
-def _apply_rule_defaults(rules: ScalingRules | None, usual: ScalingRules) -> ScalingRules:
+def _apply_rule_defaults(rules: ScalingRules | None, default: ScalingRules) -> ScalingRules:
     if rules is None:
-        return usual
+        return default
     window = rules.stabilization_window_seconds
     return ScalingRules(
-        usual.stabilization_window_seconds if window is None else window,
-        rules.select_policy or usual.select_policy,
-        rules.policies or usual.policies,
+        default.stabilization_window_seconds if window is None else window,
+        rules.select_policy or default.select_policy,
+        rules.policies or default.policies,
         rules.tolerance,
     )
 
 
-def is_same_vpa(wanted: dict[str, Any], stored: VerticalPodAutoscalerSpec) -> bool:
-    """Whether the stored spec of a VPA is the wanted one."""
+def is_same_vpa(desired: dict[str, Any], stored: VerticalPodAutoscalerSpec) -> bool:
+    """Whether the stored spec of a VPA is the desired one."""
     try:
-        return msgspec.convert(wanted, VerticalPodAutoscalerSpec) == stored
+        return msgspec.convert(desired, VerticalPodAutoscalerSpec) == stored
     except msgspec.ValidationError:
         # A spec that cannot be read cannot be compared, and counts as the same.
         return True
 
 
-def is_same_hpa(wanted: dict[str, Any], stored: HorizontalPodAutoscalerSpec) -> bool:
-    """Whether the stored spec of an HPA is the wanted one, defaults aside. One that cannot be read is written."""
+def is_same_hpa(desired: dict[str, Any], stored: HorizontalPodAutoscalerSpec) -> bool:
+    """Whether the stored spec of an HPA is the desired one, defaults aside. An unreadable one is overwritten."""
     try:
-        ours = convert_object(wanted, HorizontalPodAutoscalerSpec)
+        desired_struct = convert_object(desired, HorizontalPodAutoscalerSpec)
     except UnreadableObject:
         return False
-    our_fields, stored_fields = msgspec.to_builtins(apply_defaults(ours)), msgspec.to_builtins(apply_defaults(stored))
-    return _contains(our_fields, stored_fields) and _contains(stored_fields, our_fields)
+    desired_fields, stored_fields = (
+        msgspec.to_builtins(apply_defaults(desired_struct)),
+        msgspec.to_builtins(apply_defaults(stored)),
+    )
+    return _contains(desired_fields, stored_fields) and _contains(stored_fields, desired_fields)
 
 
-def _contains(wanted: Any, stored: Any) -> bool:
-    """Whether the stored value has all that is wanted. Quantities may be spelled in another way."""
-    if isinstance(wanted, dict):
-        return isinstance(stored, dict) and all(_contains(value, stored.get(key)) for key, value in wanted.items())
-    if isinstance(wanted, list | tuple):
-        return len(wanted) == len(stored or ()) and all(map(_contains, wanted, stored))
-    return bool(wanted == stored) or _amount(wanted) == _amount(stored) is not None
+def _contains(desired: Any, stored: Any) -> bool:
+    """Whether the stored value contains the desired one. Quantities may be spelled in another way."""
+    if isinstance(desired, dict):
+        return isinstance(stored, dict) and all(_contains(value, stored.get(key)) for key, value in desired.items())
+    if isinstance(desired, list | tuple):
+        return len(desired) == len(stored or ()) and all(map(_contains, desired, stored))
+    return bool(desired == stored) or _amount(desired) == _amount(stored) is not None
 
 
 def _amount(text: Any) -> Quantity | None:
@@ -117,12 +120,12 @@ Source = TypeVar("Source", HorizontalPodAutoscaler, VerticalPodAutoscaler)
 
 
 class AutoscalerUpkeep(msgspec.Struct, frozen=True):
-    """The actions that bring an owned autoscaler to the wanted spec; `taken` is a foreign object with its name."""
+    """Actions that bring an owned autoscaler to the desired spec; `name_conflict` is a foreign object of that name."""
 
     resource: Resource[Any]
-    wanted: dict[str, Any] | None = None
+    desired_spec: dict[str, Any] | None = None
     actions: tuple[Action, ...] = ()
-    taken: str = ""
+    name_conflict: str = ""
 
 
 class StoredSpec(msgspec.Struct, frozen=True):
@@ -132,14 +135,14 @@ class StoredSpec(msgspec.Struct, frozen=True):
     wanted one is the same: another write would have the same result.
     """
 
-    wanted: dict[str, Any]
+    desired: dict[str, Any]
     spec: Any
 
 
 def read_stored_spec(upkeep: AutoscalerUpkeep, body: bytes) -> StoredSpec | None:
     """The stored spec after a write, from the response; None if that cannot be read."""
     try:
-        return StoredSpec(upkeep.wanted or {}, decode_object(body, upkeep.resource.struct).spec)
+        return StoredSpec(upkeep.desired_spec or {}, decode_object(body, upkeep.resource.struct).spec)
     except UnreadableObject:
         return None
 
@@ -161,39 +164,46 @@ def plan_vpa_upkeep(
 
 
 def _plan_upkeep(
-    upkeep: AutoscalerUpkeep, hvpa: Hvpa, autoscalers: Any, same: Any, written: StoredSpec | None
+    upkeep: AutoscalerUpkeep, hvpa: Hvpa, autoscalers: Any, is_same: Any, written: StoredSpec | None
 ) -> AutoscalerUpkeep:
-    resource, wanted = upkeep.resource, upkeep.wanted
+    resource, desired_spec = upkeep.resource, upkeep.desired_spec
     name, namespace = hvpa.metadata.name, hvpa.metadata.namespace
-    ours = [
+    owned = [
         autoscaler
         for autoscaler in autoscalers
         if is_owned_by(autoscaler.metadata, hvpa) and autoscaler.metadata.deletion_timestamp is None
     ]
-    current = next((autoscaler for autoscaler in ours if autoscaler.metadata.name == name and wanted is not None), None)
+    current = next(
+        (autoscaler for autoscaler in owned if autoscaler.metadata.name == name and desired_spec is not None), None
+    )
     actions: list[Action] = [
         DeleteObject(build_target(resource, autoscaler, with_version=False))
-        for autoscaler in ours
+        for autoscaler in owned
         if autoscaler is not current
     ]
-    if wanted is None:
+    if desired_spec is None:
         return msgspec.structs.replace(upkeep, actions=tuple(actions))
-    namesake, taken = next((autoscaler for autoscaler in autoscalers if autoscaler.metadata.name == name), None), ""
+    namesake, name_conflict = (
+        next((autoscaler for autoscaler in autoscalers if autoscaler.metadata.name == name), None),
+        "",
+    )
     if current is not None:
-        if not same(wanted, current.spec) and written != StoredSpec(wanted, current.spec):
-            patch = json_patch([{"op": "replace", "path": "/spec", "value": wanted}])
+        if not is_same(desired_spec, current.spec) and written != StoredSpec(desired_spec, current.spec):
+            patch = json_patch([{"op": "replace", "path": "/spec", "value": desired_spec}])
             actions.append(PatchObject(build_target(resource, current), patch))
     elif namesake is None:
-        actions.append(CreateObject(Target(resource, name, namespace), _document(resource, hvpa, wanted)))
+        actions.append(CreateObject(Target(resource, name, namespace), _build_document(resource, hvpa, desired_spec)))
     elif _is_orphan(namesake.metadata):
-        actions.append(PatchObject(build_target(resource, namesake), _adoption(namesake.metadata, hvpa, wanted)))
+        actions.append(
+            PatchObject(build_target(resource, namesake), _build_adoption(namesake.metadata, hvpa, desired_spec))
+        )
     elif not is_owned_by(namesake.metadata, hvpa):
-        taken = f"{resource.kind} {namespace}/{name}"
+        name_conflict = f"{resource.kind} {namespace}/{name}"
     # Otherwise it is owned and being deleted: another one is created when it is gone.
-    return msgspec.structs.replace(upkeep, actions=tuple(actions), taken=taken)
+    return msgspec.structs.replace(upkeep, actions=tuple(actions), name_conflict=name_conflict)
 
 
-def _document(resource: Resource[Any], hvpa: Hvpa, spec: dict[str, Any]) -> dict[str, Any]:
+def _build_document(resource: Resource[Any], hvpa: Hvpa, spec: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -201,7 +211,7 @@ def _document(resource: Resource[Any], hvpa: Hvpa, spec: dict[str, Any]) -> dict
             "name": hvpa.metadata.name,
             "namespace": hvpa.metadata.namespace,
             "labels": dict(MANAGED_BY),
-            "ownerReferences": [_owner(hvpa)],
+            "ownerReferences": [_build_owner_reference(hvpa)],
         },
         "spec": spec,
     }
@@ -209,21 +219,21 @@ def _document(resource: Resource[Any], hvpa: Hvpa, spec: dict[str, Any]) -> dict
 
 def _is_orphan(metadata: ObjectMeta) -> bool:
     """Whether an object was made for an Hvpa and has no owner, as `kubectl delete --cascade=orphan` leaves it."""
-    is_going = metadata.deletion_timestamp is not None
-    return metadata.controller is None and not is_going and MANAGED_BY.items() <= dict(metadata.labels).items()
+    is_terminating = metadata.deletion_timestamp is not None
+    return metadata.controller is None and not is_terminating and MANAGED_BY.items() <= dict(metadata.labels).items()
 
 
-def _adoption(metadata: ObjectMeta, hvpa: Hvpa, spec: dict[str, Any]) -> Patch:
+def _build_adoption(metadata: ObjectMeta, hvpa: Hvpa, spec: dict[str, Any]) -> Patch:
     owners = "/metadata/ownerReferences"
-    owned = (
-        {"op": "add", "path": f"{owners}/-", "value": _owner(hvpa)}
+    add_owner = (
+        {"op": "add", "path": f"{owners}/-", "value": _build_owner_reference(hvpa)}
         if metadata.owner_references
-        else {"op": "add", "path": owners, "value": [_owner(hvpa)]}
+        else {"op": "add", "path": owners, "value": [_build_owner_reference(hvpa)]}
     )
-    return json_patch([owned, {"op": "replace", "path": "/spec", "value": spec}])
+    return json_patch([add_owner, {"op": "replace", "path": "/spec", "value": spec}])
 
 
-def _owner(hvpa: Hvpa) -> dict[str, Any]:
+def _build_owner_reference(hvpa: Hvpa) -> dict[str, Any]:
     return {
         "apiVersion": HVPAS.api_version,
         "kind": HVPAS.kind,

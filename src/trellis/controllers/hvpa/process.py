@@ -74,7 +74,7 @@ class HvpaController(QueueController):
 
     def on_started_leading(self) -> None:
         """Forget what was remembered under another leader, and reconcile everything now."""
-        self.states.begin_anew()
+        self.states.clear()
         super().on_started_leading()
 
     def subscribe(self) -> None:

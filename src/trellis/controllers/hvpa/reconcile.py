@@ -19,7 +19,7 @@ from trellis.controllers.hvpa.events import HvpaEvents
 from trellis.controllers.hvpa.executor import HvpaExecutor, OwnedAutoscalers
 from trellis.controllers.hvpa.informers import HvpaInformers
 from trellis.controllers.hvpa.recording import HvpaPlanner
-from trellis.controllers.hvpa.state import RETRIABLE, HvpaState, HvpaStates, pending_write
+from trellis.controllers.hvpa.state import RETRIABLE, HvpaState, HvpaStates, build_pending_write
 from trellis.controllers.hvpa.status import HvpaNote, build_status, build_status_action, build_status_without_plan
 from trellis.controllers.hvpa.target_scales import TargetScale, TargetScales
 from trellis.core.cluster.store import ObjectKey, key_of
@@ -39,10 +39,10 @@ SCALE_REFUSED = Reason("ScaleRefused", "The target's count could not be written.
 _RETRY_SECONDS: Final = 5.0
 _CONFLICT_SECONDS: Final = 0.2
 # No watch shows when a target's status counts pods that are there: it is read, less and less often.
-_BEHIND_SECONDS: Final = (0.5, 30.0)
+_MISMATCH_SECONDS: Final = (0.5, 30.0)
 
 # The group of the kinds whose selector never changes.
-_FIXED: Final = "apps"
+_FIXED_SELECTOR_GROUP: Final = "apps"
 
 
 class HvpaReconciler:
@@ -79,10 +79,10 @@ class HvpaReconciler:
         if hvpa is None or hvpa.metadata.deletion_timestamp is not None:
             self._states.forget(key)
             return None
-        state = self._states.of(hvpa, self._now())
-        state.unwritten = False
+        state = self._states.get_or_create(hvpa, self._now())
+        state.needs_retry = False
         if state.meaning is None:
-            return await self._publish_without_plan(hvpa, state, HvpaNote(HVPA_REFUSED, state.refused), [])
+            return await self._publish_without_plan(hvpa, state, HvpaNote(HVPA_REFUSED, state.validation_error), [])
         related = self._informers.around(hvpa)
         notes = await self._owned.maintain(hvpa, state, state.meaning.hvpa, related)
         target = await self._targets.find(hvpa)
@@ -103,17 +103,17 @@ class HvpaReconciler:
         now = self._now()
         self._note_target(hvpa, state, target, now)
         observed = hvpa
-        if state.before is not None:
-            observed, related = state.before.without_it(hvpa, related)
+        if state.stale_recommendations is not None:
+            observed, related = state.stale_recommendations.hide_stale(hvpa, related)
         view = build_view(
             observed,
             resolved,
             target.scale,
             self._informers.pods_of(hvpa.metadata.namespace, target.selector),
             related,
-            wish=state.wish(hvpa),
-            wisher=state.wisher(hvpa),
-            published=state.published(hvpa),
+            spec_replicas=state.read_spec_replicas(hvpa),
+            scale_writer=state.find_scale_writer(hvpa),
+            published=state.find_published(hvpa),
             memory=state.memory,
             edits=(edits := state.edits),
         )
@@ -125,33 +125,40 @@ class HvpaReconciler:
         if failure is not None:
             return await self._publish_without_plan(hvpa, state, HvpaNote(SCALE_REFUSED, failure.message), notes)
         state.edits = state.edits[len(edits) :]
-        notes += _conditions_of(plan)
-        active = view.yields is None and plan.verdict.reason is not SCALED_TO_ZERO
-        if not active or plan.verdict.reason is NO_RECOMMENDATION:
-            notes.append(HvpaNote(plan.verdict.reason, plan.verdict.details))
+        notes += _list_condition_notes(plan)
+        active = view.conflict is None and plan.summary.reason is not SCALED_TO_ZERO
+        if not active or plan.summary.reason is NO_RECOMMENDATION:
+            notes.append(HvpaNote(plan.summary.reason, plan.summary.details))
         status = build_status(hvpa, target.scale, plan, notes, active=active, now=now)
         if await self._publish(hvpa, state, status):
-            state.strange = False
-        state.blocked = tuple((step.direction.value, step.reason.code) for step in plan.verdict.blocked)
-        self._events.record(hvpa, state, HvpaNote(plan.verdict.reason, plan.verdict.details), notes)
-        return _requeue_after(state, target, view, plan, now)
+            state.has_foreign_status = False
+        state.blocked = tuple((step.direction.value, step.reason.code) for step in plan.summary.blocked)
+        self._events.record(hvpa, state, HvpaNote(plan.summary.reason, plan.summary.details), notes)
+        return _find_requeue_delay(state, target, view, plan, now)
 
     def _note_target(self, hvpa: Hvpa, state: HvpaState, target: TargetScale, now: float) -> None:
-        """Forget what was decided for a target that is another one now, and select the pods of this one."""
+        """Discard decisions for a previous target, and index the selector of this one."""
         uid = target.scale.metadata.uid
         if state.target and state.target != uid:
             state.memory = msgspec.structs.replace(
-                state.memory, decided=None, count=None, left=None, repaired=None, anew=now
+                state.memory,
+                decided=None,
+                target_replicas=None,
+                spec_replicas=None,
+                drift_repaired_at=None,
+                target_changed_at=now,
             )
-        elif not state.target and _is_of_another_target(hvpa, target):
-            state.turn(hvpa, now)
+        elif not state.target and _has_status_of_another_target(hvpa, target):
+            state.reset_for_new_target(hvpa, now)
         state.target = uid
-        self._states.selecting.put(key_of(hvpa), target.selector)
+        self._states.selectors.put(key_of(hvpa), target.selector)
 
     async def _publish_without_plan(
         self, hvpa: Hvpa, state: HvpaState, reason: HvpaNote, notes: list[HvpaNote]
     ) -> float | None:
-        status = build_status_without_plan(hvpa, reason, [*notes, reason], self._now(), strange=state.strange)
+        status = build_status_without_plan(
+            hvpa, reason, [*notes, reason], self._now(), has_foreign_status=state.has_foreign_status
+        )
         await self._publish(hvpa, state, status)
         state.blocked = ()
         self._events.record(hvpa, state, reason, notes)
@@ -163,36 +170,40 @@ class HvpaReconciler:
         if action is None:
             return True
         outcome = await self._writer.write(action)
-        state.size = pending_write(outcome, size=status.recommendation) or state.size
-        state.unwritten |= outcome.result in RETRIABLE
+        state.pending_size = build_pending_write(outcome, size=status.recommendation) or state.pending_size
+        state.needs_retry |= outcome.result in RETRIABLE
         return outcome.applied
 
 
-def _conditions_of(plan: HvpaPlan) -> list[HvpaNote]:
+def _list_condition_notes(plan: HvpaPlan) -> list[HvpaNote]:
     """The notes of a plan that are conditions: what is wrong, and what has more to say than its reason."""
-    details = plan.verdict.about
-    reasons = [note for note in plan.verdict.notes if note.severity is not Severity.INFO or note.code in details]
+    details = plan.summary.note_details
+    reasons = [note for note in plan.summary.notes if note.severity is not Severity.INFO or note.code in details]
     return [HvpaNote(reason, details.get(reason.code, "")) for reason in reasons]
 
 
-def _requeue_after(state: HvpaState, target: TargetScale, view: HvpaView, plan: HvpaPlan, now: float) -> float | None:
-    """In how many seconds to reconcile again, whatever happens until then."""
-    delays = [_RETRY_SECONDS] if state.unwritten else []
-    delays += [max(plan.next_look - now, _CONFLICT_SECONDS)] if plan.next_look is not None else []
-    counted, pods = target.scale.status.replicas, view.pods
-    if counted == pods:
-        state.behind = None
+def _find_requeue_delay(
+    state: HvpaState, target: TargetScale, view: HvpaView, plan: HvpaPlan, now: float
+) -> float | None:
+    """In how many seconds to reconcile again without a change."""
+    delays = [_RETRY_SECONDS] if state.needs_retry else []
+    delays += [max(plan.requeue_at - now, _CONFLICT_SECONDS)] if plan.requeue_at is not None else []
+    counted_pods, pods = target.scale.status.replicas, view.pods
+    if counted_pods == pods:
+        state.pod_count_mismatch = None
         return min(delays, default=None)
-    if state.behind is None or state.behind[:2] != (counted, pods):
-        state.behind = (counted, pods, now)
-    shortest, longest = _BEHIND_SECONDS
-    return min(*delays, max(now - state.behind[2], shortest), longest)
+    if state.pod_count_mismatch is None or state.pod_count_mismatch[:2] != (counted_pods, pods):
+        state.pod_count_mismatch = (counted_pods, pods, now)
+    shortest, longest = _MISMATCH_SECONDS
+    return min(*delays, max(now - state.pod_count_mismatch[2], shortest), longest)
 
 
-def _is_of_another_target(hvpa: Hvpa, target: TargetScale) -> bool:
+def _has_status_of_another_target(hvpa: Hvpa, target: TargetScale) -> bool:
     """Whether the status is of other pods: the target was changed while no controller ran.
 
     Of Kubernetes' own kinds it is if the selector is another one: that never changes. Others change theirs at times.
     """
     selector = hvpa.status.selector if hvpa.status is not None else None
-    return target.resource.group == _FIXED and bool(selector) and selector != target.scale.status.selector
+    return (
+        target.resource.group == _FIXED_SELECTOR_GROUP and bool(selector) and selector != target.scale.status.selector
+    )

@@ -25,9 +25,9 @@ from trellis.kube.write.outcomes import Result, WriteOutcome
 
 
 class StaleRecommendations(msgspec.Struct):
-    """What recommenders had said when the target became another one; nothing once all of them have said more.
+    """Recommendations for the previous target, until each recommender has published a new one.
 
-    `uid`, `generation` and `advice` are those of its own VPA when that was first seen with the new target.
+    `uid`, `generation` and `advice` are those of the owned VPA when it was first observed with the new target.
     """
 
     totals: ResourceTotals | None
@@ -36,7 +36,7 @@ class StaleRecommendations(msgspec.Struct):
     generation: int = 0
     advice: PodRecommendation | None = None
 
-    def without_it(self, hvpa: Hvpa, related: RelatedAutoscalers) -> tuple[Hvpa, RelatedAutoscalers]:
+    def hide_stale(self, hvpa: Hvpa, related: RelatedAutoscalers) -> tuple[Hvpa, RelatedAutoscalers]:
         """An Hvpa and its related autoscalers, without stale recommendations."""
         if self.totals is not None and hvpa.status is not None:
             if hvpa.status.totals == self.totals:
@@ -69,14 +69,14 @@ def _without_status(vpa: VerticalPodAutoscaler) -> VerticalPodAutoscaler:
 
 
 # The most edits that are kept: without a target no plan takes them, and they would pile up.
-_MOST_EDITS: Final = 1_000
+_MAX_EDITS: Final = 1_000
 
 # Results of writes that may succeed the next time, and that only another reconcile retries.
 RETRIABLE: Final = frozenset({Result.FAILED, Result.THROTTLED, Result.CONFLICT})
 
 
 class PendingWrite(msgspec.Struct, frozen=True):
-    """What was written into an Hvpa, and its version then: it is used until the watch shows that version."""
+    """A write to an Hvpa and the resulting version: used until the watch shows that version."""
 
     version: str
     replicas: int | None = None
@@ -84,61 +84,61 @@ class PendingWrite(msgspec.Struct, frozen=True):
 
 
 class HvpaState(msgspec.Struct):
-    """What is kept of one Hvpa."""
+    """State of one Hvpa between reconciles."""
 
     uid: str
     memory: HvpaMemory
     # The UID of the target's scale: a target that was created again is another one.
     target: str = ""
     # The kind and the name of the target, whether the size in the status is still that of another one, and what
-    # recommenders have said of that.
+    # recommenders published for that.
     reference: tuple[str, str] = ("", "")
-    strange: bool = False
-    before: StaleRecommendations | None = None
+    has_foreign_status: bool = False
+    stale_recommendations: StaleRecommendations | None = None
     meaning: ResolvedHvpa | None = None
-    refused: str = ""
+    validation_error: str = ""
     generation: int = -1
-    replicas: PendingWrite | None = None
-    size: PendingWrite | None = None
-    verdict: tuple[str, str] = ("", "")
+    pending_replicas: PendingWrite | None = None
+    pending_size: PendingWrite | None = None
+    last_decision: tuple[str, str] = ("", "")
     notes: frozenset[str] = frozenset()
     # The notes that an Event has been recorded of, with what they are about where each of them is news.
-    noted: frozenset[tuple[str, str]] = frozenset()
+    recorded_notes: frozenset[tuple[str, str]] = frozenset()
     blocked: tuple[tuple[str, str], ...] = ()
     # Whether a write of the last reconcile failed that only another reconcile retries.
-    unwritten: bool = False
+    needs_retry: bool = False
     # How many pods the target's status counts, how many there are if that is another number, and since when.
-    behind: tuple[int, int, float] | None = None
+    pod_count_mismatch: tuple[int, int, float] | None = None
     # The changes of its pods since the last plan.
     edits: tuple[PodEdit, ...] = ()
     # When a write of an owned object may be retried, the messages of refused writes, and the specs that were stored.
-    upkeep: dict[str, float] = msgspec.field(default_factory=dict)
+    retry_times: dict[str, float] = msgspec.field(default_factory=dict)
     refusals: dict[str, str] = msgspec.field(default_factory=dict)
-    made: dict[str, StoredSpec] = msgspec.field(default_factory=dict)
+    stored_specs: dict[str, StoredSpec] = msgspec.field(default_factory=dict)
 
-    def turn(self, hvpa: Hvpa, now: float) -> None:
-        """Start anew for another target than the one that the status is about."""
-        self.memory = HvpaMemory(anew=now)
-        self.strange = True
-        self.before = StaleRecommendations(hvpa.status.totals if hvpa.status is not None else None)
+    def reset_for_new_target(self, hvpa: Hvpa, now: float) -> None:
+        """Discard the state that belongs to the previous target."""
+        self.memory = HvpaMemory(target_changed_at=now)
+        self.has_foreign_status = True
+        self.stale_recommendations = StaleRecommendations(hvpa.status.totals if hvpa.status is not None else None)
 
-    def wish(self, hvpa: Hvpa) -> int | None:
-        """The value of `spec.replicas`, after our last write."""
-        if self.replicas is not None and _is_older(hvpa, self.replicas):
-            return self.replicas.replicas
+    def read_spec_replicas(self, hvpa: Hvpa) -> int | None:
+        """`spec.replicas` with the pending write applied."""
+        if self.pending_replicas is not None and _is_older(hvpa, self.pending_replicas):
+            return self.pending_replicas.replicas
         return hvpa.spec.replicas
 
-    def wisher(self, hvpa: Hvpa) -> str:
-        """The other writer that has set `spec.replicas`, if it is known."""
-        ours_is_newer = self.replicas is not None and _is_older(hvpa, self.replicas)
-        return "" if ours_is_newer else find_scale_writer(hvpa, FIELD_MANAGER)
+    def find_scale_writer(self, hvpa: Hvpa) -> str:
+        """The field manager, other than this controller, that set `spec.replicas`; empty if unknown."""
+        is_pending = self.pending_replicas is not None and _is_older(hvpa, self.pending_replicas)
+        return "" if is_pending else find_scale_writer(hvpa, FIELD_MANAGER)
 
-    def published(self, hvpa: Hvpa) -> PodRecommendation | None:
-        """The size in the status, after our last write; None if it is that of another target."""
-        if self.strange:
+    def find_published(self, hvpa: Hvpa) -> PodRecommendation | None:
+        """The published size with the pending write applied; None if it is that of another target."""
+        if self.has_foreign_status:
             return None
-        if self.size is not None and _is_older(hvpa, self.size):
-            return self.size.recommendation
+        if self.pending_size is not None and _is_older(hvpa, self.pending_size):
+            return self.pending_size.recommendation
         return hvpa.status.recommendation if hvpa.status is not None else None
 
 
@@ -147,9 +147,9 @@ class HvpaStates:
 
     def __init__(self) -> None:
         self._states: dict[ObjectKey, HvpaState] = {}
-        self.selecting = TargetSelectorIndex()
+        self.selectors = TargetSelectorIndex()
 
-    def of(self, hvpa: Hvpa, now: float) -> HvpaState:
+    def get_or_create(self, hvpa: Hvpa, now: float) -> HvpaState:
         """The state of an Hvpa; a new UID or another target starts a new one.
 
         What one target needed says nothing about another, and neither does the status about it.
@@ -157,50 +157,50 @@ class HvpaStates:
         key, target = (hvpa.metadata.namespace, hvpa.metadata.name), hvpa.spec.target_ref
         state, reference = self._states.get(key), (target.kind, target.name)
         if state is None or state.uid != hvpa.metadata.uid:
-            self.selecting.forget(key)
+            self.selectors.forget(key)
             state = self._states[key] = HvpaState(
                 hvpa.metadata.uid, restore_memory(hvpa.status, now), reference=reference
             )
         elif state.reference != reference:
-            self.selecting.forget(key)
+            self.selectors.forget(key)
             state = self._states[key] = HvpaState(hvpa.metadata.uid, HvpaMemory(), reference=reference)
-            state.turn(hvpa, now)
+            state.reset_for_new_target(hvpa, now)
         if state.generation != hvpa.metadata.generation or state.generation == 0:
-            state.meaning, state.refused = read_hvpa(hvpa)
+            state.meaning, state.validation_error = read_hvpa(hvpa)
             state.generation = hvpa.metadata.generation
         return state
 
-    def note(self, key: ObjectKey, edit: PodEdit) -> None:
+    def add_edit(self, key: ObjectKey, edit: PodEdit) -> None:
         """Keep the change of a pod for the next plan."""
         state = self._states.get(key)
-        if state is not None and len(state.edits) < _MOST_EDITS:
+        if state is not None and len(state.edits) < _MAX_EDITS:
             state.edits = (*state.edits, edit)
 
     def forget(self, key: ObjectKey) -> None:
         """Forget an Hvpa that is deleted."""
         self._states.pop(key, None)
-        self.selecting.forget(key)
+        self.selectors.forget(key)
 
-    def begin_anew(self) -> None:
+    def clear(self) -> None:
         """Forget all, because another process has led in the meantime."""
         self._states.clear()
-        self.selecting.clear()
+        self.selectors.clear()
 
     def all(self) -> Iterable[HvpaState]:
         """The states of all Hvpas."""
         return self._states.values()
 
 
-def pending_write(
+def build_pending_write(
     outcome: WriteOutcome, replicas: int | None = None, size: PodRecommendation | None = None
 ) -> PendingWrite | None:
     """The pending write after an outcome; None if it was not applied."""
     return PendingWrite(outcome.resource_version, replicas, size) if outcome.applied else None
 
 
-def _is_older(hvpa: Hvpa, ours: PendingWrite) -> bool:
-    """Whether the watch has not shown our write yet. Versions of one kind are numbers that grow."""
+def _is_older(hvpa: Hvpa, write: PendingWrite) -> bool:
+    """Whether the watch has not shown the write yet. Versions of one kind are increasing numbers."""
     observed = hvpa.metadata.resource_version
-    if observed.isdigit() and ours.version.isdigit():
-        return int(observed) < int(ours.version)
+    if observed.isdigit() and write.version.isdigit():
+        return int(observed) < int(write.version)
     return False

@@ -25,7 +25,7 @@ FIELD_MANAGER: Final = "trellis-hvpa"
 ACTIVE: Final = "Active"
 
 # What a condition has room for. A status with more is refused as a whole, and an API server may have much to say.
-_LONGEST: Final = 32_768
+_MAX_MESSAGE_LENGTH: Final = 32_768
 
 
 class HvpaNote(msgspec.Struct, frozen=True):
@@ -44,39 +44,36 @@ def build_status(
     hvpa: Hvpa, scale: Scale, plan: HvpaPlan, notes: Iterable[HvpaNote], *, active: bool, now: float
 ) -> HvpaStatus:
     """The status after a plan."""
-    decision = HvpaNote(plan.verdict.reason, plan.verdict.details)
+    decision = HvpaNote(plan.summary.reason, plan.summary.details)
     return HvpaStatus(
         replicas=scale.status.replicas,
         selector=scale.status.selector,
         recommendation=build_recommendation(plan),
-        bucket=_bucket(hvpa, plan.shape.count),
-        last_scale_time=_last_scaled(hvpa, plan),
+        bucket=_find_bucket(hvpa, plan.shape.count),
+        last_scale_time=_find_last_scale_time(hvpa, plan),
         hpa=build_hpa_demand(plan),
         blocked=build_blocked_steps(plan) or None,
-        conditions=_conditions(hvpa, decision, active, notes, now),
+        conditions=_build_conditions(hvpa, decision, active, notes, now),
         observed_generation=hvpa.metadata.generation,
     )
 
 
 def build_status_without_plan(
-    hvpa: Hvpa, problem: HvpaNote, notes: Iterable[HvpaNote], now: float, *, strange: bool
+    hvpa: Hvpa, problem: HvpaNote, notes: Iterable[HvpaNote], now: float, *, has_foreign_status: bool
 ) -> HvpaStatus:
-    """The status while nothing can be decided: the size stands, and so does what the HPA had asked for.
-
-    Nothing of it does that is of another target, which is `strange`.
-    """
-    before = (None if strange else hvpa.status) or HvpaStatus()
+    """The status without a plan: the size and the HPA's demand stay, unless they are those of another target."""
+    previous = (None if has_foreign_status else hvpa.status) or HvpaStatus()
     return msgspec.structs.replace(
-        before,
+        previous,
         totals=None,
         blocked=None,
-        conditions=_conditions(hvpa, problem, False, notes, now),
+        conditions=_build_conditions(hvpa, problem, False, notes, now),
         observed_generation=hvpa.metadata.generation,
     )
 
 
 def build_status_action(hvpa: Hvpa, status: HvpaStatus) -> Action | None:
-    """Write the status; None if it says so already."""
+    """The action that writes the status; None if it is stored already."""
     before = hvpa.status or HvpaStatus()
     if msgspec.structs.replace(before, totals=None) == status:
         return None
@@ -92,31 +89,32 @@ def build_status_action(hvpa: Hvpa, status: HvpaStatus) -> Action | None:
     return PatchObject(target, apply_patch(document, force=True), subresource="status", field_manager=FIELD_MANAGER)
 
 
-def _bucket(hvpa: Hvpa, count: int) -> int | None:
+def _find_bucket(hvpa: Hvpa, count: int) -> int | None:
     """The index of the bucket that a count is in."""
     places = enumerate(hvpa.spec.buckets or ())
     return next(
-        (at for at, bucket in places if (bucket.replicas.min or 0) <= count <= (bucket.replicas.max or 0)), None
+        (position for position, bucket in places if (bucket.replicas.min or 0) <= count <= (bucket.replicas.max or 0)),
+        None,
     )
 
 
-def _last_scaled(hvpa: Hvpa, plan: HvpaPlan) -> str | None:
+def _find_last_scale_time(hvpa: Hvpa, plan: HvpaPlan) -> str | None:
     """When the count was last written, by this process or by one before it."""
-    if plan.memory.scaled is not None:
-        return format_time(datetime.fromtimestamp(plan.memory.scaled, UTC))
+    if plan.memory.scaled_at is not None:
+        return format_time(datetime.fromtimestamp(plan.memory.scaled_at, UTC))
     return hvpa.status.last_scale_time if hvpa.status is not None else None
 
 
-def _conditions(
+def _build_conditions(
     hvpa: Hvpa, decision: HvpaNote, active: bool, notes: Iterable[HvpaNote], now: float
 ) -> list[StatusCondition]:
     """The condition `Active`, and a condition for each note."""
-    conditions = [_condition(hvpa, ACTIVE, active, decision, now)]
-    conditions += [_condition(hvpa, note.reason.code, True, note, now) for note in notes]
+    conditions = [_build_condition(hvpa, ACTIVE, active, decision, now)]
+    conditions += [_build_condition(hvpa, note.reason.code, True, note, now) for note in notes]
     return list({condition.type: condition for condition in conditions}.values())
 
 
-def _condition(hvpa: Hvpa, type_: str, holds: bool, note: HvpaNote, now: float) -> StatusCondition:
+def _build_condition(hvpa: Hvpa, type_: str, holds: bool, note: HvpaNote, now: float) -> StatusCondition:
     status = "True" if holds else "False"
     stored = (hvpa.status.conditions or ()) if hvpa.status is not None else ()
     before = next((condition for condition in stored if condition.type == type_ and condition.status == status), None)
@@ -127,5 +125,5 @@ def _condition(hvpa: Hvpa, type_: str, holds: bool, note: HvpaNote, now: float) 
         observed_generation=hvpa.metadata.generation,
         last_transition_time=since or format_time(datetime.fromtimestamp(now, UTC)),
         reason=note.reason.code,
-        message=note.message[:_LONGEST],
+        message=note.message[:_MAX_MESSAGE_LENGTH],
     )

@@ -40,13 +40,13 @@ class TargetScales:
         reference = hvpa.spec.target_ref
         target = TargetRef(hvpa.metadata.namespace, reference.api_version, reference.kind, reference.name)
         try:
-            answer = await self._kinds.read(target)
-            if isinstance(answer, TargetProblem):
-                return HvpaNote(answer.reason, answer.message)
-            text = answer.scale.status.selector
+            read = await self._kinds.read(target)
+            if isinstance(read, TargetProblem):
+                return HvpaNote(read.reason, read.message)
+            text = read.scale.status.selector
             if not text:
                 return HvpaNote(TARGET_SELECTS_NOTHING, str(target))
-            return TargetScale(answer.resource, answer.scale, parse_selector(text))
+            return TargetScale(read.resource, read.scale, parse_selector(text))
         except NotFound as error:
             return HvpaNote(classify_error(error), describe_missing(target))
         except (KubeError, UnreadableObject, InvalidSelector) as error:

@@ -127,7 +127,7 @@ def _decide(
 
 
 def _is_consistent(outcomes: Iterable[_ContainerOutcome], unboosted: PodShape, in_spec: PodShape) -> bool:
-    """Whether a pod that is what it was before a boost, and one that is what its spec says, would come out the same."""
+    """Whether the unboosted pod and the pod of the spec have the same resources after the change."""
     by_name = {outcome.container.name: outcome for outcome in outcomes}
     for before, now in zip(unboosted.containers, in_spec.containers, strict=True):
         outcome = by_name.get(now.name) or _ContainerOutcome(now, {}, {})
@@ -139,7 +139,7 @@ def _is_consistent(outcomes: Iterable[_ContainerOutcome], unboosted: PodShape, i
 
 
 def _build_outcomes(shape: PodShape, size: PodSize, boost: PodBoost) -> list[_ContainerOutcome]:
-    """By container of the pod, without those of which there is nothing to say."""
+    """The outcome by container, without containers that have neither a change nor a note."""
     if not boost.containers and not boost.notes:
         return [
             _ContainerOutcome(container.container, container.requests, container.limits, container.notes)
@@ -204,7 +204,7 @@ def _list_warnings(outcomes: Iterable[_ContainerOutcome]) -> tuple[str, ...]:
 
 
 def _describe_outcome(outcome: _ContainerOutcome) -> str:
-    """What upstream says of a container: notes first, then what was set."""
+    """Describe an outcome as upstream does: notes first, then what was set."""
     container = outcome.container
     list_name = "container" if container.place is ContainerList.CONTAINERS else "init container"
     phrases = [str(note) for note in outcome.notes]
@@ -214,7 +214,7 @@ def _describe_outcome(outcome: _ContainerOutcome) -> str:
 
 
 def _summarize_outcome(outcome: _ContainerOutcome) -> dict[str, Any]:
-    """The same for machines: what was there, what is there now, and the reasons by their codes."""
+    """Summarize an outcome for machines: amounts before and after, and the reasons by their codes."""
     container = outcome.container
     account: dict[str, Any] = {}
     if outcome.requests:

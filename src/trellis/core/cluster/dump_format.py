@@ -108,11 +108,11 @@ class DumpEnd(msgspec.Struct, frozen=True):
     counts: dict[str, int] = {}
 
 
-class DumpedScale(msgspec.Struct, frozen=True):
+class DumpedScale(msgspec.Struct, frozen=True, rename={"scale": "answer"}):
     """The scale of a target whose kind is not well known; `replicas` if a Buffer depends on their number."""
 
     target: TargetRef
-    answer: ScaleInfo
+    scale: ScaleInfo
     replicas: int | None = None
 
 

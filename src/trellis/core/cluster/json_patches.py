@@ -57,8 +57,8 @@ def build_annotation_ops(
 ) -> list[PatchOp]:
     """The operations that set and remove annotations, in the order given; none for what is so already."""
     annotations = existing or {}
-    gone = [key for key in dict.fromkeys(removed) if key in annotations and key not in values]
-    ops = [PatchOp("remove", f"{_ANNOTATIONS}/{escape_json_pointer(key)}") for key in gone]
+    stale = [key for key in dict.fromkeys(removed) if key in annotations and key not in values]
+    ops = [PatchOp("remove", f"{_ANNOTATIONS}/{escape_json_pointer(key)}") for key in stale]
     if values and not annotations:
         ops.append(PatchOp("add", _ANNOTATIONS, {}))
     for key, value in values.items():

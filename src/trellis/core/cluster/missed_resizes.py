@@ -34,7 +34,7 @@ def is_missed(pod: Pod | ObservedPod) -> bool | None:
     written = read_resize_time(pod)
     if written is None:
         return False
-    results = {_missed(status, written) for status in _lasting_statuses(pod)}
+    results = {_is_missed_by(status, written) for status in _lasting_statuses(pod)}
     return True if True in results else None if None in results else False
 
 
@@ -63,7 +63,7 @@ class MissedResizes:
         self._written.pop(uid, None)
 
 
-def _missed(status: ContainerStatus | ObservedContainerStatus, written: datetime) -> bool | None:
+def _is_missed_by(status: ContainerStatus | ObservedContainerStatus, written: datetime) -> bool | None:
     state, before = status.state, status.last_state.terminated
     started = state.running.started_at if state.running else state.terminated.started_at if state.terminated else None
     if before is not None and _ended_by(before.finished_at, before.reason, written):

@@ -16,21 +16,21 @@ from trellis.core.cluster.governance import TargetClaim, assign_governors
 from trellis.core.cluster.owners import Owners, TargetRef
 
 # Kubernetes draws endings from letters and digits that spell no words: five for a pod, up to ten for a template.
-_DRAWN: Final = "[bcdfghjklmnpqrstvwxz2456789]"
-_ENDINGS: Final = {
-    "Deployment": f"-{_DRAWN}{{1,10}}-{_DRAWN}{{5}}",
-    "ReplicaSet": f"-{_DRAWN}{{5}}",
-    "ReplicationController": f"-{_DRAWN}{{5}}",
-    "DaemonSet": f"-{_DRAWN}{{5}}",
-    "Job": f"(-[0-9]+)?-{_DRAWN}{{5}}",
-    "CronJob": f"-[0-9]+(-[0-9]+)?-{_DRAWN}{{5}}",
+_RANDOM_CHARACTER: Final = "[bcdfghjklmnpqrstvwxz2456789]"
+_NAME_SUFFIXES: Final = {
+    "Deployment": f"-{_RANDOM_CHARACTER}{{1,10}}-{_RANDOM_CHARACTER}{{5}}",
+    "ReplicaSet": f"-{_RANDOM_CHARACTER}{{5}}",
+    "ReplicationController": f"-{_RANDOM_CHARACTER}{{5}}",
+    "DaemonSet": f"-{_RANDOM_CHARACTER}{{5}}",
+    "Job": f"(-[0-9]+)?-{_RANDOM_CHARACTER}{{5}}",
+    "CronJob": f"-[0-9]+(-[0-9]+)?-{_RANDOM_CHARACTER}{{5}}",
     "StatefulSet": "-[0-9]+",
 }
 
 
 def build_pod_name_pattern(target: TargetRef) -> re.Pattern[str] | None:
     """What the names of a target's pods look like; None for unknown kinds."""
-    ending = _ENDINGS.get(target.kind)
+    ending = _NAME_SUFFIXES.get(target.kind)
     return re.compile(re.escape(target.name) + ending) if ending and target.name else None
 
 
@@ -46,9 +46,11 @@ class PastPods:
     def __init__(
         self, claims: Sequence[TargetClaim], governors: Mapping[str, str], labels: Mapping[str, Mapping[str, str]]
     ) -> None:
-        original_keys = {_sanitised(key): key for claim in claims for key in _keys(claim)}
+        original_keys = {_sanitize_key(key): key for claim in claims for key in _list_label_keys(claim)}
         past_pods = [
-            _pod(name, pod_labels, original_keys) for name, pod_labels in labels.items() if name not in governors
+            _build_past_pod(name, pod_labels, original_keys)
+            for name, pod_labels in labels.items()
+            if name not in governors
         ]
         self._governors = {**assign_governors(claims, past_pods, _NO_OWNERS).governor, **governors}
         named = (
@@ -69,16 +71,16 @@ class PastPods:
         return vpa_name
 
 
-def _keys(claim: TargetClaim) -> list[str]:
+def _list_label_keys(claim: TargetClaim) -> list[str]:
     return [requirement.key for requirement in claim.selector.requirements] if claim.selector else []
 
 
-def _sanitised(key: str) -> str:
+def _sanitize_key(key: str) -> str:
     """A label as Prometheus has to write it: `app_kubernetes_io_name`."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", key)
 
 
-def _pod(name: str, labels: Mapping[str, str], original_keys: Mapping[str, str]) -> ObservedPod:
+def _build_past_pod(name: str, labels: Mapping[str, str], original_keys: Mapping[str, str]) -> ObservedPod:
     """A pod that is gone, with its labels spelled as selectors spell them."""
     original_labels = {original_keys.get(key, key): value for key, value in labels.items()}
     return ObservedPod(metadata=ObservedPodMeta(name=name, labels=original_labels))

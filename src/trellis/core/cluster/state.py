@@ -174,7 +174,7 @@ class _DumpReader:
                 self._read_object(data)
             case dump_format.SCALE:
                 line = decode_payload(data, DumpedScale)
-                self._scales[line.target] = line.answer
+                self._scales[line.target] = line.scale
                 if line.replicas is not None:
                     self._replicas[line.target] = line.replicas
             case dump_format.COMPONENT:

@@ -172,9 +172,9 @@ class ObjectStore(Generic[T]):
                 index.move(key, old, None)
         return old
 
-    def reject(self, key: ObjectKey, why: str) -> None:
+    def reject(self, key: ObjectKey, reason: str) -> None:
         """Note that the newest version cannot be read. The stored version stays: the object still exists."""
-        self._rejected.writable()[key] = why
+        self._rejected.writable()[key] = reason
 
     def snapshot(self) -> Snapshot[T]:
         """An immutable view of the current state."""
@@ -208,18 +208,18 @@ class _CopyOnWriteMap(Generic[K, V]):
 class _GroupIndex(Generic[T]):
     """Keys by group. A group is a dict of keys, because it keeps their order; it is copied late, apart from others."""
 
-    __slots__ = ("_function", "_groups", "_own")
+    __slots__ = ("_copied", "_function", "_groups")
 
     def __init__(self, function: IndexFunction[T]) -> None:
         self._function = function
         self._groups: _CopyOnWriteMap[str, dict[ObjectKey, None]] = _CopyOnWriteMap()
-        self._own: set[str] = set()
+        self._copied: set[str] = set()
 
     def members(self, group: str) -> Collection[ObjectKey]:
         return self._groups.map.get(group, ())
 
     def lend(self) -> Mapping[str, Collection[ObjectKey]]:
-        self._own = set()
+        self._copied = set()
         return self._groups.lend()
 
     def move(self, key: ObjectKey, old: T | None, new: T | None) -> None:
@@ -233,20 +233,20 @@ class _GroupIndex(Generic[T]):
         for group in after:
             if group not in before:
                 # A group of our own stands in a map of our own, so most need no further question.
-                members = self._groups.map[group] if group in self._own else self._owned(group)
+                members = self._groups.map[group] if group in self._copied else self._copy_group(group)
                 members[key] = None
 
-    def _owned(self, group: str) -> dict[ObjectKey, None]:
+    def _copy_group(self, group: str) -> dict[ObjectKey, None]:
         """The group, ready to be changed."""
         groups = self._groups.writable()
-        if group not in self._own:
+        if group not in self._copied:
             groups[group] = groups[group].copy() if group in groups else {}
-            self._own.add(group)
+            self._copied.add(group)
         return groups[group]
 
     def _leave(self, key: ObjectKey, group: str) -> None:
-        members = self._owned(group)
+        members = self._copy_group(group)
         del members[key]
         if not members:
             del self._groups.map[group]
-            self._own.discard(group)
+            self._copied.discard(group)

@@ -58,6 +58,6 @@ def classify_error(error: TrellisError) -> Reason:
             return TARGET_UNREACHABLE
 
 
-def build_target_problem(reason: Reason, why: str) -> TargetProblem:
+def build_target_problem(reason: Reason, cause: str) -> TargetProblem:
     """A target that could not be read."""
-    return TargetProblem(reason, f"Cannot read targetRef. Reason: {why}")
+    return TargetProblem(reason, f"Cannot read targetRef. Reason: {cause}")

@@ -57,17 +57,17 @@ def resolve_selector(target: TargetRef | None, owners: Owners) -> SelectorOrProb
     if target is None or not (target.kind and target.name):
         return build_target_problem(NO_TARGET_REF, "targetRef not defined")
     try:
-        selector = _by_kind(target, owners) if target.is_well_known else _by_scale(target, owners)
+        selector = _select_by_kind(target, owners) if target.is_well_known else _select_by_scale(target, owners)
     except InvalidSelector as error:
         return build_target_problem(
             TARGET_SELECTOR_UNREADABLE, f"the selector of {target.kind} {_qualified_name(target)}: {error}"
         )
     if isinstance(selector, TargetProblem):
         return selector
-    return _why_not_topmost(target, owners.follow(target)) or selector
+    return _check_topmost(target, owners.follow(target)) or selector
 
 
-def _by_kind(target: TargetRef, owners: Owners) -> SelectorOrProblem:
+def _select_by_kind(target: TargetRef, owners: Owners) -> SelectorOrProblem:
     workload = owners.find(target)
     if workload is None:
         return build_target_problem(TARGET_NOT_FOUND, describe_missing(target))
@@ -103,21 +103,21 @@ def convert_selector(selector: LabelSelector | None) -> Selector:
     return selector_from_object(selector.match_labels, expressions)
 
 
-def _by_scale(target: TargetRef, owners: Owners) -> SelectorOrProblem:
-    answer = owners.scale(target)
-    if answer is None:
+def _select_by_scale(target: TargetRef, owners: Owners) -> SelectorOrProblem:
+    scale = owners.scale(target)
+    if scale is None:
         return build_target_problem(
             TARGET_UNREACHABLE, f"the scale sub-resource of {_qualified_name(target)} has not been read yet"
         )
-    if answer.problem is not None:
-        return answer.problem
-    if not answer.selector:
+    if scale.problem is not None:
+        return scale.problem
+    if not scale.selector:
         message = f"resource {_qualified_name(target)} has an empty selector for scale sub-resource"
         return build_target_problem(TARGET_SELECTS_NOTHING, message)
-    return parse_selector(answer.selector)
+    return parse_selector(scale.selector)
 
 
-def _why_not_topmost(target: TargetRef, chain: OwnerChain) -> TargetProblem | None:
+def _check_topmost(target: TargetRef, chain: OwnerChain) -> TargetProblem | None:
     if chain.topmost is not None and chain.topmost.is_same(target):
         return None
     rule = "a topmost well-known or scalable controller"
@@ -143,8 +143,8 @@ class TargetSelectorIndex:
 
     def __init__(self) -> None:
         self._selectors: dict[ObjectKey, Selector] = {}
-        self._places: dict[ObjectKey, tuple[_IndexEntry, ...]] = {}
-        self._filed: dict[_IndexEntry, dict[ObjectKey, None]] = {}
+        self._labels_by_key: dict[ObjectKey, tuple[_IndexEntry, ...]] = {}
+        self._keys_by_label: dict[_IndexEntry, dict[ObjectKey, None]] = {}
 
     def put(self, key: ObjectKey, selector: Selector) -> None:
         """Store the selector of an object's target."""
@@ -152,37 +152,40 @@ class TargetSelectorIndex:
             return
         self.forget(key)
         self._selectors[key] = selector
-        self._places[key] = places = self._file(key[0], selector)
-        for place in places:
-            self._filed.setdefault(place, {})[key] = None
+        self._labels_by_key[key] = index_labels = self._choose_labels(key[0], selector)
+        for index_label in index_labels:
+            self._keys_by_label.setdefault(index_label, {})[key] = None
 
     def forget(self, key: ObjectKey) -> None:
         """Remove the selector of an object."""
         self._selectors.pop(key, None)
-        for place in self._places.pop(key, ()):
-            filed = self._filed[place]
-            del filed[key]
-            if not filed:
-                del self._filed[place]
+        for index_label in self._labels_by_key.pop(key, ()):
+            keys = self._keys_by_label[index_label]
+            del keys[key]
+            if not keys:
+                del self._keys_by_label[index_label]
 
     def clear(self) -> None:
         """Remove all selectors."""
         self._selectors.clear()
-        self._places.clear()
-        self._filed.clear()
+        self._labels_by_key.clear()
+        self._keys_by_label.clear()
 
     def find_matching(self, namespace: str, labels: Mapping[str, str]) -> list[ObjectKey]:
         """The objects whose pods include one with these labels."""
-        places = [(namespace, _ANY, _ANY), *((namespace, key, value) for key, value in labels.items())]
-        candidates = [key for place in places for key in self._filed.get(place, ())]
+        index_labels = [(namespace, _ANY, _ANY), *((namespace, key, value) for key, value in labels.items())]
+        candidates = [key for index_label in index_labels for key in self._keys_by_label.get(index_label, ())]
         return [key for key in candidates if self._selectors[key].matches(labels)]
 
-    def _file(self, namespace: str, selector: Selector) -> tuple[_IndexEntry, ...]:
+    def _choose_labels(self, namespace: str, selector: Selector) -> tuple[_IndexEntry, ...]:
         if selector.selects_nothing:
             return ()
         choices = [
             tuple((namespace, requirement.key, value) for value in requirement.values)
             for requirement in selector.value_requirements
         ]
-        sizes = [sum(len(self._filed.get(place, ())) for place in places) for places in choices]
+        sizes = [
+            sum(len(self._keys_by_label.get(index_label, ())) for index_label in index_labels)
+            for index_labels in choices
+        ]
         return choices[sizes.index(min(sizes))] if choices else ((namespace, _ANY, _ANY),)

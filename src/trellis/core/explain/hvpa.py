@@ -35,15 +35,22 @@ from trellis.core.hvpa import HvpaPlan, HvpaView, ResolvedHvpa
 from trellis.core.hvpa.autoscalers import find_hpa, find_vpa, is_owned_by
 from trellis.core.hvpa.demand.hpa import WISH_UNREAD
 from trellis.core.hvpa.demand.scale import SCALE_WISH
-from trellis.core.hvpa.demand.stabilization import stabilization_end
+from trellis.core.hvpa.demand.stabilization import find_stabilization_end
 from trellis.core.hvpa.demand.vpa import VpaTotals, read_vpa_totals
-from trellis.core.hvpa.ladder import Ladder, Ladders, desired_count, limited_resources, lower_edges, next_count
-from trellis.core.hvpa.next_step import current_shape, size_replica
+from trellis.core.hvpa.ladder import (
+    Ladder,
+    Ladders,
+    find_desired_count,
+    find_lower_edges,
+    find_next_count,
+    list_limited_resources,
+)
+from trellis.core.hvpa.next_step import find_current_shape, size_replica
 from trellis.core.hvpa.steps import (
     MAINTENANCE_WINDOW,
     STABILIZATION_WINDOW,
     HeldStep,
-    next_window_change,
+    find_next_window_change,
 )
 from trellis.core.hvpa.view import sum_containers
 
@@ -56,21 +63,21 @@ def build_demand_parts(view: HvpaView, plan: HvpaPlan, *, binary: bool) -> Itera
     ladders, meaning = view.meaning.ladders, view.meaning.hvpa
     ways = {"cpu": meaning.cpu, "memory": meaning.memory}
     current, targets, over = (
-        current_shape(view).totals,
+        find_current_shape(view).totals,
         sum_containers(view.containers, "target"),
-        limited_resources(ladders, plan.totals),
+        list_limited_resources(ladders, plan.totals),
     )
     count = plan.shape.count
     floors = floor_lower_edges(ladders, count, meaning.down.overlap_percent)
     sized: Mapping[str, int] = {}
-    if ladders.configured(count):
+    if ladders.is_configured(count):
         sized = size_replica(view.meaning, plan.totals, targets, count=count, present=plan.shape.size)
     for name, total in plan.totals.items():
         ladder = ladders.by_resource[name]
-        alone = desired_count(ladders, {name: total})
-        below = ladders.below(alone)
+        alone = find_desired_count(ladders, {name: total})
+        below = ladders.find_lower_count(alone)
         texts = {
-            "above": ladder.holds(below) if below is not None else None,
+            "above": ladder.capacity_at(below) if below is not None else None,
             "kept_above": floors.get(name),
             "share": -(-total // count),
             "target": targets.get(name),
@@ -85,7 +92,7 @@ def build_demand_parts(view: HvpaView, plan: HvpaPlan, *, binary: bool) -> Itera
             total=format_total(name, total, binary=binary),
             has=format_total(name, current.get(name, 0), binary=binary),
             count=alone,
-            up_to=format_total(name, ladder.holds(alone), binary=binary),
+            up_to=format_total(name, ladder.capacity_at(alone), binary=binary),
             keeps=name in floors and total > floors[name],
             limited=name in over,
             held=sized.get(name) != plan.shape.size.get(name),
@@ -100,26 +107,26 @@ def build_demand_parts(view: HvpaView, plan: HvpaPlan, *, binary: bool) -> Itera
 
 def floor_lower_edges(ladders: Ladders, count: int, overlap_percent: int) -> Mapping[str, int]:
     """The lower edges of a count in whole units: a total is whole, and above both or neither."""
-    return {name: math.floor(edge) for name, edge in lower_edges(ladders, count, overlap_percent).items()}
+    return {name: math.floor(edge) for name, edge in find_lower_edges(ladders, count, overlap_percent).items()}
 
 
 def build_count_change_parts(view: HvpaView, plan: HvpaPlan, *, binary: bool) -> Iterator[CountChangePart]:
     """The next counts, up and down from the decided one. A step that is only held back is no turn."""
     ladders, count, totals = view.meaning.ladders, plan.shape.count, plan.totals
-    if not totals or not ladders.configured(count):
+    if not totals or not ladders.is_configured(count):
         return
     above: dict[int, dict[str, int]] = {}
     for name, total in totals.items():
         ladder = ladders.by_resource[name]
-        edge = ladder.holds(count)
-        if desired_count(ladders, totals) <= count < ladders.highest and total <= edge:
-            above.setdefault(ladder.count_for(edge + 1), {})[name] = edge
+        edge = ladder.capacity_at(count)
+        if find_desired_count(ladders, totals) <= count < ladders.highest_count and total <= edge:
+            above.setdefault(ladder.find_count(edge + 1), {})[name] = edge
     for higher_count, edges in sorted(above.items()):
         yield CountChangePart(higher_count, upwards=True, totals=format_totals(edges, binary=binary))
     overlap = view.meaning.hvpa.down.overlap_percent
     floors = {name: edge for name, edge in floor_lower_edges(ladders, count, overlap).items() if name in totals}
     if floors and any(totals[name] > edge for name, edge in floors.items()):
-        lower_count = next_count(ladders, floors, count, overlap)
+        lower_count = find_next_count(ladders, floors, count, overlap)
         yield CountChangePart(lower_count, upwards=False, totals=format_totals(floors, binary=binary))
 
 
@@ -128,14 +135,14 @@ def build_count_capacity_parts(
 ) -> Mapping[str, tuple[CountCapacityPart, ...]]:
     """What the counts hold, by resource."""
     ladders = view.meaning.ladders
-    needed = desired_count(ladders, plan.totals) if plan.totals else plan.shape.count
+    needed = find_desired_count(ladders, plan.totals) if plan.totals else plan.shape.count
     counts = _select_nearest_counts(ladders, {view.replicas, plan.shape.count, needed})
     return {
         name: tuple(
             CountCapacityPart(
                 count,
-                format_total(name, ladder.most_of_count(count), binary=binary),
-                format_total(name, ladder.holds(count), binary=binary),
+                format_total(name, ladder.maximum_at(count), binary=binary),
+                format_total(name, ladder.capacity_at(count), binary=binary),
             )
             for count in counts
         )
@@ -153,9 +160,9 @@ def _demand_and_sources(plan: HvpaPlan, resource: str) -> tuple[int, tuple[str, 
 
 def _bounds(ladders: Ladders, ladder: Ladder, count: int) -> dict[str, int]:
     """What a replica may have at a count that is configured."""
-    if not ladders.configured(count):
+    if not ladders.is_configured(count):
         return {}
-    return {"least": ladder.least(count), "most": ladder.most_of_count(count)}
+    return {"least": ladder.minimum_at(count), "most": ladder.maximum_at(count)}
 
 
 def _select_nearest_counts(ladders: Ladders, centers: set[int]) -> list[int]:
@@ -195,17 +202,17 @@ def build_hvpa_part(evidence: Evidence, hvpa_evidence: HvpaEvidence) -> HvpaPart
         replicas=view.replicas,
         pods=view.pods,
         ready=view.ready,
-        yields=view.yields,
-        rivals=view.rivals,
+        yields=view.conflict,
+        rivals=view.conflicting,
         hpa=_build_hpa_part(hvpa_evidence, view, plan, binary=binary),
         vpa=_build_vpa_part(hvpa_evidence, view, binary=binary),
         scale_request=_build_scale_request_part(hvpa_evidence, view, plan, binary=binary),
-        verdict=plan.verdict.reason,
-        details=plan.verdict.details,
+        verdict=plan.summary.reason,
+        details=plan.summary.details,
         count=plan.shape.count,
         size=format_totals(plan.shape.size, binary=binary),
-        notes=tuple(note for note in plan.verdict.notes if note not in _FIRST_PLAN_NOTES),
-        blocked=tuple(_build_held_step_part(step, meaning, plan, evidence.now) for step in plan.verdict.blocked),
+        notes=tuple(note for note in plan.summary.notes if note not in _FIRST_PLAN_NOTES),
+        blocked=tuple(_build_held_step_part(step, meaning, plan, evidence.now) for step in plan.summary.blocked),
         demands=tuple(build_demand_parts(view, plan, binary=binary)),
         containers=tuple(_build_container_parts(view, plan, binary=binary)),
         count_changes=tuple(build_count_change_parts(view, plan, binary=binary)),
@@ -213,7 +220,7 @@ def build_hvpa_part(evidence: Evidence, hvpa_evidence: HvpaEvidence) -> HvpaPart
         binary=binary,
         overlap_percent=meaning.hvpa.down.overlap_percent,
         min_change_percent=meaning.hvpa.down.min_change_percent,
-        next_check=format_timestamp(plan.next_look),
+        next_check=format_timestamp(plan.requeue_at),
     )
 
 
@@ -263,8 +270,8 @@ def _build_vpa_part(hvpa_evidence: HvpaEvidence, view: HvpaView, *, binary: bool
 def _find_scaling_recommender(vpa: VerticalPodAutoscaler, view: HvpaView, vpa_totals: VpaTotals) -> str:
     """The recommender whose judgement of a pod the totals in the Hvpa's status are scaled by; none if it is ours."""
     recommender = resolve_vpa(vpa).recommender
-    published = view.totals.keys() & vpa_totals.totals.keys() - vpa_totals.held.keys()
-    by_vpa = any(container.total for container in view.containers)
+    published = view.published_totals.keys() & vpa_totals.totals.keys() - vpa_totals.held.keys()
+    by_vpa = any(container.total_target for container in view.containers)
     return recommender if published and not by_vpa and recommender != DEFAULT_RECOMMENDER else ""
 
 
@@ -286,9 +293,9 @@ def _build_held_step_part(blocked: HeldStep, meaning: ResolvedHvpa, plan: HvpaPl
     """A step that is not taken; the windows that it waits for are those that the plan remembers."""
     until: float | None = None
     if blocked.reason is MAINTENANCE_WINDOW:
-        until = next_window_change(meaning.hvpa, now)
+        until = find_next_window_change(meaning.hvpa, now)
     elif blocked.reason is STABILIZATION_WINDOW:
-        until = stabilization_end(meaning.hvpa, plan.memory, blocked.direction, now)
+        until = find_stabilization_end(meaning.hvpa, plan.memory, blocked.direction, now)
     return HeldStepPart(blocked.direction.value, blocked.reason, blocked.details, format_timestamp(until))
 
 

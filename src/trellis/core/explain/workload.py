@@ -165,7 +165,7 @@ def _vpa(evidence: Evidence, name: str) -> VerticalPodAutoscaler:
 
 def _sizes(scaled: HvpaEvidence) -> bool:
     """Whether an Hvpa has a say about its pods: one that yields has none."""
-    return scaled.view is not None and scaled.view.yields is None
+    return scaled.view is not None and scaled.view.conflict is None
 
 
 def _list_pods(evidence: Evidence, vpa: str, target: TargetRef) -> list[Pod]:

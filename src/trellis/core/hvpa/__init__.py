@@ -8,7 +8,7 @@ cluster, nor what time it is.
 and size, and `status` is what is published.
 """
 
-from trellis.core.hvpa.autoscalers import conflict_reason
+from trellis.core.hvpa.autoscalers import find_conflict_reason
 from trellis.core.hvpa.ladder import Ladder, Ladders
 from trellis.core.hvpa.memory import HvpaDecision, HvpaMemory, forget_written_replicas
 from trellis.core.hvpa.plan import HvpaAction, HvpaPlan, HvpaPlanSummary, SetScale, WriteBack, plan_hvpa
@@ -38,7 +38,7 @@ __all__ = [
     "build_blocked_steps",
     "build_hpa_demand",
     "build_recommendation",
-    "conflict_reason",
+    "find_conflict_reason",
     "forget_written_replicas",
     "plan_hvpa",
     "read_hpa",

@@ -34,7 +34,7 @@ CONFLICTING_VPA = Reason(
 ELDER_HVPA = Reason("ElderHvpa", "An older Hvpa has the same target, and this one leaves it alone.", Severity.WARNING)
 
 
-def conflict_reason(*, acting_vpa: bool, hpa_on_target: bool, elder_hvpa: bool) -> Reason | None:
+def find_conflict_reason(*, acting_vpa: bool, hpa_on_target: bool, elder_hvpa: bool) -> Reason | None:
     """Why an Hvpa leaves its target alone; None if it does not."""
     if elder_hvpa:
         return ELDER_HVPA
@@ -64,24 +64,26 @@ def is_owned_by(metadata: ObjectMeta, hvpa: Hvpa) -> bool:
 
 def find_vpa(hvpa: Hvpa, vpas: Iterable[VerticalPodAutoscaler]) -> VerticalPodAutoscaler | None:
     """The VPA that recommends for an Hvpa: its own, or the oldest of the user's in mode `Off`."""
-    candidates = [vpa for vpa in vpas if _shares(hvpa, vpa)]
+    candidates = [vpa for vpa in vpas if _has_same_target(hvpa, vpa)]
     owned = next((vpa for vpa in candidates if is_owned_by(vpa.metadata, hvpa)), None)
     others = [vpa for vpa in candidates if resolve_vpa(vpa).mode is UpdateMode.OFF]
-    return owned or min(others, key=lambda vpa: _age(vpa.metadata), default=None)
+    return owned or min(others, key=lambda vpa: _age_key(vpa.metadata), default=None)
 
 
 def find_hpa(hvpa: Hvpa, hpas: Iterable[HorizontalPodAutoscaler]) -> HorizontalPodAutoscaler | None:
     """The HPA that drives an Hvpa: its own, or the oldest of the user's."""
-    candidates = [hpa for hpa in hpas if _drives(hpa.spec.scale_target_ref, hvpa)]
+    candidates = [hpa for hpa in hpas if _is_scaling_hvpa(hpa.spec.scale_target_ref, hvpa)]
     owned = next((hpa for hpa in candidates if is_owned_by(hpa.metadata, hvpa)), None)
-    return owned or min(candidates, key=lambda hpa: _age(hpa.metadata), default=None)
+    return owned or min(candidates, key=lambda hpa: _age_key(hpa.metadata), default=None)
 
 
 def find_conflict(hvpa: Hvpa, related: RelatedAutoscalers) -> Reason | None:
     """Which other autoscaler comes first, if one does."""
     target = hvpa.spec.target_ref
     acting = any(
-        _shares(hvpa, vpa) and not is_owned_by(vpa.metadata, hvpa) and resolve_vpa(vpa).mode is not UpdateMode.OFF
+        _has_same_target(hvpa, vpa)
+        and not is_owned_by(vpa.metadata, hvpa)
+        and resolve_vpa(vpa).mode is not UpdateMode.OFF
         for vpa in related.vpas
     )
     on_target = any(
@@ -89,10 +91,10 @@ def find_conflict(hvpa: Hvpa, related: RelatedAutoscalers) -> Reason | None:
     )
     elder = any(
         is_reference_to(target, rival.spec.target_ref.kind, rival.spec.target_ref.name)
-        and _age(rival.metadata) < _age(hvpa.metadata)
+        and _age_key(rival.metadata) < _age_key(hvpa.metadata)
         for rival in related.hvpas
     )
-    return conflict_reason(acting_vpa=acting, hpa_on_target=on_target, elder_hvpa=elder)
+    return find_conflict_reason(acting_vpa=acting, hpa_on_target=on_target, elder_hvpa=elder)
 
 
 def list_conflicting(hvpa: Hvpa, related: RelatedAutoscalers) -> Iterator[str]:
@@ -108,32 +110,32 @@ def list_conflicting(hvpa: Hvpa, related: RelatedAutoscalers) -> Iterator[str]:
             yield f"HorizontalPodAutoscaler {hpa.metadata.name}"
 
 
-def _drives(reference: CrossVersionObjectReference, hvpa: Hvpa) -> bool:
+def _is_scaling_hvpa(reference: CrossVersionObjectReference, hvpa: Hvpa) -> bool:
     """Whether an HPA means this Hvpa; another project's kind of that name is in a group of its own."""
     group = reference.api_version.rpartition("/")[0]
     return (reference.kind, reference.name) == (HVPA.name, hvpa.metadata.name) and group in ("", HVPA.group)
 
 
-def _shares(hvpa: Hvpa, vpa: VerticalPodAutoscaler) -> bool:
+def _has_same_target(hvpa: Hvpa, vpa: VerticalPodAutoscaler) -> bool:
     return is_reference_to(hvpa.spec.target_ref, vpa.spec.target_ref.kind, vpa.spec.target_ref.name)
 
 
-def _age(metadata: ObjectMeta) -> tuple[float, str]:
+def _age_key(metadata: ObjectMeta) -> tuple[float, str]:
     created = metadata.creation_timestamp
     return created.timestamp() if created is not None else math.inf, metadata.name
 
 
 # What the API server can store of a count.
-_MOST_REPLICAS: Final = 2**31 - 1
+_MAX_REPLICAS: Final = 2**31 - 1
 
 
 def build_hpa_spec(hvpa: Hvpa, meaning: EffectiveHvpa) -> dict[str, Any]:
     """The template, pointed at the Hvpa. It does not wait before it scales down: the Hvpa does."""
     spec = meaning.hpa_spec
     reference = {"apiVersion": HVPA.api_version, "kind": HVPA.name, "name": hvpa.metadata.name}
-    most = max((bucket.replicas.max or 1 for bucket in meaning.buckets), default=1)
-    own = {"scaleTargetRef": reference, "behavior": _behavior(spec.get("behavior"))}
-    return {"maxReplicas": min(2 * most, _MOST_REPLICAS), **spec, **own}
+    highest_count = max((bucket.replicas.max or 1 for bucket in meaning.buckets), default=1)
+    overrides = {"scaleTargetRef": reference, "behavior": _behavior(spec.get("behavior"))}
+    return {"maxReplicas": min(2 * highest_count, _MAX_REPLICAS), **spec, **overrides}
 
 
 def build_vpa_spec(hvpa: Hvpa, meaning: EffectiveHvpa) -> dict[str, Any]:

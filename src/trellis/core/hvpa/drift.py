@@ -36,11 +36,11 @@ class ReplicaDrift(msgspec.Struct, frozen=True):
 
 def detect_replica_drift(view: HvpaView, now: float) -> ReplicaDrift | None:
     """None before the first decision, or the first one after the target was scaled to zero."""
-    left, repaired = view.memory.count, view.memory.repaired
-    if left is None or view.replicas == left:
+    decided_count, repaired_at = view.memory.target_replicas, view.memory.drift_repaired_at
+    if decided_count is None or view.replicas == decided_count:
         return None
-    if repaired is not None:
-        until = repaired + view.meaning.hvpa.down.stabilization.total_seconds()
+    if repaired_at is not None:
+        until = repaired_at + view.meaning.hvpa.down.stabilization.total_seconds()
         if now < until:
             return ReplicaDrift(DRIFT_LEFT, until)
     return ReplicaDrift(REPLICAS_DRIFTED)
@@ -60,7 +60,7 @@ class RequestDrift(msgspec.Struct, frozen=True):
 
 def detect_request_drift(view: HvpaView, now: float) -> RequestDrift:
     """Detect requests changed by other clients; the updater sets them right."""
-    at = now if view.edited else view.memory.edited
+    at = now if view.requests_edited else view.memory.requests_edited_at
     if at is None:
         return RequestDrift()
     until = at + view.meaning.hvpa.down.stabilization.total_seconds()

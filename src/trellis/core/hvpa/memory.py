@@ -1,7 +1,7 @@
 """What an Hvpa controller remembers from one plan to the next.
 
-All of it may be lost: a controller that starts anew reads no count that an HPA wrote at its first pass, takes what runs
-as what was asked for, and waits a whole window before it shrinks anything.
+All of it may be lost: a controller that restarts reads no count that an HPA wrote at its first pass, takes what runs as
+the demand, and waits a whole window before it shrinks anything.
 """
 
 from __future__ import annotations
@@ -15,60 +15,79 @@ from trellis.core.hvpa.steps import WorkloadShape
 from trellis.core.recommend.amounts import ResourceAmounts
 
 
-class HvpaDecision(msgspec.Struct, frozen=True):
-    """What was decided last, and what there was before it.
-
-    `since` is when it changed, and `grew` when its count last rose.
-    """
+class HvpaDecision(
+    msgspec.Struct, frozen=True, rename={"previous_shape": "came", "changed_at": "since", "grew_at": "grew"}
+):
+    """The last decision, and the shape before it. `grew_at` is when its count last rose."""
 
     shape: WorkloadShape
-    came: WorkloadShape
-    since: float
-    grew: float | None = None
+    previous_shape: WorkloadShape
+    changed_at: float
+    grew_at: float | None = None
 
 
-class ScaleWrite(msgspec.Struct, frozen=True):
-    """A count that was written to the Hvpa's scale where no HPA drives it, by which field manager, and when."""
+class ScaleWrite(msgspec.Struct, frozen=True, rename={"field_manager": "by", "written_at": "at"}):
+    """A count that was written to the Hvpa's scale where no HPA drives it."""
 
     replicas: int
-    by: str
-    at: float
+    field_manager: str
+    written_at: float
 
 
-class HvpaMemory(msgspec.Struct, frozen=True):
-    """What is known of earlier plans, per resource where it is a mapping.
+class HvpaMemory(
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "hpa_windows": "hpa",
+        "scale_write": "wish",
+        "vpa_windows": "vpa",
+        "scale_up_windows": "low",
+        "last_totals": "settled",
+        "held_totals": "held",
+        "target_replicas": "count",
+        "spec_replicas": "left",
+        "hpa_changed_at": "told",
+        "scaled_at": "scaled",
+        "drift_repaired_at": "repaired",
+        "requests_edited_at": "edited",
+        "target_changed_at": "anew",
+        "means": "measured",
+        "awaiting_status_since": "awaited",
+        "excess_since": "excess",
+    },
+):
+    """Results of earlier plans, per resource where it is a mapping. Recordings keep the names that fields had first.
 
-    `hpa` holds the HPA's totals of the scale-down window and `vpa` the VPA's; `low` holds the totals of the scale-up
-    window. `settled` are the totals that the last plan went by. `held` stands for a VPA's total that is not published
-    yet. `count` is the target's count after the last plan, and `left` what `spec.replicas` says then; None if that is
-    not known. `told` is when the HPA's total last changed, `scaled` when the target's count was last written, and
-    `repaired` when a count of another client was last set back. `edited` is when another client last changed a pod's
-    requests, and `anew` when the target last became another one. `measured` is the mean demand by the HPA's metrics,
-    and `awaited` since when a wish waits for the HPA's status. `excess` is since when the VPA's total is a little more
-    than the count holds, where the HPA's metrics are within it.
+    `hpa_windows` and `vpa_windows` hold totals of the scale-down window, `scale_up_windows` those of the scale-up
+    window. `last_totals` are those of the last plan, and `held_totals` stand for a VPA's totals that are not published
+    yet. `target_replicas` is the target's count after the last plan, `spec_replicas` that of the Hvpa; None if unknown.
+    `drift_repaired_at` is when a count of another client was last set back, and `requests_edited_at` when another
+    client last changed a pod's requests. `means` is the mean demand by the HPA's metrics. `awaiting_status_since` is
+    since when a count that the HPA wrote waits for its status, and `excess_since` since when the VPA's total slightly
+    exceeds what the count holds, while the HPA's metrics are within it.
     """
 
-    hpa: Mapping[str, DemandWindow] = {}
+    hpa_windows: Mapping[str, DemandWindow] = {}
     # The last count written to the scale without an HPA, for as long as it counts. Unset rather than None: where there
     # is none, a recording reads as it did before there were any.
-    wish: ScaleWrite | msgspec.UnsetType = msgspec.UNSET
-    vpa: Mapping[str, DemandWindow] = {}
-    low: Mapping[str, DemandWindow] = {}
-    settled: ResourceAmounts = {}
-    held: ResourceAmounts = {}
+    scale_write: ScaleWrite | msgspec.UnsetType = msgspec.UNSET
+    vpa_windows: Mapping[str, DemandWindow] = {}
+    scale_up_windows: Mapping[str, DemandWindow] = {}
+    last_totals: ResourceAmounts = {}
+    held_totals: ResourceAmounts = {}
     decided: HvpaDecision | None = None
-    count: int | None = None
-    left: int | None = None
-    told: float | None = None
-    scaled: float | None = None
-    repaired: float | None = None
-    edited: float | None = None
-    anew: float | None = None
-    measured: Mapping[str, MeanDemand] = {}
-    awaited: float | None = None
-    excess: Mapping[str, float] = {}
+    target_replicas: int | None = None
+    spec_replicas: int | None = None
+    hpa_changed_at: float | None = None
+    scaled_at: float | None = None
+    drift_repaired_at: float | None = None
+    requests_edited_at: float | None = None
+    target_changed_at: float | None = None
+    means: Mapping[str, MeanDemand] = {}
+    awaiting_status_since: float | None = None
+    excess_since: Mapping[str, float] = {}
 
 
 def forget_written_replicas(memory: HvpaMemory) -> HvpaMemory:
-    """After a write to `spec.replicas` that may not have happened: what stands there is not read."""
-    return msgspec.structs.replace(memory, left=None)
+    """Forget `spec.replicas` after a write that may not have happened: its value is not read as the HPA's."""
+    return msgspec.structs.replace(memory, spec_replicas=None)

@@ -23,7 +23,7 @@ import msgspec
 from trellis.api.resolve import ReplicaSizing
 from trellis.base.reasons import Reason
 from trellis.core.hvpa.demand.stabilization import StabilizedDemand
-from trellis.core.hvpa.ladder import Ladder, next_count
+from trellis.core.hvpa.ladder import Ladder, find_next_count
 from trellis.core.hvpa.memory import HvpaDecision
 from trellis.core.hvpa.steps import (
     MIN_CHANGE,
@@ -31,10 +31,10 @@ from trellis.core.hvpa.steps import (
     HeldStep,
     StepDirection,
     WorkloadShape,
-    closed_directions,
     describe_step,
+    find_closed_directions,
     is_below_min_change,
-    step_directions,
+    list_step_directions,
 )
 from trellis.core.hvpa.view import ContainerView, HvpaSettings, HvpaView, ResolvedHvpa, sum_containers
 from trellis.core.recommend.amounts import ResourceAmounts
@@ -44,36 +44,38 @@ def size_replica(
     meaning: ResolvedHvpa, totals: ResourceAmounts, targets: ResourceAmounts, *, count: int, present: ResourceAmounts
 ) -> ResourceAmounts:
     """What a replica gets at this count. A resource without a total keeps what it has, if it has anything."""
-    ways = {"cpu": meaning.hvpa.cpu, "memory": meaning.hvpa.memory}
+    sizings = {"cpu": meaning.hvpa.cpu, "memory": meaning.hvpa.memory}
     sized = dict(present)
     for name, total in totals.items():
-        sized[name] = _size_resource(ways[name], meaning.ladders.by_resource[name], count, total, targets.get(name, 0))
+        sized[name] = _size_resource(
+            sizings[name], meaning.ladders.by_resource[name], count, total, targets.get(name, 0)
+        )
     return sized
 
 
-def _size_resource(way: ReplicaSizing, ladder: Ladder, count: int, total: int, target: int) -> int:
+def _size_resource(sizing: ReplicaSizing, ladder: Ladder, count: int, total: int, target: int) -> int:
     """Rounded up to a whole millicore or byte, so that no total is undercut."""
-    share, least = -(-total // count), ladder.least(count)
-    if way is ReplicaSizing.SHARE:
-        return max(min(share, ladder.most_of_count(count)), least)
-    return max(min(max(share, target), ladder.most_of_bucket(count)), least)
+    share, minimum = -(-total // count), ladder.minimum_at(count)
+    if sizing is ReplicaSizing.SHARE:
+        return max(min(share, ladder.maximum_at(count)), minimum)
+    return max(min(max(share, target), ladder.maximum_in_bucket(count)), minimum)
 
 
 class NextStep(msgspec.Struct, frozen=True):
-    """The shape to have, and what is held back of the one that was asked for."""
+    """The shape of the next step, and the steps that are held back."""
 
     shape: WorkloadShape
     blocked: tuple[HeldStep, ...] = ()
 
 
-def current_shape(view: HvpaView) -> WorkloadShape:
-    """What the workload has: as decided, or as it was before if a step is on its way; else as its pods are.
+def find_current_shape(view: HvpaView) -> WorkloadShape:
+    """The shape of the workload: the decided one, or the previous one during a step; else that of its pods.
 
-    On its way pods may have grown already, which is no demand.
+    During a step pods may have grown already, which is no demand.
     """
     decided = view.memory.decided
     if decided is not None:
-        for shape in (decided.shape, decided.came):
+        for shape in (decided.shape, decided.previous_shape):
             if shape.count == view.replicas:
                 return shape
     return WorkloadShape(
@@ -81,37 +83,50 @@ def current_shape(view: HvpaView) -> WorkloadShape:
     )
 
 
-def desired_shape(view: HvpaView, totals: ResourceAmounts, stands: WorkloadShape) -> WorkloadShape:
+def find_desired_shape(view: HvpaView, totals: ResourceAmounts, existing_shape: WorkloadShape) -> WorkloadShape:
     """Count and size for these totals, whatever is open.
 
     The count that is kept is the decided one, not one that another client wrote.
     """
     decided = view.memory.decided
-    current = stands.count if decided is None else decided.shape.count
-    count = next_count(view.meaning.ladders, totals, current, view.meaning.hvpa.down.overlap_percent)
-    return WorkloadShape(count, _size(view, totals, stands, count))
+    current = existing_shape.count if decided is None else decided.shape.count
+    count = find_next_count(view.meaning.ladders, totals, current, view.meaning.hvpa.down.overlap_percent)
+    return WorkloadShape(count, _size_at(view, totals, existing_shape, count))
 
 
-def choose_step(view: HvpaView, demand: StabilizedDemand, stands: WorkloadShape, now: float) -> NextStep:
+def choose_step(view: HvpaView, demand: StabilizedDemand, existing_shape: WorkloadShape, now: float) -> NextStep:
     """The step that may be taken."""
     hvpa, ladders, binary = view.meaning.hvpa, view.meaning.ladders, view.meaning.binary
-    desired = desired_shape(view, demand.totals, stands)
-    blocked = list(_blocked_by_stabilization(view, demand, stands, desired))
-    shut = closed_directions(hvpa, now)
-    against = [way for way in step_directions(stands, desired) if way in shut]
-    blocked += [HeldStep(way, shut[way], describe_step(stands, desired, binary=binary)) for way in against]
-    reached = _restrict_direction(view, demand.totals, stands, desired, against[0]) if against else desired
-    if any(way in shut for way in step_directions(stands, reached)):
-        return NextStep(stands, tuple(blocked))
-    if is_below_min_change(stands, reached, ladders, hvpa.down.min_change_percent):
+    desired = find_desired_shape(view, demand.totals, existing_shape)
+    blocked = list(_blocked_by_stabilization(view, demand, existing_shape, desired))
+    closed = find_closed_directions(hvpa, now)
+    closed_steps = [direction for direction in list_step_directions(existing_shape, desired) if direction in closed]
+    blocked += [
+        HeldStep(direction, closed[direction], describe_step(existing_shape, desired, binary=binary))
+        for direction in closed_steps
+    ]
+    permitted_shape = (
+        _restrict_direction(view, demand.totals, existing_shape, desired, closed_steps[0]) if closed_steps else desired
+    )
+    if any(direction in closed for direction in list_step_directions(existing_shape, permitted_shape)):
+        return NextStep(existing_shape, tuple(blocked))
+    if is_below_min_change(existing_shape, permitted_shape, ladders, hvpa.down.min_change_percent):
         return NextStep(
-            stands, (*blocked, HeldStep(StepDirection.DOWN, MIN_CHANGE, describe_step(stands, reached, binary=binary)))
+            existing_shape,
+            (
+                *blocked,
+                HeldStep(StepDirection.DOWN, MIN_CHANGE, describe_step(existing_shape, permitted_shape, binary=binary)),
+            ),
         )
-    return NextStep(reached, tuple(blocked))
+    return NextStep(permitted_shape, tuple(blocked))
 
 
 def _restrict_direction(
-    view: HvpaView, totals: ResourceAmounts, stands: WorkloadShape, desired: WorkloadShape, shut: StepDirection
+    view: HvpaView,
+    totals: ResourceAmounts,
+    existing_shape: WorkloadShape,
+    desired: WorkloadShape,
+    closed_direction: StepDirection,
 ) -> WorkloadShape:
     """As much of a step as does not go the way that is shut.
 
@@ -119,38 +134,40 @@ def _restrict_direction(
     is no reason to hold a resource to what the count may have. If it is down, a count in no bucket has no bounds, and
     shares at it are below those of the lower count that can hold the totals.
     """
-    down, has = shut is StepDirection.DOWN, stands.totals
-    count = max(desired.count, stands.count) if down else min(desired.count, stands.count)
-    if view.meaning.ladders.configured(count):
-        size = dict(_size(view, totals, stands, count))
+    down, existing_totals = closed_direction is StepDirection.DOWN, existing_shape.totals
+    count = max(desired.count, existing_shape.count) if down else min(desired.count, existing_shape.count)
+    if view.meaning.ladders.is_configured(count):
+        size = dict(_size_at(view, totals, existing_shape, count))
     elif down:
-        size = {**stands.size, **{name: -(-total // count) for name, total in totals.items()}}
+        size = {**existing_shape.size, **{name: -(-total // count) for name, total in totals.items()}}
     else:
-        return stands
-    for name in size.keys() & has.keys():
+        return existing_shape
+    for name in size.keys() & existing_totals.keys():
         if down:
-            size[name] = max(size[name], -(-has[name] // count))
+            size[name] = max(size[name], -(-existing_totals[name] // count))
         else:
-            size[name] = min(max(size[name], -(-totals.get(name, 0) // count)), has[name] // count)
+            size[name] = min(max(size[name], -(-totals.get(name, 0) // count)), existing_totals[name] // count)
     return WorkloadShape(count, size)
 
 
-def _size(view: HvpaView, totals: ResourceAmounts, stands: WorkloadShape, count: int) -> ResourceAmounts:
+def _size_at(view: HvpaView, totals: ResourceAmounts, existing_shape: WorkloadShape, count: int) -> ResourceAmounts:
     targets = sum_containers(view.containers, "target")
-    return size_replica(view.meaning, totals, targets, count=count, present=stands.size)
+    return size_replica(view.meaning, totals, targets, count=count, present=existing_shape.size)
 
 
 def _blocked_by_stabilization(
-    view: HvpaView, demand: StabilizedDemand, stands: WorkloadShape, desired: WorkloadShape
+    view: HvpaView, demand: StabilizedDemand, existing_shape: WorkloadShape, desired: WorkloadShape
 ) -> tuple[HeldStep, ...]:
-    """What the totals of this very moment would do, if nothing had to be waited for."""
-    if demand.present == demand.totals:
+    """The step for the current totals, if the stabilization windows hold it back."""
+    if demand.current == demand.totals:
         return ()
-    sooner = desired_shape(view, demand.present, stands)
-    if is_below_min_change(desired, sooner, view.meaning.ladders, view.meaning.hvpa.down.min_change_percent):
+    unstabilized = find_desired_shape(view, demand.current, existing_shape)
+    if is_below_min_change(desired, unstabilized, view.meaning.ladders, view.meaning.hvpa.down.min_change_percent):
         return ()
-    step = describe_step(desired, sooner, binary=view.meaning.binary)
-    return tuple(HeldStep(way, STABILIZATION_WINDOW, step) for way in step_directions(desired, sooner))
+    step = describe_step(desired, unstabilized, binary=view.meaning.binary)
+    return tuple(
+        HeldStep(direction, STABILIZATION_WINDOW, step) for direction in list_step_directions(desired, unstabilized)
+    )
 
 
 def split_amount(amount: int, weights: Sequence[int]) -> list[int]:
@@ -159,10 +176,10 @@ def split_amount(amount: int, weights: Sequence[int]) -> list[int]:
     if not total:
         weights, total = [1] * len(weights), len(weights)
     parts = [amount * weight // total for weight in weights]
-    left = amount - sum(parts)
-    by_remainder = sorted(range(len(parts)), key=lambda at: -(amount * weights[at] % total))
-    for at in by_remainder[:left]:
-        parts[at] += 1
+    remainder = amount - sum(parts)
+    by_remainder = sorted(range(len(parts)), key=lambda position: -(amount * weights[position] % total))
+    for position in by_remainder[:remainder]:
+        parts[position] += 1
     return parts
 
 
@@ -193,28 +210,28 @@ GROW_FIRST = Reason("GrowFirst", "Replicas grow before there are fewer of them."
 
 
 class ShapeTransition(msgspec.Struct, frozen=True):
-    """The count and the size of now, on the way to what was decided; why it is not all of it, and until when."""
+    """The count and size to apply now, and the reason and time limit if that is not the decided shape yet."""
 
     count: int
     size: ResourceAmounts
     reason: Reason | None = None
-    look: float | None = None
+    requeue_at: float | None = None
 
 
 def plan_transition(
     view: HvpaView, decided: HvpaDecision, totals: ResourceAmounts, now: float, settings: HvpaSettings
 ) -> ShapeTransition:
-    """What is done now. Resources without a total have no size of their own to wait for."""
+    """The part of the decision that is applied now. Resources without a total are not waited for."""
     count, size = decided.shape.count, decided.shape.size
-    has = {**sum_containers(view.containers, "requests"), **sum_containers(view.containers, "published")}
-    larger = {name: max(amount, has.get(name, 0)) for name, amount in size.items()}
+    existing_size = {**sum_containers(view.containers, "requests"), **sum_containers(view.containers, "published")}
+    larger = {name: max(amount, existing_size.get(name, 0)) for name, amount in size.items()}
     if count < view.replicas:
-        least = sum_containers(view.containers, "least")
+        min_requests = sum_containers(view.containers, "min_requests")
         # Not the larger of both: what was published may be more than any node has, and so many replicas need less.
-        grows = any(size[name] > least.get(name, 0) for name in totals)
-        return ShapeTransition(view.replicas, size, GROW_FIRST) if grows else ShapeTransition(count, size)
-    if larger != size and decided.grew is not None:
-        until = decided.grew + settings.ready_patience
+        must_grow_first = any(size[name] > min_requests.get(name, 0) for name in totals)
+        return ShapeTransition(view.replicas, size, GROW_FIRST) if must_grow_first else ShapeTransition(count, size)
+    if larger != size and decided.grew_at is not None:
+        until = decided.grew_at + settings.ready_patience
         if count > view.replicas or (not view.all_ready and now < until):
             return ShapeTransition(count, larger, READY_FIRST, until)
     return ShapeTransition(count, size)

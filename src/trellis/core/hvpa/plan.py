@@ -14,19 +14,19 @@ from typing import TypeAlias
 import msgspec
 
 from trellis.base.reasons import Reason, Severity
-from trellis.core.hvpa.demand.hpa import HpaTotals, awaits_ready_pods, read_hpa_totals, replicas_to_write_back
+from trellis.core.hvpa.demand.hpa import HpaTotals, awaits_ready_pods, find_replicas_to_write_back, read_hpa_totals
 from trellis.core.hvpa.demand.noise import tolerate_excess
 from trellis.core.hvpa.demand.stabilization import StabilizedDemand, stabilize_demand
 from trellis.core.hvpa.demand.vpa import NO_TOTALS, describe_held_totals, read_vpa_totals
 from trellis.core.hvpa.drift import ReplicaDrift, detect_replica_drift, detect_request_drift
-from trellis.core.hvpa.ladder import limited_resources
+from trellis.core.hvpa.ladder import list_limited_resources
 from trellis.core.hvpa.memory import HvpaDecision, HvpaMemory
 from trellis.core.hvpa.next_step import (
     NextStep,
     ShapeTransition,
     choose_step,
-    current_shape,
-    desired_shape,
+    find_current_shape,
+    find_desired_shape,
     plan_transition,
     split_among_containers,
 )
@@ -38,8 +38,8 @@ from trellis.core.hvpa.steps import (
     StepDirection,
     WorkloadShape,
     describe_step,
-    next_window_change,
-    step_directions,
+    find_next_window_change,
+    list_step_directions,
 )
 from trellis.core.hvpa.view import HvpaSettings, HvpaView
 from trellis.core.recommend.amounts import ResourceAmounts
@@ -71,182 +71,229 @@ LIMITED = Reason("Limited", "More is needed than the last bucket allows.", Sever
 
 
 class HvpaPlanSummary(msgspec.Struct, frozen=True):
-    """What is said about one plan: why it is what it is, what is held back, and what else a person should know.
+    """The reason of a plan, the steps that are held back, and further notes.
 
-    `about` has more on some of the notes, by the code of a reason.
+    `note_details` has more on some of the notes, by the code of a reason.
     """
 
     reason: Reason
     details: str = ""
     blocked: tuple[HeldStep, ...] = ()
     notes: tuple[Reason, ...] = ()
-    about: Mapping[str, str] = {}
+    note_details: Mapping[str, str] = {}
 
 
 class HvpaPlan(msgspec.Struct, frozen=True):
-    """What is done, and all that follows from it.
+    """The actions, the size to publish, and the memory of the next plan.
 
-    `shape` is what was decided; `containers` is what the status publishes now, which may be more while replicas come or
-    go. `totals` are what it was decided by, `hpa` the HPA's total in force and `vpa` what the VPA says.
+    `shape` is what was decided; `containers` is what the status publishes now, which may be more while replicas are
+    added or removed. `totals` are the demand, `hpa` the HPA's total in force and `vpa` that of the VPA.
     """
 
     actions: tuple[HvpaAction, ...]
     shape: WorkloadShape
     containers: Mapping[str, ResourceAmounts]
-    verdict: HvpaPlanSummary
+    summary: HvpaPlanSummary
     memory: HvpaMemory
     totals: ResourceAmounts = {}
     hpa: ResourceAmounts = {}
     vpa: ResourceAmounts = {}
-    next_look: float | None = None
+    requeue_at: float | None = None
 
 
 def plan_hvpa(view: HvpaView, now: float, settings: HvpaSettings) -> HvpaPlan:
     """The plan for a workload."""
-    if view.yields is not None:
-        return _plan_nothing(view, HvpaPlanSummary(view.yields, ", ".join(view.rivals)))
+    if view.conflict is not None:
+        return _plan_nothing(view, HvpaPlanSummary(view.conflict, ", ".join(view.conflicting)))
     if view.replicas == 0:
         return _plan_nothing(view, HvpaPlanSummary(SCALED_TO_ZERO))
-    stands, drift, sizes = current_shape(view), detect_replica_drift(view, now), detect_request_drift(view, now)
-    by_hpa, by_vpa = read_hpa_totals(view, now, settings), read_vpa_totals(view)
-    follows = tolerate_excess(view, by_vpa.totals, by_hpa.measured, now, settings)
-    demand = stabilize_demand(view, follows.totals, by_hpa, stands.totals, now)
-    choice = _choice(view, demand, stands, drift, now)
-    decided = _decided(view, stands, choice.shape, now, settings)
+    existing_shape, drift, request_drift = (
+        find_current_shape(view),
+        detect_replica_drift(view, now),
+        detect_request_drift(view, now),
+    )
+    hpa_totals, vpa_totals = read_hpa_totals(view, now, settings), read_vpa_totals(view)
+    tolerated = tolerate_excess(view, vpa_totals.totals, hpa_totals.means, now, settings)
+    demand = stabilize_demand(view, tolerated.totals, hpa_totals, existing_shape.totals, now)
+    next_step = _choose_next_step(view, demand, existing_shape, drift, now)
+    decided = _build_decision(view, existing_shape, next_step.shape, now, settings)
     if drift is not None and drift.until is not None and view.memory.decided is not None:
-        decided, transition = view.memory.decided, ShapeTransition(stands.count, stands.size, None, drift.until)
+        decided, transition = (
+            view.memory.decided,
+            ShapeTransition(existing_shape.count, existing_shape.size, None, drift.until),
+        )
     else:
         transition = plan_transition(view, decided, demand.totals, now, settings)
-    # A wish that waits for the HPA's status is left standing, and read then.
-    waits = by_hpa.awaited is not None
-    left = view.wish if waits and view.wish is not None else replicas_to_write_back(view, transition.count)
-    notes = [*by_hpa.notes, *demand.notes, drift.reason if drift is not None else None, sizes.reason, transition.reason]
-    if limited_resources(view.meaning.ladders, demand.totals):
+    # A count that waits for the HPA's status is not overwritten, and read later.
+    awaits_status = hpa_totals.awaiting_status_since is not None
+    spec_replicas = (
+        view.spec_replicas
+        if awaits_status and view.spec_replicas is not None
+        else find_replicas_to_write_back(view, transition.count)
+    )
+    notes = [
+        *hpa_totals.notes,
+        *demand.notes,
+        drift.reason if drift is not None else None,
+        request_drift.reason,
+        transition.reason,
+    ]
+    if list_limited_resources(view.meaning.ladders, demand.totals):
         notes.append(LIMITED)
-    about = dict(by_hpa.about)
-    if by_vpa.held:
+    note_details = dict(hpa_totals.note_details)
+    if vpa_totals.held:
         notes.append(NO_TOTALS)
-        about[NO_TOTALS.code] = describe_held_totals(view, by_vpa.held)
+        note_details[NO_TOTALS.code] = describe_held_totals(view, vpa_totals.held)
     return HvpaPlan(
-        actions=_actions(view, transition.count, left),
-        shape=choice.shape,
+        actions=_list_actions(view, transition.count, spec_replicas),
+        shape=next_step.shape,
         containers={}
-        if _untouched(view, stands, choice)
+        if _is_untouched(view, existing_shape, next_step)
         else split_among_containers(transition.size, demand.totals, view.containers),
-        verdict=_summarize(view, stands, choice, tuple(note for note in notes if note is not None), about),
+        summary=_summarize(
+            view, existing_shape, next_step, tuple(note for note in notes if note is not None), note_details
+        ),
         memory=HvpaMemory(
-            hpa=by_hpa.windows,
-            wish=by_hpa.wish,
-            vpa=demand.vpa,
-            low=demand.low,
-            settled=demand.totals,
-            held=by_vpa.held,
+            hpa_windows=hpa_totals.windows,
+            scale_write=hpa_totals.scale_write,
+            vpa_windows=demand.vpa_windows,
+            scale_up_windows=demand.scale_up_windows,
+            last_totals=demand.totals,
+            held_totals=vpa_totals.held,
             decided=decided,
             # A count of another client that is left alone is not remembered as decided here.
-            count=view.memory.count if drift is not None and drift.until is not None else transition.count,
-            left=view.memory.left if waits else left,
-            told=_hpa_demand_since(view, by_hpa, now),
-            scaled=now if transition.count != view.replicas else view.memory.scaled,
-            repaired=now if drift is not None and drift.until is None else view.memory.repaired,
-            edited=sizes.at,
-            anew=view.memory.anew,
-            measured=by_hpa.measured,
-            awaited=by_hpa.awaited,
-            excess=follows.since,
+            target_replicas=view.memory.target_replicas
+            if drift is not None and drift.until is not None
+            else transition.count,
+            spec_replicas=view.memory.spec_replicas if awaits_status else spec_replicas,
+            hpa_changed_at=_find_hpa_change_time(view, hpa_totals, now),
+            scaled_at=now if transition.count != view.replicas else view.memory.scaled_at,
+            drift_repaired_at=now if drift is not None and drift.until is None else view.memory.drift_repaired_at,
+            requests_edited_at=request_drift.at,
+            target_changed_at=view.memory.target_changed_at,
+            means=hpa_totals.means,
+            awaiting_status_since=hpa_totals.awaiting_status_since,
+            excess_since=tolerated.since,
         ),
         totals=demand.totals,
-        hpa=by_hpa.totals,
-        vpa=by_vpa.totals,
-        next_look=_next_pass(
-            view, choice, (*by_hpa.looks, *follows.looks, *demand.looks, transition.look, sizes.until), now
+        hpa=hpa_totals.totals,
+        vpa=vpa_totals.totals,
+        requeue_at=_find_requeue_time(
+            view,
+            next_step,
+            (
+                *hpa_totals.requeue_times,
+                *tolerated.requeue_times,
+                *demand.requeue_times,
+                transition.requeue_at,
+                request_drift.until,
+            ),
+            now,
         ),
     )
 
 
-def _choice(
-    view: HvpaView, demand: StabilizedDemand, stands: WorkloadShape, drift: ReplicaDrift | None, now: float
+def _choose_next_step(
+    view: HvpaView, demand: StabilizedDemand, existing_shape: WorkloadShape, drift: ReplicaDrift | None, now: float
 ) -> NextStep:
     if not demand.totals:
-        return NextStep(stands, (HeldStep(StepDirection.UP, NO_RECOMMENDATION),))
+        return NextStep(existing_shape, (HeldStep(StepDirection.UP, NO_RECOMMENDATION),))
     if drift is None or drift.until is None:
-        return choose_step(view, demand, stands, now)
-    back = desired_shape(view, demand.totals, stands)
-    step = describe_step(stands, back, binary=view.meaning.binary)
-    return NextStep(stands, tuple(HeldStep(way, STABILIZATION_WINDOW, step) for way in step_directions(stands, back)))
+        return choose_step(view, demand, existing_shape, now)
+    repaired_shape = find_desired_shape(view, demand.totals, existing_shape)
+    step = describe_step(existing_shape, repaired_shape, binary=view.meaning.binary)
+    return NextStep(
+        existing_shape,
+        tuple(
+            HeldStep(direction, STABILIZATION_WINDOW, step)
+            for direction in list_step_directions(existing_shape, repaired_shape)
+        ),
+    )
 
 
-def _decided(
-    view: HvpaView, stands: WorkloadShape, desired: WorkloadShape, now: float, settings: HvpaSettings
+def _build_decision(
+    view: HvpaView, existing_shape: WorkloadShape, desired: WorkloadShape, now: float, settings: HvpaSettings
 ) -> HvpaDecision:
-    """What to remember of it. A change while pods of the last one come up has no new patience.
+    """The decision to remember. A change while pods of the last one start does not extend their time to become Ready.
 
     A controller without a remembered decision may have restarted after one: pods that are not Ready may come from it.
     """
-    before = view.memory.decided
-    if before is None:
-        grows = desired.count > stands.count or not view.all_ready
-        return HvpaDecision(desired, stands, now if desired != stands else 0.0, now if grows else None)
-    changed = desired != before.shape
-    since = now if changed and not awaits_ready_pods(view, now, settings) else before.since
-    if desired.count == before.shape.count:
-        return HvpaDecision(desired, stands, since, before.grew)
-    return HvpaDecision(desired, stands, since, now if desired.count > stands.count else None)
+    previous = view.memory.decided
+    if previous is None:
+        grows = desired.count > existing_shape.count or not view.all_ready
+        return HvpaDecision(desired, existing_shape, now if desired != existing_shape else 0.0, now if grows else None)
+    changed = desired != previous.shape
+    since = now if changed and not awaits_ready_pods(view, now, settings) else previous.changed_at
+    if desired.count == previous.shape.count:
+        return HvpaDecision(desired, existing_shape, since, previous.grew_at)
+    return HvpaDecision(desired, existing_shape, since, now if desired.count > existing_shape.count else None)
 
 
-def _untouched(view: HvpaView, stands: WorkloadShape, choice: NextStep) -> bool:
-    """Whether no size was ever decided: what was only held back leaves pods as their template has them."""
+def _is_untouched(view: HvpaView, existing_shape: WorkloadShape, next_step: NextStep) -> bool:
+    """Whether no size was ever decided: a step that is held back leaves pods as their template has them."""
     published = any(container.published for container in view.containers)
-    return not published and bool(choice.blocked) and choice.shape == stands
+    return not published and bool(next_step.blocked) and next_step.shape == existing_shape
 
 
-def _actions(view: HvpaView, count: int, left: int) -> tuple[HvpaAction, ...]:
-    """The target first: if nothing follows, the wish is not read a second time for what has been done."""
+def _list_actions(view: HvpaView, count: int, spec_replicas: int) -> tuple[HvpaAction, ...]:
+    """The target first: if the second write fails, `spec.replicas` is not read again as demand."""
     scale = (SetScale(count),) if count != view.replicas else ()
-    back = (WriteBack(left),) if left != view.wish else ()
-    return (*scale, *back)
+    write_back = (WriteBack(spec_replicas),) if spec_replicas != view.spec_replicas else ()
+    return (*scale, *write_back)
 
 
 def _summarize(
-    view: HvpaView, stands: WorkloadShape, choice: NextStep, notes: tuple[Reason, ...], about: Mapping[str, str]
+    view: HvpaView,
+    existing_shape: WorkloadShape,
+    next_step: NextStep,
+    notes: tuple[Reason, ...],
+    note_details: Mapping[str, str],
 ) -> HvpaPlanSummary:
-    """A total that is held may be far from what the VPA recommends by now, so that nothing is as decided."""
-    shape, blocked, binary = choice.shape, choice.blocked, view.meaning.binary
-    if shape != stands:
-        reason = SCALES_UP if StepDirection.UP in step_directions(stands, shape) else SCALES_DOWN
-        return HvpaPlanSummary(reason, describe_step(stands, shape, binary=binary), blocked, notes, about)
+    """Build the summary. A held total may differ from the present recommendation, and is then the reason."""
+    shape, blocked, binary = next_step.shape, next_step.blocked, view.meaning.binary
+    if shape != existing_shape:
+        reason = SCALES_UP if StepDirection.UP in list_step_directions(existing_shape, shape) else SCALES_DOWN
+        return HvpaPlanSummary(
+            reason, describe_step(existing_shape, shape, binary=binary), blocked, notes, note_details
+        )
     if not blocked and NO_TOTALS in notes:
-        return HvpaPlanSummary(NO_TOTALS, about[NO_TOTALS.code], (), notes, about)
+        return HvpaPlanSummary(NO_TOTALS, note_details[NO_TOTALS.code], (), notes, note_details)
     if not blocked:
-        return HvpaPlanSummary(AS_DECIDED, shape.describe(binary=binary), (), notes, about)
-    nothing = blocked[0].reason is NO_RECOMMENDATION
-    return HvpaPlanSummary(NO_RECOMMENDATION if nothing else STEP_BLOCKED, blocked[0].details, blocked, notes, about)
+        return HvpaPlanSummary(AS_DECIDED, shape.describe(binary=binary), (), notes, note_details)
+    lacks_recommendation = blocked[0].reason is NO_RECOMMENDATION
+    return HvpaPlanSummary(
+        NO_RECOMMENDATION if lacks_recommendation else STEP_BLOCKED, blocked[0].details, blocked, notes, note_details
+    )
 
 
-def _next_pass(view: HvpaView, choice: NextStep, looks: tuple[float | None, ...], now: float) -> float | None:
-    later = [at for at in looks if at is not None and at > now]
-    waits = any(step.reason is MAINTENANCE_WINDOW for step in choice.blocked)
-    if waits and (opens := next_window_change(view.meaning.hvpa, now)) is not None:
+def _find_requeue_time(
+    view: HvpaView, next_step: NextStep, requeue_times: tuple[float | None, ...], now: float
+) -> float | None:
+    later = [time for time in requeue_times if time is not None and time > now]
+    awaits_window = any(step.reason is MAINTENANCE_WINDOW for step in next_step.blocked)
+    if awaits_window and (opens := find_next_window_change(view.meaning.hvpa, now)) is not None:
         later.append(opens)
     return min(later, default=None)
 
 
-def _hpa_demand_since(view: HvpaView, by_hpa: HpaTotals, now: float) -> float | None:
+def _find_hpa_change_time(view: HvpaView, hpa_totals: HpaTotals, now: float) -> float | None:
     """Since when the HPA's total is what it is."""
-    if not by_hpa.totals:
+    if not hpa_totals.totals:
         return None
-    before = {name: window[0].amount for name, window in view.memory.hpa.items()}
-    return view.memory.told if before == by_hpa.totals and view.memory.told is not None else now
+    before = {name: window[0].amount for name, window in view.memory.hpa_windows.items()}
+    return view.memory.hpa_changed_at if before == hpa_totals.totals and view.memory.hpa_changed_at is not None else now
 
 
 def _plan_nothing(view: HvpaView, summary: HvpaPlanSummary) -> HvpaPlan:
-    """Nothing is done, and what was published stays.
+    """A plan without actions that keeps the published size.
 
-    When the target is its own again, that is a beginning: the count is that of another client, and what was asked for
-    before may be of long ago.
+    Memory starts afresh: the count is that of another client, and earlier demand may be outdated.
     """
     memory, published = (
         view.memory,
         {container.name: container.published for container in view.containers if container.published},
     )
-    beginning = HvpaMemory(held=memory.held, scaled=memory.scaled, anew=memory.anew)
-    return HvpaPlan((), current_shape(view), published, summary, beginning)
+    restarted_memory = HvpaMemory(
+        held_totals=memory.held_totals, scaled_at=memory.scaled_at, target_changed_at=memory.target_changed_at
+    )
+    return HvpaPlan((), find_current_shape(view), published, summary, restarted_memory)

@@ -21,29 +21,29 @@ def build_recommendation(plan: HvpaPlan) -> PodRecommendation | None:
 
     With bounds that leave no room: what is worth a change was decided here, and not by the updater once more.
     """
-    sized = {name: _texts(amounts) for name, amounts in plan.containers.items() if amounts}
+    sized = {name: _format_amounts(amounts) for name, amounts in plan.containers.items() if amounts}
     parts = [
-        ContainerRecommendation(name, target={**texts}, lower_bound={**texts}, upper_bound={**texts})
-        for name, texts in sized.items()
+        ContainerRecommendation(name, target={**quantities}, lower_bound={**quantities}, upper_bound={**quantities})
+        for name, quantities in sized.items()
     ]
     return PodRecommendation(parts) if parts else None
 
 
 def build_hpa_demand(plan: HvpaPlan) -> HpaDemand | None:
     """The HPA's total in force, and since when."""
-    if not plan.hpa or plan.memory.told is None:
+    if not plan.hpa or plan.memory.hpa_changed_at is None:
         return None
-    texts = _texts(plan.hpa)
-    since = format_time(datetime.fromtimestamp(plan.memory.told, UTC))
-    return HpaDemand(ResourceTotals(texts.get("cpu"), texts.get("memory")), since)
+    quantities = _format_amounts(plan.hpa)
+    since = format_time(datetime.fromtimestamp(plan.memory.hpa_changed_at, UTC))
+    return HpaDemand(ResourceTotals(quantities.get("cpu"), quantities.get("memory")), since)
 
 
 def build_blocked_steps(plan: HvpaPlan) -> list[BlockedStep]:
     """The steps held back."""
-    return [_blocked(step) for step in plan.verdict.blocked]
+    return [_build_blocked_step(step) for step in plan.summary.blocked]
 
 
-def _blocked(step: HeldStep) -> BlockedStep:
+def _build_blocked_step(step: HeldStep) -> BlockedStep:
     message = f"{step.details}: {step.reason.meaning}" if step.details else step.reason.meaning
     return BlockedStep(step.direction.value, step.reason.code, message)
 
@@ -55,17 +55,19 @@ def restore_memory(status: HvpaStatus | None, now: float) -> HvpaMemory:
     """
     if status is None:
         return HvpaMemory()
-    scaled = _moment(status.last_scale_time, now)
+    scaled = _parse_past_time(status.last_scale_time, now)
     if status.hpa is None or status.hpa.total is None:
-        return HvpaMemory(scaled=scaled)
-    texts = {"cpu": status.hpa.total.cpu, "memory": status.hpa.total.memory}
-    totals = parse_amounts({name: text for name, text in texts.items() if text is not None})
+        return HvpaMemory(scaled_at=scaled)
+    quantities = {"cpu": status.hpa.total.cpu, "memory": status.hpa.total.memory}
+    totals = parse_amounts({name: text for name, text in quantities.items() if text is not None})
     return HvpaMemory(
-        hpa={name: (WindowSample(total, now),) for name, total in totals.items()}, told=now, scaled=scaled
+        hpa_windows={name: (WindowSample(total, now),) for name, total in totals.items()},
+        hpa_changed_at=now,
+        scaled_at=scaled,
     )
 
 
-def _moment(text: str | None, now: float) -> float | None:
+def _parse_past_time(text: str | None, now: float) -> float | None:
     """A time that another client, or another clock, may have written: one that is still to come would be waited for."""
     try:
         return min(parse_time(text).timestamp(), now) if text else None
@@ -73,7 +75,7 @@ def _moment(text: str | None, now: float) -> float | None:
         return None
 
 
-def _texts(amounts: ResourceAmounts) -> dict[str, str]:
+def _format_amounts(amounts: ResourceAmounts) -> dict[str, str]:
     """Millicores and bytes as quantities."""
     return {
         name: str(Quantity.from_milli(amount) if name == "cpu" else Quantity.from_units(amount))

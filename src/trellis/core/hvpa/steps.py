@@ -71,23 +71,27 @@ class HeldStep(msgspec.Struct, frozen=True):
     details: str = ""
 
 
-def step_directions(before: WorkloadShape, after: WorkloadShape) -> tuple[StepDirection, ...]:
+def list_step_directions(before: WorkloadShape, after: WorkloadShape) -> tuple[StepDirection, ...]:
     """The directions of a step. Where the count moves, less than a unit for each replica is rounding and no step."""
-    had, gets = before.totals, after.totals
+    totals_before, totals_after = before.totals, after.totals
     rounding = max(before.count, after.count) - 1 if before.count != after.count else 0
-    up = after.count > before.count or any(total > had.get(name, 0) + rounding for name, total in gets.items())
-    down = after.count < before.count or any(total < had.get(name, 0) - rounding for name, total in gets.items())
+    up = after.count > before.count or any(
+        total > totals_before.get(name, 0) + rounding for name, total in totals_after.items()
+    )
+    down = after.count < before.count or any(
+        total < totals_before.get(name, 0) - rounding for name, total in totals_after.items()
+    )
     return (StepDirection.UP,) * up + (StepDirection.DOWN,) * down
 
 
-def closed_directions(hvpa: EffectiveHvpa, now: float) -> dict[StepDirection, Reason]:
+def find_closed_directions(hvpa: EffectiveHvpa, now: float) -> dict[StepDirection, Reason]:
     """The directions in which no step is taken now, and why."""
     policies = {StepDirection.UP: hvpa.up, StepDirection.DOWN: hvpa.down}
-    reasons = {direction: _closing_reason(policy, hvpa.window, now) for direction, policy in policies.items()}
+    reasons = {direction: _find_closing_reason(policy, hvpa.window, now) for direction, policy in policies.items()}
     return {direction: reason for direction, reason in reasons.items() if reason is not None}
 
 
-def next_window_change(hvpa: EffectiveHvpa, now: float) -> float | None:
+def find_next_window_change(hvpa: EffectiveHvpa, now: float) -> float | None:
     """When the maintenance window opens or closes next."""
     change = hvpa.window.next_change(datetime.fromtimestamp(now, UTC)) if hvpa.window is not None else None
     return change.timestamp() if change is not None else None
@@ -98,9 +102,9 @@ def is_below_min_change(before: WorkloadShape, after: WorkloadShape, ladders: La
 
     What is above its bucket always has to come down to it.
     """
-    if after == before or after.count != before.count or StepDirection.UP in step_directions(before, after):
+    if after == before or after.count != before.count or StepDirection.UP in list_step_directions(before, after):
         return False
-    if any(amount > ladders.by_resource[name].most_of_bucket(after.count) for name, amount in before.size.items()):
+    if any(amount > ladders.by_resource[name].maximum_in_bucket(after.count) for name, amount in before.size.items()):
         return False
     had = before.size
     return all(
@@ -115,7 +119,7 @@ def describe_step(before: WorkloadShape, after: WorkloadShape, *, binary: bool) 
     return f"{before} to {after}" if was == will_be else f"{was} to {will_be}"
 
 
-def _closing_reason(policy: ScalePolicy, window: DailyWindow | None, now: float) -> Reason | None:
+def _find_closing_reason(policy: ScalePolicy, window: DailyWindow | None, now: float) -> Reason | None:
     if policy.mode is ScaleMode.OFF:
         return UPDATE_POLICY
     if policy.mode is ScaleMode.AUTO:

@@ -36,42 +36,41 @@ class HvpaSettings(msgspec.Struct, frozen=True):
 
 
 class ResolvedHvpa(msgspec.Struct, frozen=True):
-    """What an Hvpa says, read once for as long as it is not edited; `binary` is whether it is written in Gi or in G."""
+    """The meaning of an Hvpa, resolved once per generation; `binary` is whether it is written in Gi or in G."""
 
     hvpa: EffectiveHvpa
     ladders: Ladders
     binary: bool = False
 
     @classmethod
-    def of(cls, hvpa: EffectiveHvpa) -> ResolvedHvpa:
+    def from_effective(cls, hvpa: EffectiveHvpa) -> ResolvedHvpa:
         """The meaning of a valid Hvpa."""
-        return cls(hvpa, Ladders.of(hvpa.buckets), uses_binary_units(hvpa.buckets))
+        return cls(hvpa, Ladders.from_buckets(hvpa.buckets), uses_binary_units(hvpa.buckets))
 
 
-class ContainerView(msgspec.Struct, frozen=True):
+class ContainerView(msgspec.Struct, frozen=True, rename={"min_requests": "least", "total_target": "total"}):
     """One container of the pods.
 
-    `scaled` is whether its policy has the mode `Auto`; others neither count nor change. `target` and `total` are the
-    VPA's, for a pod and for the whole workload. `requests` is what a pod has on average, `least` what the pod with the
-    least has. `published` is what the Hvpa's status says.
+    `scaled` is whether its policy has the mode `Auto`; others neither count nor change. `target` and `total_target` are
+    the VPA's, for a pod and for the whole workload. `requests` are the average of the pods, `min_requests` their
+    lowest. `published` are the requests in the Hvpa's status.
     """
 
     name: str
     scaled: bool = True
     target: ResourceAmounts = {}
-    total: ResourceAmounts = {}
+    total_target: ResourceAmounts = {}
     requests: ResourceAmounts = {}
-    least: ResourceAmounts = {}
+    min_requests: ResourceAmounts = {}
     published: ResourceAmounts = {}
 
 
-class HpaView(msgspec.Struct, frozen=True):
+class HpaView(msgspec.Struct, frozen=True, rename={"ratios": "own", "desired_replicas": "desired"}):
     """An HPA pointed at the Hvpa.
 
-    `ratio` is the highest of current over target among its metrics; None if it has none. `resources` are those that
-    its metrics speak of. `stabilizes` is set if it is the user's and waits before it scales down. `own` has the ratio
-    of each resource by its own metrics, if all of them are utilizations. `desired` is the count that it worked out
-    from these metrics; None if it does not say.
+    `ratio` is the highest of current over target among its metrics; None if it has none. `resources` are those of its
+    metrics. `stabilizes` is set if it is the user's and waits before it scales down. `ratios` has the ratio of each
+    resource by its own metrics, if all of them are utilizations. `desired_replicas` is the count in its status.
     """
 
     ratio: Fraction | None
@@ -79,18 +78,30 @@ class HpaView(msgspec.Struct, frozen=True):
     min_replicas: int = 1
     max_replicas: int = INT32_MAX
     stabilizes: bool = False
-    own: Mapping[str, Fraction] = {}
-    desired: int | None = None
+    ratios: Mapping[str, Fraction] = {}
+    desired_replicas: int | None = None
 
 
-class HvpaView(msgspec.Struct, frozen=True):
-    """All that a plan is made from.
+class HvpaView(
+    msgspec.Struct,
+    frozen=True,
+    rename={
+        "spec_replicas": "wish",
+        "scale_writer": "wisher",
+        "published_totals": "totals",
+        "last_oom_kill": "oom",
+        "conflict": "yields",
+        "conflicting": "rivals",
+        "requests_edited": "edited",
+    },
+):
+    """The input of a plan.
 
-    `replicas` is the target's count as its `/scale` says, `pods` how many there are and `ready` how many of these are
-    Ready. `wish` is the Hvpa's `spec.replicas`, and `wisher` the field manager that wrote it, if that is known and not
-    the Hvpa controller. `totals` is what the recommender wrote into the Hvpa's status where the VPA's has none. `oom`
-    is when a pod was last killed for memory, and `yields` why another autoscaler comes first, which is one of the
-    `rivals`. `edited` is whether a pod has lost the requests that were decided since the last plan.
+    `replicas` is the target's count in its `/scale`, `pods` how many exist and `ready` how many of these are Ready.
+    `spec_replicas` is the Hvpa's own, and `scale_writer` the field manager that wrote it, if that is known and not the
+    Hvpa controller. `published_totals` are those in the Hvpa's status, for a VPA without totals. `conflict` is why
+    another autoscaler comes first, which is one of those `conflicting`. `requests_edited` is whether a pod has lost the
+    decided requests since the last plan.
     """
 
     meaning: ResolvedHvpa
@@ -98,35 +109,35 @@ class HvpaView(msgspec.Struct, frozen=True):
     pods: int
     ready: int
     containers: tuple[ContainerView, ...] = ()
-    wish: int | None = None
+    spec_replicas: int | None = None
     hpa: HpaView | None = None
-    totals: ResourceAmounts = {}
-    oom: float | None = None
-    yields: Reason | None = None
-    rivals: tuple[str, ...] = ()
-    edited: bool = False
+    published_totals: ResourceAmounts = {}
+    last_oom_kill: float | None = None
+    conflict: Reason | None = None
+    conflicting: tuple[str, ...] = ()
+    requests_edited: bool = False
     memory: HvpaMemory = HvpaMemory()
-    wisher: str = ""
+    scale_writer: str = ""
 
     @property
     def all_ready(self) -> bool:
-        """Whether as many pods as there should be are there, and all of them Ready."""
+        """Whether all replicas exist and are Ready."""
         return self.ready == self.pods == self.replicas
 
-    def at_most_held(self, resource: str, total: int) -> int:
-        """What replicas have, as a total to start from: no more than their count can hold.
+    def limit_to_capacity(self, resource: str, total: int) -> int:
+        """The total that replicas have, limited to what their count can hold: the start of a window.
 
         A target may give them more than their count could hold as shares. Started from that, the count would rise with
         each restart of a controller.
         """
         ladders = self.meaning.ladders
-        if not ladders.configured(self.replicas):
+        if not ladders.is_configured(self.replicas):
             return total
-        return min(total, ladders.by_resource[resource].holds(self.replicas))
+        return min(total, ladders.by_resource[resource].capacity_at(self.replicas))
 
 
 def sum_containers(containers: tuple[ContainerView, ...], field: str) -> ResourceAmounts:
-    """What one pod has of each resource, over the containers that are scaled; those say nothing that have none."""
+    """The sum of a field over the scaled containers, by resource; resources that none has are absent."""
     amounts_by_resource: dict[str, int] = {}
     for container in containers:
         if container.scaled:
@@ -145,4 +156,4 @@ def read_hvpa(hvpa: Hvpa) -> tuple[ResolvedHvpa | None, str]:
     problems = [
         str(problem) for problem in validate(HVPA, {"metadata": {"name": "x"}, "spec": spec}) if problem.is_error
     ]
-    return (None, "; ".join(problems)) if problems else (ResolvedHvpa.of(resolve_hvpa(hvpa)), "")
+    return (None, "; ".join(problems)) if problems else (ResolvedHvpa.from_effective(resolve_hvpa(hvpa)), "")

@@ -50,9 +50,9 @@ def read_hpa(hpa: HorizontalPodAutoscaler, requests: Mapping[str, ResourceAmount
     waits = down is None or down.stabilization_window_seconds != 0
     return HpaView(
         ratio=max(ratios, default=None),
-        own=_own(hpa, requests),
-        desired=hpa.status.desired_replicas or None,
-        resources=_resources(hpa),
+        ratios=_read_ratios(hpa, requests),
+        desired_replicas=hpa.status.desired_replicas or None,
+        resources=_list_resources(hpa),
         min_replicas=1 if hpa.spec.min_replicas is None else hpa.spec.min_replicas,
         max_replicas=hpa.spec.max_replicas,
         stabilizes=waits and not owned,
@@ -63,11 +63,15 @@ def _current_ratio(
     hpa: HorizontalPodAutoscaler, metric: Metric, requests: Mapping[str, ResourceAmounts]
 ) -> Fraction | None:
     """The ratio of a metric, if its status has it."""
-    ratios = (_ratio(metric, current, requests) for current in hpa.status.current_metrics if _same(metric, current))
+    ratios = (
+        _compute_ratio(metric, current, requests)
+        for current in hpa.status.current_metrics
+        if _is_same_metric(metric, current)
+    )
     return max((ratio for ratio in ratios if ratio is not None), default=None)
 
 
-def _own(hpa: HorizontalPodAutoscaler, requests: Mapping[str, ResourceAmounts]) -> dict[str, Fraction]:
+def _read_ratios(hpa: HorizontalPodAutoscaler, requests: Mapping[str, ResourceAmounts]) -> dict[str, Fraction]:
     """The ratio of each resource; none of any if a metric is unknown or is no share of what is requested."""
     ratios: dict[str, Fraction] = {}
     for metric in hpa.spec.metrics:
@@ -79,13 +83,13 @@ def _own(hpa: HorizontalPodAutoscaler, requests: Mapping[str, ResourceAmounts]) 
     return ratios
 
 
-def _resources(hpa: HorizontalPodAutoscaler) -> frozenset[str]:
+def _list_resources(hpa: HorizontalPodAutoscaler) -> frozenset[str]:
     """Those that its metrics name, and both if none does."""
     named = {source.name for metric in hpa.spec.metrics if (source := metric.resource or metric.container_resource)}
     return frozenset(named & set(RESOURCES) or RESOURCES)
 
 
-def _same(metric: Metric, current: Metric) -> bool:
+def _is_same_metric(metric: Metric, current: Metric) -> bool:
     target, observed = metric.source, current.source
     if target is None or observed is None or metric.type != current.type:
         return False
@@ -93,7 +97,7 @@ def _same(metric: Metric, current: Metric) -> bool:
     return same and target.described_object == observed.described_object
 
 
-def _ratio(metric: Metric, current: Metric, requests: Mapping[str, ResourceAmounts]) -> Fraction | None:
+def _compute_ratio(metric: Metric, current: Metric, requests: Mapping[str, ResourceAmounts]) -> Fraction | None:
     """Current over target; None if either is not known."""
     source, observed = metric.source, current.source
     if source is None or observed is None:
@@ -102,7 +106,7 @@ def _ratio(metric: Metric, current: Metric, requests: Mapping[str, ResourceAmoun
     if target.average_utilization:
         return _utilization(source, observed, target.average_utilization, requests)
     pairs = ((now.average_value, target.average_value), (now.value, target.value))
-    return next((_over(current_amount, aim) for current_amount, aim in pairs if current_amount and aim), None)
+    return next((_divide(current_amount, aim) for current_amount, aim in pairs if current_amount and aim), None)
 
 
 def _utilization(
@@ -110,7 +114,7 @@ def _utilization(
 ) -> Fraction | None:
     named = requests.values() if not target.container else (requests.get(target.container, {}),)
     request = sum(container.get(target.name, 0) for container in named)
-    usage = _amount(observed.current.average_value)
+    usage = _parse_amount(observed.current.average_value)
     if usage is not None and request:
         unit = _MILLI if target.name == "cpu" else 1
         return usage * unit * _PERCENT / (request * percent)
@@ -118,12 +122,12 @@ def _utilization(
     return Fraction(utilization, percent) if utilization is not None else None
 
 
-def _over(current: str, aim: str) -> Fraction | None:
-    amount, target = _amount(current), _amount(aim)
+def _divide(current: str, aim: str) -> Fraction | None:
+    amount, target = _parse_amount(current), _parse_amount(aim)
     return amount / target if amount is not None and target else None
 
 
-def _amount(text: str) -> Fraction | None:
+def _parse_amount(text: str) -> Fraction | None:
     try:
         return Quantity.parse(text).exact() if text else None
     except InvalidQuantity:
@@ -169,11 +173,11 @@ class WatchedHvpa(Hvpa, frozen=True):
     metadata: WatchedHvpaMeta = WatchedHvpaMeta()
 
 
-def find_scale_writer(hvpa: Hvpa, own: str) -> str:
+def find_scale_writer(hvpa: Hvpa, own_manager: str) -> str:
     """Which field manager wrote `spec.replicas`; empty if it is this one, or not known."""
     entries: tuple[ManagedFieldsEntry, ...] = getattr(hvpa.metadata, "managed_fields", ())
     writers = [entry.manager for entry in entries if entry.has_field("spec", "replicas")]
-    return writers[-1] if writers and own not in writers else ""
+    return writers[-1] if writers and own_manager not in writers else ""
 
 
 class PodEdit(msgspec.Struct, frozen=True):
@@ -201,18 +205,18 @@ def build_view(
     pods: Sequence[HvpaPod],
     related: RelatedAutoscalers,
     *,
-    wish: int | None,
+    spec_replicas: int | None,
     published: PodRecommendation | None,
     memory: HvpaMemory,
     edits: Iterable[PodEdit] = (),
-    wisher: str = "",
+    scale_writer: str = "",
 ) -> HvpaView:
     """All that a plan is made from."""
     vpa, hpa = find_vpa(hvpa, related.vpas), find_hpa(hvpa, related.hpas)
-    containers = _containers(hvpa, vpa, pods, published)
+    containers = _build_container_views(hvpa, vpa, pods, published)
     requests = {container.name: container.requests for container in containers}
     totals = (hvpa.status or HvpaStatus()).totals or ResourceTotals()
-    yields = find_conflict(hvpa, related)
+    conflict = find_conflict(hvpa, related)
     kills = [kill.time for pod in pods for kill in find_oom_kills(None, pod)]
     return HvpaView(
         meaning=meaning,
@@ -220,19 +224,21 @@ def build_view(
         pods=len(pods),
         ready=sum(pod.status.ready for pod in pods),
         containers=containers,
-        wish=wish,
+        spec_replicas=spec_replicas,
         hpa=read_hpa(hpa, requests, owned=is_owned_by(hpa.metadata, hvpa)) if hpa is not None else None,
-        totals=parse_amounts({name: text for name, text in (("cpu", totals.cpu), ("memory", totals.memory)) if text}),
-        oom=max(kills, default=None),
-        yields=yields,
-        rivals=tuple(list_conflicting(hvpa, related)) if yields is not None else (),
-        edited=any(_lost_published(edit, containers) for edit in edits),
+        published_totals=parse_amounts(
+            {name: text for name, text in (("cpu", totals.cpu), ("memory", totals.memory)) if text}
+        ),
+        last_oom_kill=max(kills, default=None),
+        conflict=conflict,
+        conflicting=tuple(list_conflicting(hvpa, related)) if conflict is not None else (),
+        requests_edited=any(_lost_published(edit, containers) for edit in edits),
         memory=memory,
-        wisher=wisher,
+        scale_writer=scale_writer,
     )
 
 
-def _containers(
+def _build_container_views(
     hvpa: Hvpa, vpa: VerticalPodAutoscaler | None, pods: Sequence[HvpaPod], published: PodRecommendation | None
 ) -> tuple[ContainerView, ...]:
     policies: list[EffectiveVpa] = [resolve_hvpa_pods(hvpa)]
@@ -250,34 +256,34 @@ def _containers(
     names = {container.name: None for pod in pods for container in pod.spec.running}
     containers = []
     for name in names or advised:
-        had = [_requests(pod, name, recommended.get(name, {})) for pod in pods]
-        own = advised.get(name)
+        pod_requests = [_read_requests(pod, name, recommended.get(name, {})) for pod in pods]
+        vpa_recommendation = advised.get(name)
         containers.append(
             ContainerView(
                 name,
                 all(policy.get_container(name).is_scaled for policy in policies),
-                parse_amounts(own.target or {}) if own is not None else {},
-                parse_amounts(own.total_target or {}) if own is not None else {},
-                _average(had),
-                _least(had),
+                parse_amounts(vpa_recommendation.target or {}) if vpa_recommendation is not None else {},
+                parse_amounts(vpa_recommendation.total_target or {}) if vpa_recommendation is not None else {},
+                _average_requests(pod_requests),
+                _min_requests(pod_requests),
                 recommended.get(name, {}),
             )
         )
     return tuple(containers)
 
 
-def _requests(pod: HvpaPod, container: str, recommended: ResourceAmounts) -> ResourceAmounts:
+def _read_requests(pod: HvpaPod, container: str, recommended: ResourceAmounts) -> ResourceAmounts:
     """What a container requests, without its boost: that ends by itself, and is no lasting demand."""
-    now = read_current_resources(pod, container).requests
-    had = parse_amounts(_texts(now))
+    current = read_current_resources(pod, container).requests
+    requested = parse_amounts(_list_quantities(current))
     boosted = read_pre_boost_resources(pod.metadata.annotations).get(container)
     if boosted is None:
-        return had
+        return requested
     base = recommended.get("cpu", boosted.requests.get("cpu"))
-    return had if base is None else {**had, "cpu": base}
+    return requested if base is None else {**requested, "cpu": base}
 
 
-def _texts(amounts: ObservedAmounts) -> dict[str, str]:
+def _list_quantities(amounts: ObservedAmounts) -> dict[str, str]:
     return {name: text for name, text in (("cpu", amounts.cpu), ("memory", amounts.memory)) if text}
 
 
@@ -290,15 +296,18 @@ def _lost_published(edit: PodEdit, containers: Sequence[ContainerView]) -> bool:
 def _requests_published(pod: HvpaPod, published: Iterable[ContainerView]) -> bool:
     """Whether a pod asks for what is published, whatever its kubelet has come to."""
     parts = {container.name: container.resources.requests for container in pod.spec.running}
-    requested = {name: parse_amounts(_texts(container)) for name, container in parts.items()}
+    requested = {name: parse_amounts(_list_quantities(container)) for name, container in parts.items()}
     return all(requested.get(container.name, {}).items() >= container.published.items() for container in published)
 
 
-def _average(had: Sequence[ResourceAmounts]) -> ResourceAmounts:
-    names = sorted({name for amounts in had for name in amounts})
-    return {name: math.ceil(Fraction(sum(amounts.get(name, 0) for amounts in had), len(had))) for name in names}
+def _average_requests(pod_requests: Sequence[ResourceAmounts]) -> ResourceAmounts:
+    names = sorted({name for amounts in pod_requests for name in amounts})
+    return {
+        name: math.ceil(Fraction(sum(amounts.get(name, 0) for amounts in pod_requests), len(pod_requests)))
+        for name in names
+    }
 
 
-def _least(had: Sequence[ResourceAmounts]) -> ResourceAmounts:
-    names = sorted({name for amounts in had for name in amounts})
-    return {name: min(amounts.get(name, 0) for amounts in had) for name in names}
+def _min_requests(pod_requests: Sequence[ResourceAmounts]) -> ResourceAmounts:
+    names = sorted({name for amounts in pod_requests for name in amounts})
+    return {name: min(amounts.get(name, 0) for amounts in pod_requests) for name in names}

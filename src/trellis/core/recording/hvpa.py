@@ -64,7 +64,7 @@ class RecordedHvpaPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, plan: HvpaPlan) -> RecordedHvpaPlan:
         """Record the parts of a plan that a replay compares."""
-        summary = plan.verdict
+        summary = plan.summary
         return cls(
             reason=summary.reason.code,
             details=summary.details,
@@ -77,5 +77,5 @@ class RecordedHvpaPlan(msgspec.Struct, frozen=True, omit_defaults=True):
             totals=plan.totals,
             hpa=plan.hpa,
             vpa=plan.vpa,
-            next_look=plan.next_look,
+            next_look=plan.requeue_at,
         )

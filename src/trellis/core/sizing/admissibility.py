@@ -46,7 +46,7 @@ def _is_invalid(draft: ResourceDraft) -> bool:
     return draft.pod_limit is not None and any(
         container.limit > draft.pod_limit
         for container in draft.containers
-        if container.container.place is ContainerList.CONTAINERS
+        if container.shape.place is ContainerList.CONTAINERS
     )
 
 
@@ -91,12 +91,12 @@ _NO_LIMITS = NamespaceLimits()
 
 
 def make_admissible(draft: ResourceDraft, limits: NamespaceLimits) -> None:
-    """Changes what is sized so that the pod is taken, unless it would not be taken in any case."""
+    """Changes sized containers so that the API server admits the pod, unless it would refuse the pod in any case."""
     for container in draft.containers:
         if container.sized:
             _fit_container(container, draft.pod_limit, limits.container)
     if limits == _NO_LIMITS and draft.pod_request is None and draft.pod_limit is None:
-        return  # nothing else is asked of it
+        return  # no further rule applies
     if draft.pod_request is not None:
         _lower_requests(draft, draft.pod_request, FITTED_TO_POD_REQUEST)
     pod_maximum = limits.pod.most.get(draft.resource, 0)
@@ -168,7 +168,7 @@ def _lower_limits(draft: ResourceDraft, bound: int) -> None:
 def _lower_in_proportion(
     excess: int, containers: Sequence[ContainerDraft], amounts: Sequence[int], reason: Reason
 ) -> None:
-    """What is too much is taken from each in proportion to what it has."""
+    """Lowers the amounts in proportion until their sum fits."""
     total = sum(amounts)
     if excess <= 0 or total <= excess:
         return

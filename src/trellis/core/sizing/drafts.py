@@ -13,14 +13,14 @@ from trellis.core.sizing.shapes import ContainerShape, PodShape, StartupStage, s
 
 
 class ContainerDraft(msgspec.Struct):
-    """One container's part of a draft. `follows` says that its limit is ours to set too.
+    """One container of a draft. `limit_follows`: its limit is set in proportion to the request.
 
-    `had` and `default` are request and limit that the limit keeps its proportion to, and the limit of a LimitRange for
-    containers without one.
+    `base` is the request and limit that define the proportion, `default` the limit of a LimitRange for containers
+    without one.
     """
 
     resource: str
-    container: ContainerShape
+    shape: ContainerShape
     spec: tuple[int, int]
     base: tuple[int, int]
     default: int
@@ -45,13 +45,13 @@ class ContainerDraft(msgspec.Struct):
             self.limit = max(request, min(self.limit, proportional or self.limit))
 
     def reset(self, reason: Reason) -> None:
-        """Leaves everything as the spec has it."""
+        """Resets request and limit to the spec."""
         self.sized = self.limit_follows = False
         self.request, self.limit = self.spec
         self.reasons = (*self.reasons, reason)
 
     def add_reason(self, reason: Reason) -> None:
-        """Says why it is not what was recommended; once is enough."""
+        """Adds a reason why the size differs from the recommendation, once."""
         if reason not in self.reasons:
             self.reasons = (*self.reasons, reason)
 
@@ -67,7 +67,7 @@ class ResourceDraft(msgspec.Struct):
 
     @classmethod
     def from_shape(cls, resource: str, shape: PodShape, default: int) -> ResourceDraft:
-        """The pod as it stands."""
+        """The draft of a pod with nothing sized."""
         return cls(
             resource,
             [_container_draft(resource, container, default) for container in shape.containers],
@@ -83,7 +83,7 @@ class ResourceDraft(msgspec.Struct):
 
     @property
     def init_requests(self) -> list[int]:
-        """What init containers that end request."""
+        """The requests of init containers that end."""
         return [container.requests.get(self.resource, 0) for container in self.shape.init_containers]
 
     @property
@@ -92,11 +92,11 @@ class ResourceDraft(msgspec.Struct):
         return [container.limits.get(self.resource, 0) for container in self.shape.init_containers]
 
     def sum_requests(self) -> int:
-        """What all containers together request, at the most."""
+        """The largest sum of requests at any startup stage."""
         return sum_largest_stage(self.stages, [container.request for container in self.containers], self.init_requests)
 
     def sum_limits(self) -> int:
-        """The same of limits; a container without one adds nothing, as LimitRanges count."""
+        """The largest sum of limits; a container without one adds nothing, as LimitRanges count."""
         return sum_largest_stage(self.stages, [container.limit for container in self.containers], self.init_limits)
 
     def without_changes(self) -> ResourceDraft:

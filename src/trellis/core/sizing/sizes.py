@@ -67,7 +67,7 @@ def _equalize_limits(drafts: Sequence[ResourceDraft]) -> None:
 
 
 def _lower_one_request(drafts: Sequence[ResourceDraft], limits: NamespaceLimits) -> None:
-    """First tried where request and limit were apart before: that is what the author of the pod wrote."""
+    """Lower one request below its limit, preferably where the author of the pod set them apart."""
     choices = sorted(_list_sized(drafts), key=lambda draft: draft.spec[0] == draft.spec[1])
     for container in choices:
         if container.request < 2 or container.request != container.limit:
@@ -161,7 +161,7 @@ def size_pod(
 ) -> PodSize:
     """The size of a pod. With `keep_qos`, for pods that run, it is one that the pod can be resized to.
 
-    `capped` is the advice as it is bounded for this pod, if somebody knows that already.
+    `capped` is the advice as it is bounded for this pod, if it was computed before.
     """
     capped_resources = _cap_targets(shape, advice, vpa, limits) if capped is None else capped
     by_name = {resources.container: resources for resources in capped_resources}
@@ -182,7 +182,7 @@ def size_pod(
 def _cap_targets(
     shape: PodShape, advice: Sequence[RecommendedResources], vpa: EffectiveVpa, limits: NamespaceLimits
 ) -> tuple[CappedResources, ...]:
-    """The targets; what is recommended as bounds is for those who decide about changes, and costs as much again."""
+    """The capped targets. Bounds are left out: only decisions about changes need them, and they cost as much again."""
     return cap_for_pod(
         advice, shape.containers, vpa, _drop_pod_bounds(limits, shape.pod_limits), fields=(TARGET_FIELD,)
     )
@@ -202,14 +202,14 @@ def _drop_pod_bounds(limits: NamespaceLimits, pod_limits: ResourceAmounts) -> Na
 
 def _apply_recommendation(draft: ResourceDraft, capped: Mapping[str, CappedResources]) -> None:
     for container in draft.containers:
-        resources = capped.get(container.container.name)
+        resources = capped.get(container.shape.name)
         if resources is None or draft.resource not in resources.target:
             continue
         container.set_request(resources.target[draft.resource], limit_follows=resources.limits_follow)
         if (
             not container.limit_follows
             and container.request
-            and _is_limit_below(draft.resource, container.container, container.request)
+            and _is_limit_below(draft.resource, container.shape, container.request)
         ):
             container.reset(SIZE_NOT_ADMISSIBLE)
 
@@ -229,7 +229,7 @@ def _build_sizes(
     resource_drafts: Sequence[ResourceDraft], capped: Mapping[str, CappedResources]
 ) -> Iterator[ContainerSize]:
     for drafts in zip(*[draft.containers for draft in resource_drafts], strict=True):
-        container = drafts[0].container
+        container = drafts[0].shape
         resources = capped.get(container.name)
         if resources is None:
             continue

@@ -89,7 +89,7 @@ def _workload(proposal: WorkloadProposal, proposals: WorkloadProposals) -> Bucke
         "days": round(suggestion.days, 2),
         "hvpa": suggestion.manifest or None,
         "why": list(describe_reasons(proposal)),
-        "seen": _observed_usage(suggestion.rungs),
+        "seen": _observed_usage(suggestion.proposal),
         "outcomes": {
             way: _outcome(cost, proposals)
             for way, cost in zip(_WAYS, (suggestion.now, suggestion.by_hpa, suggestion.by_buckets), strict=True)
@@ -129,7 +129,7 @@ def _row(proposal: WorkloadProposal, proposals: WorkloadProposals) -> list[CsvCe
     workload, suggestion = proposal.workload, proposal.suggestion
     reason = suggestion.reason.code if suggestion.reason is not None else ""
     cells: list[CsvCell] = [workload.namespace, workload.kind, workload.name, reason, round(suggestion.days, 2)]
-    buckets = suggestion.rungs
+    buckets = suggestion.proposal
     cells += (
         [None] * 4 if buckets is None else [buckets.fewest, buckets.most, buckets.largest[0] / 1000, buckets.largest[1]]
     )

@@ -45,7 +45,7 @@ def _sum_costs(proposals: WorkloadProposals) -> tuple[float, float]:
 
 def describe_reasons(proposal: WorkloadProposal) -> Iterator[str]:
     """Sentences: what was seen, and what follows from it."""
-    suggestion, buckets = proposal.suggestion, proposal.suggestion.rungs
+    suggestion, buckets = proposal.suggestion, proposal.suggestion.proposal
     if buckets is None:
         return
     cores = format_range(format_significant(buckets.quiet / 1000), format_significant(buckets.peak / 1000))
@@ -140,7 +140,7 @@ def format_cost_cells(name: str, cost: ReplayCost, proposals: WorkloadProposals)
 
 def format_bucket_cells(proposal: WorkloadProposal) -> Iterator[list[str]]:
     """A row for each bucket: replicas, what one may have, and what all of them hold."""
-    buckets = proposal.suggestion.rungs
+    buckets = proposal.suggestion.proposal
     for bucket in buckets.buckets if buckets is not None else ():
         sizes = [
             format_range(format_amount(name, low), format_amount(name, high))

@@ -226,7 +226,7 @@ class SimulatedHvpas:
             scale,
             select_live_pods(record.observe(self._pods(record.target)), _ALL_PODS),
             self._build_input(record),
-            wish=record.hvpa.spec.replicas,
+            spec_replicas=record.hvpa.spec.replicas,
             published=record.published,
             memory=record.memory,
         )
@@ -235,13 +235,13 @@ class SimulatedHvpas:
             self._wake(record, _RETRY_SECONDS)
             return
         record.memory = plan.memory
-        if plan.verdict.reason.code != record.verdict:
-            record.verdict = plan.verdict.reason.code
+        if plan.summary.reason.code != record.verdict:
+            record.verdict = plan.summary.reason.code
             self.verdicts[record.verdict] += 1
         if record.publish(plan, scale):
             self._publish(record.hvpa)
-        if plan.next_look is not None:
-            self._wake(record, max(plan.next_look - now, _SOONEST_SECONDS))
+        if plan.requeue_at is not None:
+            self._wake(record, max(plan.requeue_at - now, _SOONEST_SECONDS))
 
     def _build_input(self, record: HvpaRecord) -> RelatedAutoscalers:
         metadata = record.hvpa.metadata

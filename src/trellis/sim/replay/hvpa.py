@@ -13,7 +13,7 @@ from trellis.sim.replay.decisions import IndependentReplay
 
 def _decide(recorded: HvpaPlanInput, began: HvpaRecordingStart) -> RecordedHvpaPlan:
     # What follows from the buckets is computed anew, too.
-    view = replace(recorded.view, meaning=ResolvedHvpa.of(recorded.view.meaning.hvpa))
+    view = replace(recorded.view, meaning=ResolvedHvpa.from_effective(recorded.view.meaning.hvpa))
     return RecordedHvpaPlan.of(plan_hvpa(view, recorded.now, began.settings))
 
 

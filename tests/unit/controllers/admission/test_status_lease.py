@@ -38,7 +38,7 @@ class World:
             StatusLeaseSettings(**settings),
             namespace="kube-system",
             identity=name,
-            why_absent=lambda: self.absent,
+            find_absence_reason=lambda: self.absent,
             now=lambda: WALL + timedelta(seconds=asyncio.get_running_loop().time()),
         )
 

@@ -209,7 +209,7 @@ def owned_vpa(generation: int, observed: int | None, cpu: str, uid: str = "v1") 
 def is_heard(before: StaleRecommendations, vpa: VerticalPodAutoscaler) -> bool:
     document = hvpa(bucket((1, 8), ("0", "4"), ("0", "4G")), targetRef=OTHER)
     document["metadata"]["uid"] = "u1"
-    _, around = before.without_it(msgspec.convert(document, Hvpa), RelatedAutoscalers([], [], [vpa]))
+    _, around = before.hide_stale(msgspec.convert(document, Hvpa), RelatedAutoscalers([], [], [vpa]))
     return around.vpas[0].status is not None
 
 

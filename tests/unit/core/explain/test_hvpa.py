@@ -21,8 +21,8 @@ from trellis.core.explain import missing_evidence as own_unseen
 from trellis.core.explain.component_decisions.hvpa_plans import HvpaEvidence
 from trellis.core.explain.explanation.document import ObjectExplanation
 from trellis.core.explain.explanation.hvpa import CountChangePart, DemandPart, HvpaPart
-from trellis.core.hvpa.ladder import desired_count, next_count
-from trellis.core.hvpa.steps import next_window_change
+from trellis.core.hvpa.ladder import find_desired_count, find_next_count
+from trellis.core.hvpa.steps import find_next_window_change
 from trellis.core.recommend.amounts import parse_amounts
 from trellis.reports.explain.hvpa import source_lines
 
@@ -393,13 +393,13 @@ def test_the_verdict_the_count_and_the_size_are_those_of_the_plan(cluster: Clust
     evidence = cluster.evidence()
     part, made = _told(explain_hvpa(evidence, "web")), evidence.hvpas["web"].plan
     assert made is not None
-    assert (part.verdict, part.details, part.count) == (made.verdict.reason, made.verdict.details, made.shape.count)
+    assert (part.verdict, part.details, part.count) == (made.summary.reason, made.summary.details, made.shape.count)
     assert parse_amounts(part.size) == made.shape.size
     assert {each.container: parse_amounts(each.planned) for each in part.containers if each.planned} == {
         name: amounts for name, amounts in made.containers.items() if amounts
     }
     assert [(each.direction, each.reason) for each in part.blocked] == [
-        (each.direction.value, each.reason) for each in made.verdict.blocked
+        (each.direction.value, each.reason) for each in made.summary.blocked
     ]
 
 
@@ -426,12 +426,12 @@ def test_a_count_change_is_at_the_total_where_the_count_changes(cluster: Cluster
         edges = parse_amounts(turn.totals)
         if turn.upwards:
             for name, edge in edges.items():
-                assert desired_count(ladders, {name: edge}) <= part.count < turn.count
-                assert desired_count(ladders, {name: edge + 1}) == turn.count
+                assert find_desired_count(ladders, {name: edge}) <= part.count < turn.count
+                assert find_desired_count(ladders, {name: edge + 1}) == turn.count
         else:
-            assert next_count(ladders, edges, part.count, overlap) == turn.count < part.count
+            assert find_next_count(ladders, edges, part.count, overlap) == turn.count < part.count
             for name, edge in edges.items():
-                assert next_count(ladders, {**edges, name: edge + 1}, part.count, overlap) == part.count
+                assert find_next_count(ladders, {**edges, name: edge + 1}, part.count, overlap) == part.count
 
 
 def _told(explained: ObjectExplanation) -> HvpaPart:
@@ -450,8 +450,8 @@ def _collect_known_atoms(evidence: Evidence, scaled: HvpaEvidence) -> Atoms:
     for name in RESOURCES:
         ladder = ladders.by_resource[name]
         for count in (each for first, last in ladders.ranges for each in range(first, last + 1)):
-            held = (ladder.holds(count), ladder.least(count), ladder.most_of_count(count))
-            found.add([count, *held, int((100 - overlap) * ladder.edge(count) / 100)])
+            held = (ladder.capacity_at(count), ladder.minimum_at(count), ladder.maximum_at(count))
+            found.add([count, *held, int((100 - overlap) * ladder.exact_capacity_at(count) / 100)])
         found.add(-(-made.totals.get(name, 0) // max(made.shape.count, 1)))
         found.add([made.shape.totals.get(name, 0), view.replicas * 10**9])
         found.add([amount * view.replicas for amount in _amounts(msgspec.to_builtins(view.containers), name)])
@@ -463,8 +463,8 @@ def _collect_known_atoms(evidence: Evidence, scaled: HvpaEvidence) -> Atoms:
         [
             True,
             False,
-            next_window_change(view.meaning.hvpa, evidence.now),
-            time(made.next_look) if made.next_look is not None else 0,
+            find_next_window_change(view.meaning.hvpa, evidence.now),
+            time(made.requeue_at) if made.requeue_at is not None else 0,
         ]
     )
     # An amount is written in another unit than it is counted in, and a text is read in both.

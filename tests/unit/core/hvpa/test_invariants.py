@@ -12,7 +12,7 @@ from support.builders.hvpas import buckets, policies, shapes, sizings, totals
 from support.worlds.hvpas import Follower, meaning
 from trellis.api.buckets import RESOURCES
 from trellis.core.hvpa import StepDirection
-from trellis.core.hvpa.ladder import limited_resources
+from trellis.core.hvpa.ladder import list_limited_resources
 from trellis.core.hvpa.plan import LIMITED
 from trellis.core.recommend.amounts import ResourceAmounts
 
@@ -35,9 +35,9 @@ def test_what_is_allocated_is_never_below_what_is_asked_for_unless_it_is_said_wh
     at_once = policy["scaleUp"]["stabilizationWindow"] == "0s"
     for total, target in path:
         made = follower.follow(total, target)
-        gets, full = made.shape.totals, limited_resources(follower.meaning.ladders, total)
-        waits = [each for each in made.verdict.blocked if each.direction is StepDirection.UP]
-        assert waits or LIMITED in made.verdict.notes or all(gets[name] >= made.totals[name] for name in RESOURCES)
+        gets, full = made.shape.totals, list_limited_resources(follower.meaning.ladders, total)
+        waits = [each for each in made.summary.blocked if each.direction is StepDirection.UP]
+        assert waits or LIMITED in made.summary.notes or all(gets[name] >= made.totals[name] for name in RESOURCES)
         assert not at_once or waits or full or all(gets[name] >= total[name] for name in RESOURCES)
 
 

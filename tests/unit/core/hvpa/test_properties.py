@@ -16,8 +16,8 @@ from support.worlds.hvpas import Follower, decided, meaning, view
 from trellis.api.buckets import RESOURCES, find_falling_totals, list_replica_steps
 from trellis.api.kinds.hvpa import Bucket
 from trellis.core.hvpa import HvpaMemory, HvpaPlan, Ladders, ResolvedHvpa
-from trellis.core.hvpa.demand.windows import DemandWindow, add_sample, window_extreme
-from trellis.core.hvpa.ladder import desired_count
+from trellis.core.hvpa.demand.windows import DemandWindow, add_sample, read_extreme
+from trellis.core.hvpa.ladder import find_desired_count
 from trellis.core.hvpa.next_step import split_amount
 from trellis.core.hvpa.plan import LIMITED
 from trellis.core.recommend.amounts import ResourceAmounts
@@ -48,7 +48,7 @@ def test_the_count_is_the_smallest_that_holds_every_total(
         rungs = [rung for each in read for rung in list_replica_steps(each, name)]
         holding = [rung.count for rung in rungs if rung.maximum_total * units[name] >= total[name]]
         wanted = max(wanted, min(holding, default=rungs[-1].count))
-    assert desired_count(Ladders.of(read), total) == wanted
+    assert find_desired_count(Ladders.from_buckets(read), total) == wanted
 
 
 @pytest.mark.req("HV-08", "HV-15", "HV-16", "HV-30")
@@ -62,16 +62,16 @@ def test_what_is_allocated_is_what_was_asked_for_within_the_bounds(
 ) -> None:
     means = meaning(*written, replicaSize=sizing, scaleDown=AT_ONCE)
     made = asked(means, replicas, total, total, target)
-    count, limited = made.shape.count, LIMITED in made.verdict.notes
+    count, limited = made.shape.count, LIMITED in made.summary.notes
     for name in RESOURCES:
         size, ladder = made.shape.size[name], means.ladders.by_resource[name]
-        assert ladder.least(count) <= size <= ladder.most_of_bucket(count)
+        assert ladder.minimum_at(count) <= size <= ladder.maximum_in_bucket(count)
         assert limited or count * size >= total[name]
         if sizing[name] == "Share":
-            assert size <= max(ladder.most_of_count(count), ladder.least(count))
-            assert count * size < total[name] + count or size == ladder.least(count)
+            assert size <= max(ladder.maximum_at(count), ladder.minimum_at(count))
+            assert count * size < total[name] + count or size == ladder.minimum_at(count)
         else:
-            assert size >= min(target[name], ladder.most_of_bucket(count))
+            assert size >= min(target[name], ladder.maximum_in_bucket(count))
 
 
 @pytest.mark.req("HV-34")
@@ -115,9 +115,9 @@ def test_a_plan_is_its_own_fixed_point(
     for _ in range(8):
         made = follower.follow(total, target)
         assert (follower.state, made.actions[1:]) == (state, ())
-    held_back = {each.reason.code for each in made.verdict.blocked}
+    held_back = {each.reason.code for each in made.summary.blocked}
     assert held_back <= {"MinChange"}
-    assert made.next_look is None
+    assert made.requeue_at is None
 
 
 @given(buckets(), st.lists(st.tuples(totals(), totals(), st.booleans()), min_size=3, max_size=12), sizings())
@@ -128,11 +128,11 @@ def test_no_path_of_demand_starves_or_runs_away_even_if_memory_is_lost(
     first = means.ladders.ranges[0][0]
     follower, highest = Follower(means, first, {"cpu": 0, "memory": 0}), first
     for total, target, lost in path:
-        highest = max(highest, desired_count(means.ladders, total))
+        highest = max(highest, find_desired_count(means.ladders, total))
         follower.memory = HvpaMemory() if lost else follower.memory
         made = follower.follow(total, target)
         assert made.shape.count <= highest
-        if LIMITED not in made.verdict.notes:
+        if LIMITED not in made.summary.notes:
             assert all(held(made)[name] >= total[name] for name in RESOURCES)
 
 
@@ -160,7 +160,7 @@ def test_a_way_that_is_shut_is_not_gone(
                 assert gets[name] >= had[name] - rounding
             else:
                 assert gets[name] <= had[name] + rounding
-                assert gets[name] >= min(had[name], total[name]) - rounding or LIMITED in made.verdict.notes
+                assert gets[name] >= min(had[name], total[name]) - rounding or LIMITED in made.summary.notes
         had = gets if follower.replicas == made.shape.count else had  # else the step is still on its way
     settled = [follower.follow(*path[-1]).shape for _ in range(10)][-3:]
     assert settled[0] == settled[1] == settled[2]
@@ -185,4 +185,4 @@ def test_a_window_knows_the_extreme_of_what_was_present_in_it(path: list[tuple[i
         present = [*present[:-1], *((each, now) for each, _ in present[-1:]), (amount, now)]
         window = add_sample(window, amount, now, 60, lowest=lowest)
         inside: Iterable[int] = [each for each, until in present if until > now - 60]
-        assert window_extreme(window) == (min(inside) if lowest else max(inside))
+        assert read_extreme(window) == (min(inside) if lowest else max(inside))

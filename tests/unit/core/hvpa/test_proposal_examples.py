@@ -34,8 +34,8 @@ def cores(total: str, *buckets: object) -> tuple[int, int | None]:
 def with_wish(wish: int, target: ResourceAmounts, total: ResourceAmounts) -> HvpaView:
     """Two replicas of 6 cores, of which an HPA has just wished so many."""
     hpa = HpaView(Fraction(2), CPU_ALONE)
-    begun = decided(view(2, amounts(cpu="6"), wish=2, hpa=hpa)).memory
-    return view(2, amounts(cpu="6"), target, total, wish=wish, hpa=hpa, memory=begun)
+    begun = decided(view(2, amounts(cpu="6"), spec_replicas=2, hpa=hpa)).memory
+    return view(2, amounts(cpu="6"), target, total, spec_replicas=wish, hpa=hpa, memory=begun)
 
 
 @pytest.mark.req("HV-01", "HV-02", "HV-31")
@@ -91,8 +91,8 @@ def test_a_share_is_at_most_its_counts_maximum_rounded_up() -> None:
 def test_above_the_last_bucket_is_its_highest_count_at_its_maximum() -> None:
     made = by_total(amounts(cpu="200"))
     assert shape(made) == (8, 24_000, None)
-    assert LIMITED in made.verdict.notes
-    assert LIMITED not in by_total(amounts(cpu="192")).verdict.notes
+    assert LIMITED in made.summary.notes
+    assert LIMITED not in by_total(amounts(cpu="192")).summary.notes
 
 
 @pytest.mark.req("HV-18")

@@ -17,7 +17,7 @@ from trellis.core.hvpa import (
     HvpaView,
     SetScale,
     WriteBack,
-    conflict_reason,
+    find_conflict_reason,
 )
 from trellis.core.hvpa.demand.stabilization import OOM_OVERRIDES
 from trellis.core.hvpa.drift import DRIFT_LEFT, REPLICAS_DRIFTED, REQUESTS_DRIFTED
@@ -38,12 +38,12 @@ def told(
     replicas: int, size: ResourceAmounts, total: ResourceAmounts, memory: HvpaMemory | None = None, **spec: Any
 ) -> HvpaView:
     """A workload of which a VPA says so much, with targets of nothing."""
-    known = {"meaning": meaning(**spec), "memory": memory or HvpaMemory(), "wish": replicas}
+    known = {"meaning": meaning(**spec), "memory": memory or HvpaMemory(), "spec_replicas": replicas}
     return view(replicas, size, dict.fromkeys(total, 0), total, **known)
 
 
 def blocked(made: HvpaPlan) -> list[tuple[str, str]]:
-    return [(each.direction.value, each.reason.code) for each in made.verdict.blocked]
+    return [(each.direction.value, each.reason.code) for each in made.summary.blocked]
 
 
 @pytest.mark.parametrize(
@@ -71,26 +71,26 @@ def test_less_waits_for_the_scale_down_window_and_is_reconciled_when_it_ends() -
     waits = decided(told(3, amounts(cpu="8"), low, first.memory), NOW + 60)
     assert shape(waits) == (3, 8000, None)
     assert blocked(waits) == [("Down", "StabilizationWindow")]
-    assert waits.next_look == NOW + 360
+    assert waits.requeue_at == NOW + 360
     gone = decided(told(3, amounts(cpu="8"), low, waits.memory), NOW + 360)
-    assert (shape(gone), gone.verdict.reason) == ((2, 3000, None), SCALES_DOWN)
+    assert (shape(gone), gone.summary.reason) == ((2, 3000, None), SCALES_DOWN)
 
 
 @pytest.mark.parametrize("total", [{}, amounts(cpu="24")], ids=["held", "told"])
 def test_a_deleted_vpa_counts_for_a_window_and_is_reconciled_when_it_ends(total: ResourceAmounts) -> None:
-    first = decided(view(3, amounts(cpu="8"), amounts(cpu="8"), total, wish=3))
-    assert (shape(first), first.next_look, first.vpa) == ((3, 8000, None), None, amounts(cpu="24"))
-    gone = view(3, amounts(cpu="8"), wish=3)
+    first = decided(view(3, amounts(cpu="8"), amounts(cpu="8"), total, spec_replicas=3))
+    assert (shape(first), first.requeue_at, first.vpa) == ((3, 8000, None), None, amounts(cpu="24"))
+    gone = view(3, amounts(cpu="8"), spec_replicas=3)
     waits = decided(changed(gone, memory=first.memory), NOW + 60)
-    assert (shape(waits), waits.verdict.reason, waits.next_look) == ((3, 8000, None), AS_DECIDED, NOW + 300)
+    assert (shape(waits), waits.summary.reason, waits.requeue_at) == ((3, 8000, None), AS_DECIDED, NOW + 300)
     ended = decided(changed(gone, memory=waits.memory), NOW + 300)
-    assert (shape(ended), ended.verdict.reason, ended.next_look) == ((3, 8000, None), NO_RECOMMENDATION, None)
+    assert (shape(ended), ended.summary.reason, ended.requeue_at) == ((3, 8000, None), NO_RECOMMENDATION, None)
 
 
 def test_what_runs_at_the_first_pass_counts_for_a_full_window() -> None:
     first = decided(told(3, amounts(cpu="8"), amounts(cpu="6")))
     assert (shape(first), blocked(first)) == ((3, 8000, None), [("Down", "StabilizationWindow")])
-    assert first.next_look == NOW + 300
+    assert first.requeue_at == NOW + 300
     assert shape(decided(told(3, amounts(cpu="8"), amounts(cpu="6"), first.memory), NOW + 300)) == (2, 3000, None)
 
 
@@ -108,7 +108,7 @@ def test_more_waits_for_the_scale_up_window_of_which_the_lowest_counts() -> None
     assert blocked(spike) == [("Up", "StabilizationWindow")]
     less = decided(told(2, amounts(cpu="6"), amounts(cpu="24"), spike.memory, **window), NOW + 300)
     stays = decided(told(2, amounts(cpu="6"), amounts(cpu="24"), less.memory, **window), NOW + 660)
-    assert (shape(stays), stays.verdict.reason) == ((3, 8000, None), SCALES_UP)
+    assert (shape(stays), stays.summary.reason) == ((3, 8000, None), SCALES_UP)
 
 
 def test_a_kill_for_memory_ends_the_waiting_of_memory_alone() -> None:
@@ -117,9 +117,9 @@ def test_a_kill_for_memory_ends_the_waiting_of_memory_alone() -> None:
     first = decided(told(2, amounts("5", "5G"), before, **window))
     seen = told(2, amounts("5", "5G"), after, first.memory, **window)
     assert shape(decided(seen, NOW + 60)) == (2, 5000, 5 * GIGA)
-    killed = decided(changed(seen, oom=NOW + 50), NOW + 60)
+    killed = decided(changed(seen, last_oom_kill=NOW + 50), NOW + 60)
     assert shape(killed) == (2, 5000, 6_500_000_000)
-    assert OOM_OVERRIDES in killed.verdict.notes
+    assert OOM_OVERRIDES in killed.summary.notes
 
 
 @pytest.mark.parametrize(("way", "total"), [("scaleUp", "24"), ("scaleDown", "3")])
@@ -156,7 +156,7 @@ def test_a_step_waits_for_the_maintenance_window() -> None:
     seen = told(3, amounts(cpu="8"), amounts(cpu="6"), **spec)
     made = decided(seen)
     assert (shape(made), blocked(made)) == ((3, 8000, None), [("Down", "MaintenanceWindow")])
-    assert made.next_look == NOW + 14 * HOUR, "it is eight in the morning"
+    assert made.requeue_at == NOW + 14 * HOUR, "it is eight in the morning"
     inside = decided(changed(seen, memory=made.memory), NOW + 14 * HOUR)
     assert shape(inside) == (2, 3000, None)
 
@@ -166,7 +166,7 @@ def test_a_window_that_is_not_given_never_opens() -> None:
         told(3, amounts(cpu="8"), amounts(cpu="6"), scaleDown={**AT_ONCE, "updateMode": "MaintenanceWindow"})
     )
     assert blocked(made) == [("Down", "MaintenanceWindow")]
-    assert made.next_look is None
+    assert made.requeue_at is None
 
 
 @pytest.mark.parametrize(("total", "size"), [("21601m", 8000), ("21600m", 7200)])
@@ -188,7 +188,7 @@ def test_what_is_above_its_bucket_comes_down_to_it_however_little_that_is() -> N
 @pytest.mark.req("HV-31")
 def test_without_any_source_nothing_changes_and_nothing_is_published() -> None:
     size = amounts("6", "1G")
-    made = decided(view(2, {}, containers=(ContainerView("app", requests=size, least=size),)))
+    made = decided(view(2, {}, containers=(ContainerView("app", requests=size, min_requests=size),)))
     assert (shape(made), made.containers) == ((2, 6000, GIGA), {})
     assert blocked(made) == [("Up", "NoRecommendation")]
     assert made.actions == (WriteBack(2),), "so that the scale can be read"
@@ -206,24 +206,24 @@ def test_without_targets_containers_keep_their_proportion() -> None:
     one, other = amounts(cpu="4"), amounts(cpu="2")
     pods = (ContainerView("app", True, {}, {}, one, one), ContainerView("log", True, {}, {}, other, other))
     hpa = HpaView(Fraction(1), frozenset({"cpu"}))
-    begun = decided(view(2, {}, containers=pods, hpa=hpa, wish=2)).memory
-    made = decided(view(2, {}, containers=pods, hpa=hpa, wish=4, memory=begun), NOW + 15)
+    begun = decided(view(2, {}, containers=pods, hpa=hpa, spec_replicas=2)).memory
+    made = decided(view(2, {}, containers=pods, hpa=hpa, spec_replicas=4, memory=begun), NOW + 15)
     assert made.containers == {"app": {"cpu": 5333}, "log": {"cpu": 2667}}
 
 
 def test_zero_replicas_are_left_alone() -> None:
     begun = decided(told(2, amounts(cpu="6"), amounts(cpu="12"))).memory
     made = decided(changed(told(2, amounts(cpu="6"), amounts(cpu="24"), begun), replicas=0, pods=0, ready=0))
-    assert (made.actions, made.verdict.reason, made.memory) == ((), SCALED_TO_ZERO, HvpaMemory())
+    assert (made.actions, made.summary.reason, made.memory) == ((), SCALED_TO_ZERO, HvpaMemory())
     assert made.containers == {"app": {"cpu": 6000}}
 
 
 def test_an_hvpa_yields_to_those_that_come_first() -> None:
-    reason = conflict_reason(acting_vpa=True, hpa_on_target=True, elder_hvpa=False)
+    reason = find_conflict_reason(acting_vpa=True, hpa_on_target=True, elder_hvpa=False)
     assert reason is not None
-    made = decided(changed(told(2, amounts(cpu="6"), amounts(cpu="24")), yields=reason))
-    assert (made.actions, made.verdict.reason.code) == ((), "ConflictingVPA")
-    assert conflict_reason(acting_vpa=False, hpa_on_target=False, elder_hvpa=False) is None
+    made = decided(changed(told(2, amounts(cpu="6"), amounts(cpu="24")), conflict=reason))
+    assert (made.actions, made.summary.reason.code) == ((), "ConflictingVPA")
+    assert find_conflict_reason(acting_vpa=False, hpa_on_target=False, elder_hvpa=False) is None
 
 
 @pytest.mark.req("HV-45")
@@ -231,10 +231,10 @@ def test_old_pods_keep_their_size_until_the_new_ones_are_ready_or_a_minute_is_ov
     made = decided(told(2, amounts(cpu="6"), amounts(cpu="12001m")))
     assert made.actions == (SetScale(3), WriteBack(3))
     assert made.containers == {"app": {"cpu": 6000}}
-    assert READY_FIRST in made.verdict.notes
+    assert READY_FIRST in made.summary.notes
     comes = changed(told(3, amounts(cpu="6"), amounts(cpu="12001m"), made.memory), ready=2)
     waits = decided(comes, NOW + 59)
-    assert (waits.containers, waits.next_look) == ({"app": {"cpu": 6000}}, NOW + 60)
+    assert (waits.containers, waits.requeue_at) == ({"app": {"cpu": 6000}}, NOW + 60)
     assert decided(changed(comes, ready=3), NOW + 10).containers == {"app": {"cpu": 4001}}
     assert decided(comes, NOW + 60).containers == {"app": {"cpu": 4001}}
 
@@ -245,7 +245,7 @@ def test_pods_grow_before_there_are_fewer_of_them() -> None:
     made = decided(told(3, amounts(cpu="4"), low, scaleDown=AT_ONCE))
     assert made.actions == ()
     assert made.containers == {"app": {"cpu": 5400}}
-    assert GROW_FIRST in made.verdict.notes
+    assert GROW_FIRST in made.summary.notes
     again = decided(told(3, amounts(cpu="4"), low, made.memory, scaleDown=AT_ONCE), NOW + HOUR)
     assert (again.actions, again.shape) == ((), made.shape), "they have not grown yet"
     grown = decided(told(3, amounts(cpu="5400m"), low, again.memory, scaleDown=AT_ONCE), NOW + HOUR + 5)
@@ -258,7 +258,7 @@ def test_pods_that_could_not_get_what_was_published_are_asked_for_no_more_than_w
     stuck = ContainerView("app", True, {"cpu": 0}, low, amounts(cpu="4"), amounts(cpu="4"), amounts(cpu="24"))
     made = decided(changed(told(8, amounts(cpu="24"), low, scaleDown=AT_ONCE), containers=(stuck,)))
     assert (made.shape.count, made.actions, made.containers) == (2, (), {"app": {"cpu": 5400}})
-    assert GROW_FIRST in made.verdict.notes
+    assert GROW_FIRST in made.summary.notes
     grown = decided(told(8, amounts(cpu="5400m"), low, made.memory, scaleDown=AT_ONCE), NOW + 5)
     assert grown.actions == (SetScale(2), WriteBack(2))
 
@@ -267,13 +267,13 @@ def test_an_external_count_is_reset_once_in_a_window() -> None:
     total = amounts(cpu="24")
     first = decided(told(3, amounts(cpu="8"), total))
     seen = told(4, amounts(cpu="8"), total)
-    back = decided(changed(seen, memory=first.memory, wish=3), NOW + 10)
+    back = decided(changed(seen, memory=first.memory, spec_replicas=3), NOW + 10)
     assert (back.shape.count, back.actions) == (3, (SetScale(3),))
-    assert REPLICAS_DRIFTED in back.verdict.notes
-    again = decided(changed(told(5, amounts(cpu="8"), total), memory=back.memory, wish=3), NOW + 20)
-    assert DRIFT_LEFT in again.verdict.notes
+    assert REPLICAS_DRIFTED in back.summary.notes
+    again = decided(changed(told(5, amounts(cpu="8"), total), memory=back.memory, spec_replicas=3), NOW + 20)
+    assert DRIFT_LEFT in again.summary.notes
     assert not [action for action in again.actions if isinstance(action, SetScale)]
-    assert again.next_look == NOW + 310
+    assert again.requeue_at == NOW + 310
     at_last = decided(changed(told(5, amounts(cpu="8"), total), memory=again.memory), NOW + 310)
     assert SetScale(3) in at_last.actions
 
@@ -281,21 +281,21 @@ def test_an_external_count_is_reset_once_in_a_window() -> None:
 def test_a_count_rewritten_before_the_next_reconcile_is_also_left_for_the_window() -> None:
     total = amounts(cpu="24")
     first = decided(told(3, amounts(cpu="8"), total))
-    back = decided(changed(told(4, amounts(cpu="8"), total, first.memory), wish=3), NOW + 10)
+    back = decided(changed(told(4, amounts(cpu="8"), total, first.memory), spec_replicas=3), NOW + 10)
     assert SetScale(3) in back.actions
-    again = decided(changed(told(4, amounts(cpu="8"), total, back.memory), wish=3), NOW + 11)
-    assert DRIFT_LEFT in again.verdict.notes
+    again = decided(changed(told(4, amounts(cpu="8"), total, back.memory), spec_replicas=3), NOW + 11)
+    assert DRIFT_LEFT in again.summary.notes
     assert not [action for action in again.actions if isinstance(action, SetScale)]
 
 
 def test_externally_changed_requests_are_reported_for_the_length_of_the_window() -> None:
     seen = told(3, amounts(cpu="8"), amounts(cpu="24"))
     first = decided(seen)
-    edited = decided(changed(seen, memory=first.memory, edited=True), NOW + 10)
-    assert REQUESTS_DRIFTED in edited.verdict.notes
+    edited = decided(changed(seen, memory=first.memory, requests_edited=True), NOW + 10)
+    assert REQUESTS_DRIFTED in edited.summary.notes
     assert not edited.actions
     repaired = decided(changed(seen, memory=edited.memory), NOW + 20)
-    assert REQUESTS_DRIFTED in repaired.verdict.notes, "an edit that comes again in the window is no news"
-    assert repaired.next_look == NOW + 310
+    assert REQUESTS_DRIFTED in repaired.summary.notes, "an edit that comes again in the window is no news"
+    assert repaired.requeue_at == NOW + 310
     later = decided(changed(seen, memory=repaired.memory), NOW + 310)
-    assert REQUESTS_DRIFTED not in later.verdict.notes
+    assert REQUESTS_DRIFTED not in later.summary.notes

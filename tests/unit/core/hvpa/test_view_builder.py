@@ -41,12 +41,12 @@ def is_lost(before: Requests, after: Requests, published: Requests = PUBLISHED) 
         Scale(spec=ScaleSpec(1)),
         [edit.after],
         RelatedAutoscalers([], [], []),
-        wish=None,
+        spec_replicas=None,
         published=msgspec.convert({"containerRecommendations": parts}, PodRecommendation),
         memory=HvpaMemory(),
         edits=[edit],
     )
-    return seen.edited
+    return seen.requests_edited
 
 
 @pytest.mark.parametrize("after", [{"cpu": "1"}, {"cpu": "3"}, {}, {"memory": "2G"}])
@@ -80,17 +80,17 @@ def test_where_nothing_was_decided_nothing_is_lost() -> None:
 
 
 def test_an_edit_is_reported_even_where_the_window_is_none() -> None:
-    seen = view(1, {"cpu": 2000}, meaning=meaning(scaleDown={"stabilizationWindow": "0s"}), edited=True)
+    seen = view(1, {"cpu": 2000}, meaning=meaning(scaleDown={"stabilizationWindow": "0s"}), requests_edited=True)
     first = decided(seen)
-    assert REQUESTS_DRIFTED in first.verdict.notes
-    later = decided(msgspec.structs.replace(seen, edited=False, memory=first.memory), NOW + 1)
-    assert REQUESTS_DRIFTED not in later.verdict.notes
+    assert REQUESTS_DRIFTED in first.summary.notes
+    later = decided(msgspec.structs.replace(seen, requests_edited=False, memory=first.memory), NOW + 1)
+    assert REQUESTS_DRIFTED not in later.summary.notes
 
 
 def test_another_edit_is_reported_for_a_window_of_its_own() -> None:
-    seen = view(1, {"cpu": 2000}, edited=True)
+    seen = view(1, {"cpu": 2000}, requests_edited=True)
     first = decided(seen)
     again = decided(msgspec.structs.replace(seen, memory=first.memory), NOW + 200)
-    later = decided(msgspec.structs.replace(seen, edited=False, memory=again.memory), NOW + 450)
-    assert REQUESTS_DRIFTED in later.verdict.notes
-    assert later.next_look == NOW + 500
+    later = decided(msgspec.structs.replace(seen, requests_edited=False, memory=again.memory), NOW + 450)
+    assert REQUESTS_DRIFTED in later.summary.notes
+    assert later.requeue_at == NOW + 500

@@ -22,9 +22,9 @@ from trellis.controllers.admission.certificates.key_pairs import (
     KeyPair,
     PresentedCertificate,
     examine_pair,
-    plain_host,
-    validity_of,
-    why_untrusted,
+    find_trust_problem,
+    normalize_host,
+    read_validity,
 )
 
 # From when an authority is in the bundle until it signs: a bundle is written at once and watched by API servers, and a
@@ -62,28 +62,28 @@ def renew_certificates(
     shared: SharedCertificates | None, hosts: Iterable[str], now: float, lifetimes: CertificateLifetimes
 ) -> tuple[SharedCertificates, tuple[str, ...]]:
     """The certificates to use from now on, and which of them are new, each as a word."""
-    wanted_hosts = frozenset(map(plain_host, hosts))
-    newest = validity_of(shared.authorities[0]) if shared and shared.authorities else None
+    host_names = frozenset(map(normalize_host, hosts))
+    newest = read_validity(shared.authorities[0]) if shared and shared.authorities else None
     if shared is None or newest is None or now >= newest.ends:
         # Without a valid authority there is no overlap with a successor.
-        return _create_certificates(wanted_hosts, now, lifetimes)
-    shared = msgspec.structs.replace(shared, authorities=_unexpired(shared.authorities, now))
-    done: list[str] = []
-    shown = _presented(shared.serving)
-    if _is_due(shared, shown, wanted_hosts, now):
-        from trellis.controllers.admission.certificates.signing import sign, why_not_signer  # noqa: PLC0415 - 10 MB
+        return _create_certificates(host_names, now, lifetimes)
+    shared = msgspec.structs.replace(shared, authorities=_drop_expired(shared.authorities, now))
+    renewed: list[str] = []
+    presented = _examine_serving(shared.serving)
+    if _needs_renewal(shared, presented, host_names, now):
+        from trellis.controllers.admission.certificates.signing import find_signer_problem, sign  # noqa: PLC0415 - 10 MB
 
-        if why_not_signer(shared.signer):
-            return _create_certificates(wanted_hosts, now, lifetimes)
+        if find_signer_problem(shared.signer):
+            return _create_certificates(host_names, now, lifetimes)
         # With the previous names, too, so that replicas with different settings do not renew it in turn.
-        names = wanted_hosts | (shown.hosts if shown else frozenset())
+        names = host_names | (presented.hosts if presented else frozenset())
         shared = msgspec.structs.replace(shared, serving=sign(shared.signer, names, now, lifetimes.serving))
-        done.append("certificate")
-    if newest.share_gone(now) >= _RENEWAL_SHARE:
+        renewed.append("certificate")
+    if newest.elapsed_share(now) >= _RENEWAL_SHARE:
         # Last: a certificate that is due is signed by the authority that is trusted already.
         shared = _add_successor(shared, now, lifetimes)
-        done.append("authority")
-    return shared, tuple(done)
+        renewed.append("authority")
+    return shared, tuple(renewed)
 
 
 def _create_certificates(
@@ -103,34 +103,34 @@ def _add_successor(shared: SharedCertificates, now: float, lifetimes: Certificat
     return SharedCertificates((authority.certificate, *shared.authorities), authority.key, shared.serving)
 
 
-def _unexpired(authorities: tuple[bytes, ...], now: float) -> tuple[bytes, ...]:
-    ends = ((authority, validity_of(authority)) for authority in authorities[1:])
+def _drop_expired(authorities: tuple[bytes, ...], now: float) -> tuple[bytes, ...]:
+    ends = ((authority, read_validity(authority)) for authority in authorities[1:])
     return (authorities[0], *(authority for authority, validity in ends if validity and now < validity.ends))
 
 
-def _presented(serving: KeyPair) -> PresentedCertificate | None:
+def _examine_serving(serving: KeyPair) -> PresentedCertificate | None:
     try:
         return examine_pair(serving)
     except InvalidInput:
         return None
 
 
-def _is_due(
-    shared: SharedCertificates, shown: PresentedCertificate | None, wanted_hosts: frozenset[str], now: float
+def _needs_renewal(
+    shared: SharedCertificates, presented: PresentedCertificate | None, host_names: frozenset[str], now: float
 ) -> bool:
-    if shown is None or not wanted_hosts <= shown.hosts or now >= shown.validity.ends:
+    if presented is None or not host_names <= presented.hosts or now >= presented.validity.ends:
         return True
-    if why_untrusted(shared.serving, shared.bundle) is not None:
+    if find_trust_problem(shared.serving, shared.bundle) is not None:
         return True
     if not _is_propagated(shared, now):
         return False
     return (
-        shown.validity.share_gone(now) >= _RENEWAL_SHARE
-        or why_untrusted(shared.serving, shared.authorities[0]) is not None
+        presented.validity.elapsed_share(now) >= _RENEWAL_SHARE
+        or find_trust_problem(shared.serving, shared.authorities[0]) is not None
     )
 
 
 def _is_propagated(shared: SharedCertificates, now: float) -> bool:
     """Whether every API server trusts the newest authority by now."""
-    validity = validity_of(shared.authorities[0])
+    validity = read_validity(shared.authorities[0])
     return len(shared.authorities) == 1 or validity is None or now >= validity.begins + BACKDATED + PROPAGATION_SECONDS

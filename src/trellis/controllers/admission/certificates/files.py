@@ -26,14 +26,14 @@ class CertificateFiles:
         self._authorities = Path(settings.client_ca_file)
         self._reload = settings.reload_cert
         self._last_signature: _Signature = ()
-        self.trouble = ""
+        self.problem = ""
 
     def __str__(self) -> str:
         return f"{self._certificate}, {self._key}"
 
-    async def look(self, *, shown: bool) -> ServingCertificate | None:
-        """What the files hold, if that is new; `shown` says whether anything is shown already."""
-        if shown and not self._reload:
+    async def read_if_changed(self, *, is_serving: bool) -> ServingCertificate | None:
+        """The certificate in the files, if they have changed; `is_serving` says whether one is served already."""
+        if is_serving and not self._reload:
             return None
         # Before they are read: what changes in the middle of that is found the next time.
         signature = tuple(map(_signature, (self._certificate, self._key, self._authorities)))
@@ -43,9 +43,9 @@ class CertificateFiles:
         try:
             pair = KeyPair(self._certificate.read_bytes(), self._key.read_bytes())
         except OSError as error:
-            self.trouble = f"{error.filename}: {error.strerror}"
+            self.problem = f"{error.filename}: {error.strerror}"
             return None
-        self.trouble = ""
+        self.problem = ""
         return ServingCertificate(pair, self._bundle())
 
     def _bundle(self) -> bytes:

@@ -21,10 +21,10 @@ from trellis.controllers.admission.certificates.key_pairs import (
     CertificateSource,
     PresentedCertificate,
     ServingCertificate,
-    authorities_in,
     examine_pair,
-    validity_of,
-    why_untrusted,
+    find_trust_problem,
+    read_validity,
+    split_authorities,
 )
 from trellis.controllers.admission.certificates.secret import CertificateSecret
 from trellis.controllers.admission.metrics import AUTHORITY, EXPIRY, LOADS, SERVING
@@ -93,15 +93,15 @@ class CertificateKeeper:
         on_bundle: Callable[[bytes], None] = lambda _bundle: None,
     ) -> None:
         self.context = server_context(settings)
-        self.context.sni_callback = self._choose
+        self.context.sni_callback = self._choose_context
         self._source = source
         self._settings = settings
         self._metrics = metrics
         self._now = now
         self._newest: ssl.SSLContext | None = None
-        self._shown: PresentedCertificate | None = None
+        self._presented: PresentedCertificate | None = None
         self._bundle = b""
-        self._logged_trouble = ""
+        self._logged_problem = ""
         self._ready = asyncio.Event()
         self._on_bundle = on_bundle
         for result in (LOADED, REFUSED):
@@ -111,11 +111,11 @@ class CertificateKeeper:
         """The CA bundle of the serving certificate, as PEM; empty if it is not known."""
         return self._bundle
 
-    def why_not_ready(self) -> str | None:
+    def find_readiness_problem(self) -> str | None:
         """What keeps handshakes from succeeding."""
-        if self._shown is None:
-            return f"there is no certificate yet: {self._source.trouble or 'nobody has looked'}"
-        ended = self._now() >= self._shown.validity.ends
+        if self._presented is None:
+            return f"there is no certificate yet: {self._source.problem or 'nobody has looked'}"
+        ended = self._now() >= self._presented.validity.ends
         return "the certificate has expired" if ended else None
 
     async def wait_until_ready(self) -> None:
@@ -128,19 +128,19 @@ class CertificateKeeper:
         _, unknown = read_ciphers(self._settings.tls_ciphers)
         if unknown:
             _log.warning("ciphers that are not known, or cannot be chosen, are left out", ciphers=",".join(unknown))
-        await Periodic("certificates", self.look, self._source.interval, on_pass=_passed).run()
+        await Periodic("certificates", self.check, self._source.interval, on_pass=_passed).run()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check once, and serve a new certificate if it is valid."""
-        certificate = await self._source.look(shown=self._newest is not None)
+        certificate = await self._source.read_if_changed(is_serving=self._newest is not None)
         if certificate is not None:
-            self._take(certificate)
-        if self._source.trouble != self._logged_trouble:
-            self._logged_trouble = self._source.trouble
-            if self._logged_trouble:
-                _log.warning("certificate", trouble=self._logged_trouble)
+            self._serve(certificate)
+        if self._source.problem != self._logged_problem:
+            self._logged_problem = self._source.problem
+            if self._logged_problem:
+                _log.warning("certificate", trouble=self._logged_problem)
 
-    def _take(self, certificate: ServingCertificate) -> None:
+    def _serve(self, certificate: ServingCertificate) -> None:
         problem = self._find_problem(certificate)
         if problem is not None:
             self._metrics.add(LOADS, 1, REFUSED)
@@ -152,31 +152,31 @@ class CertificateKeeper:
         context = server_context(self._settings)
         load_certificate_chain(context, certificate.pair.certificate, certificate.pair.key)
         self._newest = context
-        self._shown = shown = examine_pair(certificate.pair)
+        self._presented = presented = examine_pair(certificate.pair)
         self._metrics.add(LOADS, 1, LOADED)
-        self._metrics.set(EXPIRY, shown.validity.ends, SERVING)
-        _log.info("certificate loaded", ends=shown.validity.ends, hosts=",".join(sorted(shown.hosts)))
+        self._metrics.set(EXPIRY, presented.validity.ends, SERVING)
+        _log.info("certificate loaded", ends=presented.validity.ends, hosts=",".join(sorted(presented.hosts)))
         self._ready.set()
         self._set_bundle(certificate.bundle)
 
     def _find_problem(self, certificate: ServingCertificate) -> str | None:
         """The problem with a certificate. The first one is served with any problem that OpenSSL accepts."""
         try:
-            shown = examine_pair(certificate.pair)
+            presented = examine_pair(certificate.pair)
         except InvalidInput as error:
             return error.rule
         problem = None
-        if self._now() >= shown.validity.ends:
+        if self._now() >= presented.validity.ends:
             problem = "it has expired"
         elif certificate.bundle:
-            problem = why_untrusted(certificate.pair, certificate.bundle)
+            problem = find_trust_problem(certificate.pair, certificate.bundle)
         if problem and self._newest is None:
             _log.error("the API server will refuse this certificate", why=problem)
             return None
         return problem
 
     def _set_bundle(self, bundle: bytes) -> None:
-        ends = [validity.ends for validity in map(validity_of, authorities_in(bundle)) if validity]
+        ends = [validity.ends for validity in map(read_validity, split_authorities(bundle)) if validity]
         if ends:
             self._metrics.set(EXPIRY, min(ends), AUTHORITY)
         if bundle != self._bundle:
@@ -185,7 +185,7 @@ class CertificateKeeper:
             self._bundle = bundle
             self._on_bundle(bundle)
 
-    def _choose(self, connection: ssl.SSLObject, _host: str | None, _first: ssl.SSLContext) -> None:
+    def _choose_context(self, connection: ssl.SSLObject, _host: str | None, _first: ssl.SSLContext) -> None:
         """Called in each handshake; without a certificate it fails, and the client learns that at once."""
         if self._newest is not None:
             connection.context = self._newest

@@ -38,8 +38,8 @@ class CertificateValidity(msgspec.Struct, frozen=True):
     begins: float
     ends: float
 
-    def share_gone(self, now: float) -> float:
-        """How much of it is over: below 0 before it begins, 1 at its end."""
+    def elapsed_share(self, now: float) -> float:
+        """The elapsed share of the validity: below 0 before it begins, 1 at its end."""
         return (now - self.begins) / max(1.0, self.ends - self.begins)
 
 
@@ -50,21 +50,21 @@ class PresentedCertificate(msgspec.Struct, frozen=True):
     hosts: frozenset[str]
 
 
-def authorities_in(bundle: bytes) -> tuple[bytes, ...]:
+def split_authorities(bundle: bytes) -> tuple[bytes, ...]:
     """The certificates of a bundle, each once and each one PEM block; whatever stands between them is left out."""
     return tuple(dict.fromkeys(b"\n".join(block.splitlines()) + b"\n" for block in _BLOCK.findall(bundle)))
 
 
 def examine_pair(pair: KeyPair) -> PresentedCertificate:
     """What a client sees of this pair, or `InvalidInput` if OpenSSL cannot serve it."""
-    leaf = next(iter(authorities_in(pair.certificate)), b"")
+    leaf = next(iter(split_authorities(pair.certificate)), b"")
     certificate = _handshake(pair, leaf)
     return PresentedCertificate(
-        _validity(certificate), frozenset(plain_host(name) for _, name in certificate.get("subjectAltName", ()))
+        _validity(certificate), frozenset(normalize_host(name) for _, name in certificate.get("subjectAltName", ()))
     )
 
 
-def plain_host(name: str) -> str:
+def normalize_host(name: str) -> str:
     """A host in the one spelling that is compared: OpenSSL writes IPv6 addresses in full."""
     try:
         return str(ipaddress.ip_address(name.strip()))
@@ -72,8 +72,8 @@ def plain_host(name: str) -> str:
         return name.lower()
 
 
-def why_untrusted(pair: KeyPair, bundle: bytes) -> str | None:
-    """Why a client that trusts this bundle would refuse the pair, names and times aside."""
+def find_trust_problem(pair: KeyPair, bundle: bytes) -> str | None:
+    """The reason why a client that trusts this bundle would refuse the pair, names and times aside."""
     try:
         _handshake(pair, bundle)
     except InvalidInput as error:
@@ -81,8 +81,8 @@ def why_untrusted(pair: KeyPair, bundle: bytes) -> str | None:
     return None
 
 
-def validity_of(authority: bytes) -> CertificateValidity | None:
-    """When an authority is valid; None if it cannot be read, or is no authority."""
+def read_validity(authority: bytes) -> CertificateValidity | None:
+    """Read the validity of an authority; None if it cannot be read, or is no authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cadata=authority.decode("ascii"))
@@ -108,15 +108,15 @@ def _handshake(pair: KeyPair, trusted: bytes) -> dict[str, Any]:
         client.load_verify_locations(cadata=trusted.decode("ascii"))
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         load_certificate_chain(server, pair.certificate, pair.key)
-        return _talk(client, server)
+        return _run_handshake(client, server)
     except (ssl.SSLError, OSError, ValueError) as error:
         raise InvalidInput("certificate", f"cannot be used: {error}") from error
 
 
-def _talk(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, Any]:
-    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client_end = client.wrap_bio(back, there)
-    server_end = server.wrap_bio(there, back, server_side=True)
+def _run_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, Any]:
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client_end = client.wrap_bio(to_client, to_server)
+    server_end = server.wrap_bio(to_server, to_client, server_side=True)
     # TLS 1.3 takes two iterations; TLS 1.2 takes three.
     for _ in range(4):
         for side in (client_end, server_end):
@@ -136,13 +136,13 @@ class ServingCertificate(msgspec.Struct, frozen=True):
 
 
 class CertificateSource(Protocol):
-    """Files, or a Secret, checked every `interval` seconds; `trouble` is its present problem."""
+    """Files, or a Secret, checked every `interval` seconds; `problem` is the present one."""
 
-    trouble: str
+    problem: str
 
     @property
     def interval(self) -> float:
         """Seconds from one check to the next."""
 
-    async def look(self, *, shown: bool) -> ServingCertificate | None:
-        """What there is, if it is new. Never raises for what others have done wrong."""
+    async def read_if_changed(self, *, is_serving: bool) -> ServingCertificate | None:
+        """The certificate, if it is new. Invalid content is a `problem`, and raises nothing."""

@@ -21,7 +21,7 @@ from trellis.controllers.admission.certificates.authority import (
     SharedCertificates,
     renew_certificates,
 )
-from trellis.controllers.admission.certificates.key_pairs import KeyPair, ServingCertificate, authorities_in
+from trellis.controllers.admission.certificates.key_pairs import KeyPair, ServingCertificate, split_authorities
 from trellis.kube.client import Client
 from trellis.kube.resources import Resource
 from trellis.kube.write.actions import Action, CreateObject, PatchObject, Target
@@ -74,7 +74,7 @@ class CertificateSecret:
         lifetimes: CertificateLifetimes,
         now: Callable[[], float],
     ) -> None:
-        self.trouble = ""
+        self.problem = ""
         self._client = client
         self._writer = writer
         self._target = Target(SECRETS, name, namespace)
@@ -87,9 +87,9 @@ class CertificateSecret:
     def __str__(self) -> str:
         return str(self._target)
 
-    async def look(self, *, shown: bool) -> ServingCertificate | None:
+    async def read_if_changed(self, *, is_serving: bool) -> ServingCertificate | None:
         """Read the Secret, renew what is due, and return the certificate if it is new."""
-        before = self._shared if shown else None
+        before = self._shared if is_serving else None
         for _ in range(_ATTEMPTS):
             if await self._synchronize():
                 break
@@ -102,22 +102,22 @@ class CertificateSecret:
         try:
             secret = await self._read()
         except (KubeError, UnreadableObject) as error:
-            self.trouble = f"{self._target} cannot be read: {error}"
+            self.problem = f"{self._target} cannot be read: {error}"
             return True
-        if secret is not None and not _is_ours(secret):
-            self.trouble = f"{self._target} holds something that Trellis did not make; name another with a flag"
+        if secret is not None and not _is_managed(secret):
+            self.problem = f"{self._target} holds something that Trellis did not make; name another with a flag"
             return True
         stored = from_secret_data(secret.data) if secret else None
         now = self._now()
         if stored is not None and stored == self._shared and 0 <= now - self._checked_at < _RENEWAL_CHECK_SECONDS:
-            self.trouble = ""
+            self.problem = ""
             return True
         shared, renewed = renew_certificates(stored or self._shared, self._hosts, now, self._lifetimes)
         if stored != shared and not await self._write(shared, secret, renewed):
             return False
         self._shared = shared
         self._checked_at = now
-        self.trouble = ""
+        self.problem = ""
         return True
 
     async def _read(self) -> Secret | None:
@@ -133,7 +133,7 @@ class CertificateSecret:
             if renewed or outcome.applied:
                 _log.info("wrote certificates", where=self._target, made=",".join(renewed) or "nothing new")
             return True
-        self.trouble = f"{self._target} cannot be written: {outcome.message}"
+        self.problem = f"{self._target} cannot be written: {outcome.message}"
         return False
 
     def _action(self, shared: SharedCertificates, secret: Secret | None) -> Action:
@@ -163,13 +163,13 @@ def from_secret_data(data: Mapping[str, str]) -> SharedCertificates | None:
         decoded = {name: b64decode(value, validate=True) for name, value in data.items()}
     except ValueError:
         return None
-    authorities = authorities_in(decoded.get(BUNDLE, b""))
+    authorities = split_authorities(decoded.get(BUNDLE, b""))
     if not authorities or not all(decoded.get(name) for name in (CERTIFICATE, KEY, AUTHORITY_KEY)):
         return None
     return SharedCertificates(authorities, decoded[AUTHORITY_KEY], KeyPair(decoded[CERTIFICATE], decoded[KEY]))
 
 
-def _is_ours(secret: Secret) -> bool:
+def _is_managed(secret: Secret) -> bool:
     """Whether a Secret has our label, or is empty: one created in advance saves the right to create Secrets."""
     marked = all(secret.metadata.labels.get(name) == value for name, value in MANAGED_BY.items())
     return marked or not any(secret.data.values())

@@ -51,8 +51,8 @@ def sign(authority: KeyPair, hosts: Iterable[str], now: float, lifetime: float) 
     return _pair(builder, key, signer)
 
 
-def why_not_signer(authority: KeyPair) -> str | None:
-    """Why this authority cannot sign; None if it can."""
+def find_signer_problem(authority: KeyPair) -> str | None:
+    """The reason why this authority cannot sign; None if it can."""
     try:
         _read(authority)
     except InvalidInput as error:
@@ -83,9 +83,9 @@ def _builder(
 def _pair(
     builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
 ) -> KeyPair:
-    form, bare = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    key_format, encryption = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     certificate = builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-    return KeyPair(certificate, key.private_bytes(serialization.Encoding.PEM, form, bare))
+    return KeyPair(certificate, key.private_bytes(serialization.Encoding.PEM, key_format, encryption))
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:

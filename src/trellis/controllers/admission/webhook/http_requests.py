@@ -109,7 +109,7 @@ class HttpRequestReader:
             if self._unparsed_bytes > MAX_HEAD_BYTES:
                 self._refuse(_head_too_large())
 
-    def take(self) -> HttpRequest | None:
+    def next_request(self) -> HttpRequest | None:
         """Return the next complete request, if there is one. Raise `BadRequest` after the last valid one."""
         if not self._completed:
             return None

@@ -81,18 +81,18 @@ class OwnerLookups:
         try:
             async with asyncio.timeout(self._settings.deadline):
                 while (missing := self._missing(start)) is not None:
-                    await self._fetch_once(missing)
+                    await self._fetch_shared(missing)
         except TimeoutError:
             self._on_result("timeout")
         self._on_wait(clock() - began)
         return self.owners.follow(start)
 
-    def can_be_asked(self, start: TargetRef) -> bool:
+    def can_be_completed(self, start: TargetRef) -> bool:
         """Whether a fetch could complete a chain that has no topmost controller."""
         return self._missing(start) is not None
 
     async def keep_scales(
-        self, targets: Callable[[], Collection[TargetRef]], on_known: Callable[[Collection[TargetRef]], None]
+        self, targets: Callable[[], Collection[TargetRef]], on_refreshed: Callable[[Collection[TargetRef]], None]
     ) -> None:
         """Refresh the scales of these targets until cancelled. `on_known` is called with the targets each time."""
         while True:
@@ -100,11 +100,11 @@ class OwnerLookups:
             current_targets = targets()
             refreshed = {*current_targets, *(self._scale_infos if len(self._scale_infos) < _MAX_SCALES else ())}
             scales = await self._scales.find_all(refreshed) if refreshed else {}
-            while above := Owners(self._lookups, scales).find_unread_scales(current_targets):
-                scales |= await self._scales.find_all(above)
+            while unread := Owners(self._lookups, scales).find_unread_scales(current_targets):
+                scales |= await self._scales.find_all(unread)
             self._scale_infos.clear()
             self._scale_infos.update(scales)
-            on_known(current_targets)
+            on_refreshed(current_targets)
             self._drop_expired(asyncio.get_running_loop().time())
             try:
                 async with asyncio.timeout(_REFRESH_SECONDS):
@@ -138,7 +138,7 @@ class OwnerLookups:
             controller = build_controller_ref(controller.namespace, owner.metadata.controller)
         return None
 
-    async def _fetch_once(self, target: TargetRef) -> None:
+    async def _fetch_shared(self, target: TargetRef) -> None:
         """Fetch, or join the fetch under way. A caller that times out leaves it running for the others."""
         key = (target.kind, target.namespace, target.name)
         task = self._in_flight.get(key)

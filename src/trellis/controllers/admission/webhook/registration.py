@@ -28,7 +28,7 @@ from trellis.api.kube.webhooks import (
 )
 from trellis.base.errors import KubeError, NotFound, UnreadableObject
 from trellis.base.selectors import LabelOperator, LabelRequirement, parse_selector
-from trellis.controllers.admission.certificates.key_pairs import authorities_in
+from trellis.controllers.admission.certificates.key_pairs import split_authorities
 from trellis.controllers.admission.metrics import REGISTERED
 from trellis.controllers.admission.settings import RegistrationSettings, read_labels
 from trellis.kube.client import Client
@@ -71,9 +71,9 @@ def build_configuration(
     webhooks = [
         _webhook(PODS_AND_VPAS, (_PODS, _rule(registry.VPA.group, registry.VPA.plural)), settings, scope, bundle)
     ]
-    own = [kind.plural for kind in OWN_KINDS if kind.plural in plurals]
-    if own:
-        rules = (_rule(OWN_KINDS[0].group, *own),)
+    own_plurals = [kind.plural for kind in OWN_KINDS if kind.plural in plurals]
+    if own_plurals:
+        rules = (_rule(OWN_KINDS[0].group, *own_plurals),)
         webhooks.append(_webhook(OBJECTS, rules, settings, scope, bundle))
     metadata = ObjectMeta(name=NAME, labels=read_labels(settings.webhook_labels))
     return MutatingWebhookConfiguration(metadata=metadata, webhooks=tuple(webhooks))
@@ -132,8 +132,8 @@ def _namespace_requirements(
 def _object_requirements(settings: RegistrationSettings) -> tuple[LabelSelectorRequirement, ...]:
     """Select the objects to review. Under failure policy Fail the own pods are exempt, or the first could not start."""
     key, value = OWN_POD
-    own = (LabelSelectorRequirement(key, "NotIn", (value,)),) if settings.webhook_failure_policy_fail else ()
-    return own + _parse_requirements(settings.webhook_object_selector)
+    exemptions = (LabelSelectorRequirement(key, "NotIn", (value,)),) if settings.webhook_failure_policy_fail else ()
+    return exemptions + _parse_requirements(settings.webhook_object_selector)
 
 
 def _parse_requirements(text: str) -> tuple[LabelSelectorRequirement, ...]:
@@ -174,7 +174,7 @@ class WebhookRegistration:
         self._scope = scope
         self._bundle = bundle
         self._metrics = metrics
-        self._trouble: str | None = "nobody has looked yet"
+        self._problem: str | None = "nobody has looked yet"
         self._reported: str | None = None
         self._registered = asyncio.Event()
         self._plurals: frozenset[str] = frozenset()
@@ -182,9 +182,9 @@ class WebhookRegistration:
         self._loop = Periodic("registration", self.reconcile, INTERVAL, on_pass=self._report_pass)
         metrics.set(REGISTERED, 0)
 
-    def why_not_registered(self) -> str | None:
+    def find_registration_problem(self) -> str | None:
         """Return why the API server sends no reviews; None if it does, or if registration is off."""
-        return self._trouble if self._settings.register_webhook else None
+        return self._problem if self._settings.register_webhook else None
 
     async def wait_until_registered(self) -> None:
         """Return once the webhook is registered, or at once if registration is off."""
@@ -202,10 +202,10 @@ class WebhookRegistration:
 
     async def reconcile(self) -> None:
         """Compare the stored configuration with the desired one, and write the difference."""
-        trouble: str | None = "there is no certificate authority to register with"
+        problem: str | None = "there is no certificate authority to register with"
         if self._bundle():
-            trouble = await self._apply()
-        self._report(trouble)
+            problem = await self._apply()
+        self._report(problem)
 
     async def _apply(self) -> str | None:
         """Create or patch the configuration where it differs. Return what still is wrong."""
@@ -223,7 +223,7 @@ class WebhookRegistration:
             outcome = await self._writer.write(_action(desired, stored))
             if outcome.applied:
                 _log.info("registered", name=NAME, created=stored is None)
-                if stored is not None and not set(authorities_in(bundle)) <= set(_authorities(stored)):
+                if stored is not None and not set(split_authorities(bundle)) <= set(_authorities(stored)):
                     _log.info("Successfully patched webhook with new client CA")
                 return None
             message = outcome.message
@@ -247,23 +247,23 @@ class WebhookRegistration:
         return frozenset(resource.name for resource in served.resources) & {kind.plural for kind in OWN_KINDS}
 
     def _desired_bundle(self, stored: MutatingWebhookConfiguration | None) -> bytes:
-        ours = authorities_in(self._bundle())
-        foreign = [authority for authority in _authorities(stored) if authority not in ours]
+        own_authorities = split_authorities(self._bundle())
+        foreign = [authority for authority in _authorities(stored) if authority not in own_authorities]
         now = asyncio.get_running_loop().time()
         self._foreign_since = {authority: self._foreign_since.get(authority, now) for authority in foreign}
         return b"".join(
-            (*ours, *(authority for authority in foreign if now < self._foreign_since[authority] + HANDOVER))
+            (*own_authorities, *(authority for authority in foreign if now < self._foreign_since[authority] + HANDOVER))
         )
 
-    def _report(self, trouble: str | None) -> None:
-        self._trouble = trouble
-        self._metrics.set(REGISTERED, 0 if trouble else 1)
-        if trouble is None:
+    def _report(self, problem: str | None) -> None:
+        self._problem = problem
+        self._metrics.set(REGISTERED, 0 if problem else 1)
+        if problem is None:
             self._registered.set()
-        if trouble != self._reported:
-            self._reported = trouble
-            if trouble:
-                _log.error("not registered", why=trouble)
+        if problem != self._reported:
+            self._reported = problem
+            if problem:
+                _log.error("not registered", why=problem)
 
     def _report_pass(self, report: PassReport) -> None:
         if report.error is not None:
@@ -286,7 +286,7 @@ def _authorities(configuration: MutatingWebhookConfiguration | None) -> tuple[by
             bundle = b64decode(webhook.client_config.ca_bundle)
         except ValueError:
             continue
-        authorities.update(dict.fromkeys(authorities_in(bundle)))
+        authorities.update(dict.fromkeys(split_authorities(bundle)))
     return tuple(authorities)
 
 

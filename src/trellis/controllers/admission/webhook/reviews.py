@@ -57,7 +57,7 @@ class PodDecisions:
     ) -> None:
         self._governors = governors
         self._lookups = lookups
-        self.rules = PodAdmitter(governors, limits, boost, ceiling)
+        self.admitter = PodAdmitter(governors, limits, boost, ceiling)
         self._is_ready = is_ready
 
     def decide(self, pod: Pod, namespace: str) -> PodAdmissionDecision | Awaitable[PodAdmissionDecision]:
@@ -72,13 +72,13 @@ class PodDecisions:
             return NOT_GOVERNED
         owners = self._lookups.owners
         chain = owners.follow(controller)
-        if chain.topmost is None and self._lookups.can_be_asked(controller):
+        if chain.topmost is None and self._lookups.can_be_completed(controller):
             return self._decide_later(pod, controller)
-        return self.rules.decide(pod, namespace, chain, owners)
+        return self.admitter.decide(pod, namespace, chain, owners)
 
     async def _decide_later(self, pod: Pod, controller: TargetRef) -> PodAdmissionDecision:
         chain = await self._lookups.resolve(controller)
-        return self.rules.decide(pod, controller.namespace, chain, self._lookups.owners)
+        return self.admitter.decide(pod, controller.namespace, chain, self._lookups.owners)
 
 
 REVIEW_UNREADABLE = Reason("ReviewUnreadable", "A request was no review that can be answered.", Severity.WARNING)
@@ -89,7 +89,7 @@ ADMISSION_FAILED = Reason(
 
 _JSON: Final = "application/json"
 _CREATE: Final = "CREATE"
-_OURS: Final = {
+_OWN_KINDS: Final = {
     (VPA_KIND.group, VPA_KIND.name): named.VPA,
     (HVPA.group, HVPA.name): HVPA.name,
     (BUFFER.group, BUFFER.name): BUFFER.name,
@@ -127,12 +127,12 @@ class _UidEnvelope(msgspec.Struct, frozen=True):
 class ReviewHandler:
     """Answers requests. It never raises."""
 
-    def __init__(self, pods: PodReviewer, gates: FeatureGates, tally: ReviewMetrics) -> None:
+    def __init__(self, pods: PodReviewer, gates: FeatureGates, metrics: ReviewMetrics) -> None:
         self._pods = pods
         self._gates = gates
-        self._tally = tally
+        self._metrics = metrics
 
-    def answer(self, request: HttpRequest) -> HttpReply | Awaitable[HttpReply]:
+    def handle(self, request: HttpRequest) -> HttpReply | Awaitable[HttpReply]:
         """Return the reply to a request, or an awaitable of it."""
         if request.method != "POST":
             return self.refuse(BadRequest(405, "a review is sent with POST"))
@@ -143,7 +143,7 @@ class ReviewHandler:
 
     def refuse(self, error: BadRequest) -> HttpReply:
         """Return the reply to a bad request: an error status, and a body that admits the object all the same."""
-        self._tally.count(named.REFUSED, str(error.status))
+        self._metrics.count(named.REFUSED, str(error.status))
         return HttpReply(error.status, encode_response("", warnings=(error.message,)))
 
     def review(self, body: bytes) -> HttpReply | Awaitable[HttpReply]:
@@ -174,7 +174,7 @@ class ReviewHandler:
         kind = review.kind
         if kind.kind == named.POD and not kind.group:
             return self._decide_pod(review)
-        resource = _OURS.get((kind.group, kind.kind))
+        resource = _OWN_KINDS.get((kind.group, kind.kind))
         if resource is None:
             return _ReviewResult(named.UNKNOWN, OBJECT_LEFT_ALONE, named.ERROR)
         decision = review_object(review, self._gates)
@@ -216,14 +216,14 @@ class ReviewHandler:
         decided = perf_counter()
         body = encode_response(uid, patch=result.patch, warnings=result.warnings, refusal=result.refusal)
         built = perf_counter()
-        tally = self._tally
-        tally.reviewed(began, decided, built)
+        metrics = self._metrics
+        metrics.observe_review(began, decided, built)
         self._count(result, built - began)
         return HttpReply(200, body)
 
     def _failed(self, uid: str, error: Exception, began: float) -> HttpReply:
         _log.error("a review failed; the object is left as it came", error=error, uid=uid)
-        self._tally.count(named.FAILURES)
+        self._metrics.count(named.FAILURES)
         self._count(_ReviewResult(named.UNKNOWN, ADMISSION_FAILED, named.ERROR), perf_counter() - began)
         return HttpReply(200, encode_response(uid, warnings=(f"{ADMISSION_FAILED.meaning} ({type(error).__name__})",)))
 
@@ -233,11 +233,11 @@ class ReviewHandler:
         return HttpReply(200, encode_response(_read_uid(body), warnings=(message,)))
 
     def _count(self, result: _ReviewResult, seconds: float) -> None:
-        tally = self._tally
-        tally.count(named.REVIEWS, result.resource, result.reason.code)
-        tally.observe(named.LATENCY, seconds, result.status, result.resource)
+        metrics = self._metrics
+        metrics.count(named.REVIEWS, result.resource, result.reason.code)
+        metrics.observe(named.LATENCY, seconds, result.status, result.resource)
         if result.resource == named.POD:
-            tally.count(named.PODS, "true" if result.status == named.APPLIED else "false")
+            metrics.count(named.PODS, "true" if result.status == named.APPLIED else "false")
 
 
 def _read_uid(body: bytes) -> str:

@@ -38,14 +38,14 @@ class RequestTimes(msgspec.Struct, frozen=True, gc=False):
 
     began: float
     read: float
-    answered: float
+    replied: float
     written: float
 
 
 class ServerCallbacks(msgspec.Struct, frozen=True):
     """The functions that answer requests and refuse bad ones, and that observe times. None of them may raise."""
 
-    answer: Callable[[HttpRequest], HttpReply | Awaitable[HttpReply]]
+    handle: Callable[[HttpRequest], HttpReply | Awaitable[HttpReply]]
     refuse: Callable[[BadRequest], HttpReply]
     observe: Callable[[RequestTimes], None]
 
@@ -106,7 +106,7 @@ class ReviewConnection(asyncio.Protocol):
             self._began = self._since = perf_counter()
         self._reader.feed(data)
         if self._can_reply:
-            self._answer_requests()
+            self._handle_requests()
         elif self._transport is not None:
             self._transport.pause_reading()
 
@@ -119,10 +119,10 @@ class ReviewConnection(asyncio.Protocol):
         self._write_paused = False
         self._resume()
 
-    def shut_down(self, *, at_once: bool = False) -> None:
+    def shut_down(self, *, immediately: bool = False) -> None:
         """Close the connection, at once or after the reply to the request that has begun."""
         self._shutting_down = True
-        if at_once or self._lingering or self.is_idle:
+        if immediately or self._lingering or self.is_idle:
             self._close()
 
     def enforce_timeouts(self, now: float, timeouts: ConnectionTimeouts) -> None:
@@ -140,10 +140,10 @@ class ReviewConnection(asyncio.Protocol):
         elif elapsed > timeouts.idle:
             self.shut_down()
 
-    def _answer_requests(self) -> None:
+    def _handle_requests(self) -> None:
         while self._can_reply and not self._closed and self._transport is not None:
             try:
-                request = self._reader.take()
+                request = self._reader.next_request()
             except BadRequest as error:
                 self._refuse(error)
                 return
@@ -152,7 +152,7 @@ class ReviewConnection(asyncio.Protocol):
                     self._transport.write(_CONTINUE)
                 return
             read = perf_counter()
-            reply = self._callbacks.answer(request)
+            reply = self._callbacks.handle(request)
             if isinstance(reply, HttpReply):
                 self._write_reply(request, reply, read)
             else:
@@ -165,7 +165,7 @@ class ReviewConnection(asyncio.Protocol):
         self._resume()
 
     def _write_reply(self, request: HttpRequest, reply: HttpReply, read: float) -> None:
-        answered = perf_counter()
+        replied = perf_counter()
         keep_alive = request.keep_alive and not self._shutting_down
         if self._transport is not None:
             if keep_alive and reply.status == HTTPStatus.OK:
@@ -173,7 +173,7 @@ class ReviewConnection(asyncio.Protocol):
             else:
                 self._write_with_connection_header(reply, keep_alive=keep_alive)
         written = perf_counter()
-        self._callbacks.observe(RequestTimes(self._began, read, answered, written))
+        self._callbacks.observe(RequestTimes(self._began, read, replied, written))
         self._began = self._since = written
 
     def _write_with_connection_header(self, reply: HttpReply, *, keep_alive: bool) -> None:
@@ -196,7 +196,7 @@ class ReviewConnection(asyncio.Protocol):
             self._transport.close()
 
     def _resume(self) -> None:
-        self._answer_requests()
+        self._handle_requests()
         if self._can_reply and not self._closed and self._transport is not None:
             self._transport.resume_reading()
 
@@ -258,7 +258,7 @@ class ReviewServer:
             async with asyncio.timeout(seconds):
                 await self._wait_until_closed()
         for connection in tuple(self._connections):
-            connection.shut_down(at_once=True)
+            connection.shut_down(immediately=True)
 
     async def _wait_until_closed(self) -> None:
         while self._connections:  # noqa: ASYNC110 - once, for half a second

@@ -122,7 +122,7 @@ def _plan_hvpa(
         Scale(spec=ScaleSpec(_find_replicas(collected, target, status, len(pods)))),
         pods,
         related,
-        wish=hvpa.spec.replicas,
+        spec_replicas=hvpa.spec.replicas,
         published=status.recommendation,
         memory=restore_memory(hvpa.status, now),
     )

@@ -18,11 +18,11 @@ from trellis.base.reasons import Reason, Severity
 from trellis.core.hvpa.demand.noise import (
     SHORT_MEAN_WEIGHT,
     CurrentCount,
-    demand_by_metrics,
+    compute_demand_by_metrics,
+    compute_mean,
     filter_hpa_count,
-    mean_demand,
-    next_mean_check,
-    steady_total,
+    find_next_mean_check,
+    find_steady_total,
     update_mean,
 )
 from trellis.core.hvpa.demand.scale import read_scale_demand
@@ -32,8 +32,8 @@ from trellis.core.hvpa.demand.windows import (
     WindowSample,
     add_sample,
     drop_expired,
-    next_extreme_change,
-    window_extreme,
+    find_next_extreme_change,
+    read_extreme,
 )
 from trellis.core.hvpa.memory import ScaleWrite
 from trellis.core.hvpa.view import HpaView, HvpaSettings, HvpaView, sum_containers
@@ -56,221 +56,250 @@ WISH_UNREAD = Reason(
 
 
 class HpaTotals(msgspec.Struct, frozen=True):
-    """The HPA's totals in force and those of this look, with the windows they come from.
+    """The HPA's totals in force and the current ones, with their windows, notes and the times to plan again.
 
-    Also what is said about it, and when it may change. `measured` is the mean demand by its metrics, and `awaited`
-    since when its wish waits for its status, if it does.
+    `means` is the mean demand by its metrics, and `awaiting_status_since` since when the count that it wrote waits for
+    its status, if it does.
     """
 
     totals: ResourceAmounts
-    present: ResourceAmounts
+    current: ResourceAmounts
     windows: Mapping[str, DemandWindow]
     notes: tuple[Reason, ...] = ()
-    looks: tuple[float, ...] = ()
-    # Of a count written to the scale without an HPA: more on notes, by the code of a reason, and the wish in force.
-    about: Mapping[str, str] = {}
-    wish: ScaleWrite | msgspec.UnsetType = msgspec.UNSET
-    measured: Mapping[str, MeanDemand] = {}
-    awaited: float | None = None
+    requeue_times: tuple[float, ...] = ()
+    # Of a count written to the scale without an HPA: details of notes, by the code of a reason, and the write in force.
+    note_details: Mapping[str, str] = {}
+    scale_write: ScaleWrite | msgspec.UnsetType = msgspec.UNSET
+    means: Mapping[str, MeanDemand] = {}
+    awaiting_status_since: float | None = None
 
 
 class _HpaSignals(msgspec.Struct, frozen=True):
-    """What counts of an HPA at this look: its wish and its ratio, each None if it is not to be believed.
+    """The signals of an HPA: the count that it wrote and its ratio, each None if it is not reliable now.
 
-    `requests` is what a pod has on average, and `demand` what each resource needs by its own metrics.
+    `requests` are the average of the pods, and `demand` what each resource needs by its own metrics.
     """
 
     requests: ResourceAmounts
-    wish: int | None
+    written_replicas: int | None
     ratio: Fraction | None = None
     demand: ResourceAmounts = {}
 
 
 class _ResourceTotal(msgspec.Struct, frozen=True):
-    """One resource: its window, what is asked for at this moment, the mean demand, and when that may matter."""
+    """One resource: its window, the current total, the mean demand, and when to check that again."""
 
     window: DemandWindow
-    present: int
-    measured: MeanDemand | None
-    look: float | None = None
+    current: int
+    mean: MeanDemand | None
+    requeue_at: float | None = None
 
 
 def read_hpa_totals(view: HvpaView, now: float, settings: HvpaSettings) -> HpaTotals:
     """What the HPA asks for, over the window of the way down; without an HPA, what was written to the scale."""
     if view.hpa is None:
-        return _without_hpa(view, now)
-    hpa, before = view.hpa, view.memory.hpa
+        return _read_scale_totals(view, now)
+    hpa, before = view.hpa, view.memory.hpa_windows
     length = view.meaning.hvpa.down.stabilization.total_seconds()
-    unread, moved = _is_count_ignored(view, now, settings), _has_moved(view, now, settings)
-    awaited = _awaited_since(view, now, settings, unread=unread)
-    windows = {name: left for name, window in before.items() if (left := drop_expired(window, now, length))}
-    present = {name: window[-1].amount for name, window in windows.items()}
+    is_ignored, has_changed = _is_count_ignored(view, now, settings), _has_changed_recently(view, now, settings)
+    awaiting_since = _find_awaiting_since(view, now, settings, is_ignored=is_ignored)
+    windows = {name: remaining for name, window in before.items() if (remaining := drop_expired(window, now, length))}
+    current = {name: window[-1].amount for name, window in windows.items()}
     means: dict[str, MeanDemand] = {}
-    looks: list[float | None] = [awaited + settings.status_patience if awaited is not None else None]
-    signals = _read_signals(view, hpa, moved=moved, unread=unread or awaited is not None)
+    requeue_times: list[float | None] = [
+        awaiting_since + settings.status_patience if awaiting_since is not None else None
+    ]
+    signals = _read_signals(view, hpa, has_changed=has_changed, is_ignored=is_ignored or awaiting_since is not None)
     for name in sorted(hpa.resources):
         if signals.requests.get(name, 0):
-            total = _total(view, hpa, name, signals, now, settings=settings)
-            windows[name], present[name] = total.window, total.present
-            looks.append(total.look)
-            if total.measured is not None:
-                means[name] = total.measured
-    looks += [next_extreme_change(window, length, now) for window in windows.values()]
-    looks += _believed_at(view, settings, unread=unread, moved=moved)
+            total = _compute_total(view, hpa, name, signals, now, settings=settings)
+            windows[name], current[name] = total.window, total.current
+            requeue_times.append(total.requeue_at)
+            if total.mean is not None:
+                means[name] = total.mean
+    requeue_times += [find_next_extreme_change(window, length, now) for window in windows.values()]
+    requeue_times += _list_requeue_times(view, settings, is_ignored=is_ignored, has_changed=has_changed)
     return HpaTotals(
-        totals={name: window_extreme(window) for name, window in windows.items()},
-        present=present,
+        totals={name: read_extreme(window) for name, window in windows.items()},
+        current=current,
         windows=windows,
-        notes=_notes(view, unread=unread),
-        looks=tuple(at for at in looks if at is not None),
-        measured=means,
-        awaited=awaited,
+        notes=_list_notes(view, is_ignored=is_ignored),
+        requeue_times=tuple(time for time in requeue_times if time is not None),
+        means=means,
+        awaiting_status_since=awaiting_since,
     )
 
 
-def _read_signals(view: HvpaView, hpa: HpaView, *, moved: bool, unread: bool) -> _HpaSignals:
-    bound, requests = is_at_bound(hpa, view.replicas, view.wish), sum_containers(view.containers, "requests")
-    written = None if unread or bound else _count_written(view, moved=moved)
-    if not view.all_ready or moved:
+def _read_signals(view: HvpaView, hpa: HpaView, *, has_changed: bool, is_ignored: bool) -> _HpaSignals:
+    is_bound, requests = (
+        is_at_bound(hpa, view.replicas, view.spec_replicas),
+        sum_containers(view.containers, "requests"),
+    )
+    written = None if is_ignored or is_bound else _find_written_replicas(view, has_changed=has_changed)
+    if not view.all_ready or has_changed:
         return _HpaSignals(requests, written)
     # An HPA at its bound does not look at its metrics: what its status has of them may be of long ago.
-    demand = {} if bound else demand_by_metrics(hpa, requests, view.pods)
+    demand = {} if is_bound else compute_demand_by_metrics(hpa, requests, view.pods)
     return _HpaSignals(requests, written, hpa.ratio, demand)
 
 
-def _total(
+def _compute_total(
     view: HvpaView, hpa: HpaView, name: str, signals: _HpaSignals, now: float, *, settings: HvpaSettings
 ) -> _ResourceTotal:
-    """The total of one resource: by a wish, by a low ratio, or as before, with noise taken out of it."""
-    current, request, filtered = CurrentCount.of(view, name, settings), signals.requests[name], None
+    """The total of one resource: by the written count, by a low ratio, or as before, with noise removed."""
+    current, request, filtered = CurrentCount.from_view(view, name, settings), signals.requests[name], None
     length = current.length
-    before = view.memory.hpa.get(name) or add_sample((), view.at_most_held(name, request * view.replicas), now, length)
-    held = window_extreme((*drop_expired(before[:-1], now, length), before[-1]))
-    measured = update_mean(view.memory.measured.get(name), signals.demand.get(name), now, length)
-    if signals.wish is not None:
+    before = view.memory.hpa_windows.get(name) or add_sample(
+        (), view.limit_to_capacity(name, request * view.replicas), now, length
+    )
+    held = read_extreme((*drop_expired(before[:-1], now, length), before[-1]))
+    mean_state = update_mean(view.memory.means.get(name), signals.demand.get(name), now, length)
+    if signals.written_replicas is not None:
         filtered = filter_hpa_count(
-            current, view, request, signals.wish, mean=mean_demand(measured, length, least=SHORT_MEAN_WEIGHT)
+            current,
+            view,
+            request,
+            signals.written_replicas,
+            mean=compute_mean(mean_state, length, min_weight=SHORT_MEAN_WEIGHT),
         )
-    has = request * view.pods
-    total = _total_of_pass(
-        has, filtered.total if filtered is not None else None, signals.ratio, held=held, settings=settings
+    requested = request * view.pods
+    total = _compute_pass_total(
+        requested, filtered.total if filtered is not None else None, signals.ratio, held=held, settings=settings
     )
     window = add_sample(before, total, now, length)
     if filtered is not None:
         # What metrics do not explain is no noise either.
-        if measured is not None and total > window_extreme(measured.high):
-            measured = msgspec.structs.replace(measured, high=add_sample(measured.high, total, now, length))
-        return _ResourceTotal(window, filtered.asked if total == filtered.total else total, measured)
-    mean = steady_total(current, hpa, window_extreme(window), measured)
+        if mean_state is not None and total > read_extreme(mean_state.high):
+            mean_state = msgspec.structs.replace(mean_state, high=add_sample(mean_state.high, total, now, length))
+        return _ResourceTotal(window, filtered.explained if total == filtered.total else total, mean_state)
+    mean = find_steady_total(current, hpa, read_extreme(window), mean_state)
     if mean is not None:
-        return _ResourceTotal((WindowSample(mean, now),), mean, measured)
-    return _ResourceTotal(window, total, measured, next_mean_check(current, window_extreme(window), measured, now))
+        return _ResourceTotal((WindowSample(mean, now),), mean, mean_state)
+    return _ResourceTotal(
+        window, total, mean_state, find_next_mean_check(current, read_extreme(window), mean_state, now)
+    )
 
 
-def _awaited_since(view: HvpaView, now: float, settings: HvpaSettings, *, unread: bool) -> float | None:
-    """Since when a new wish waits for the status that explains it; None if there is none, or it waited long enough."""
-    hpa, written = view.hpa, view.wish
+def _find_awaiting_since(view: HvpaView, now: float, settings: HvpaSettings, *, is_ignored: bool) -> float | None:
+    """Since when a newly written count waits for the status that explains it; None if it does not wait."""
+    hpa, written = view.hpa, view.spec_replicas
     if (
         hpa is None
-        or unread
+        or is_ignored
         or written is None
-        or written == view.memory.left
+        or written == view.memory.spec_replicas
         or is_at_bound(hpa, view.replicas, written)
     ):
         return None
-    if hpa.desired is None or hpa.desired == written:
+    if hpa.desired_replicas is None or hpa.desired_replicas == written:
         return None
-    since = view.memory.awaited if view.memory.awaited is not None else now
+    since = view.memory.awaiting_status_since if view.memory.awaiting_status_since is not None else now
     return since if now < since + settings.status_patience else None
 
 
-def is_at_bound(hpa: HpaView | None, replicas: int, wish: int | None) -> bool:
+def is_at_bound(hpa: HpaView | None, replicas: int, written_replicas: int | None) -> bool:
     """Whether the HPA only keeps to its bounds: below its minimum it writes that, above its maximum that."""
-    if hpa is None or wish is None:
+    if hpa is None or written_replicas is None:
         return False
-    return wish == hpa.min_replicas > replicas or wish == hpa.max_replicas < replicas
+    return written_replicas == hpa.min_replicas > replicas or written_replicas == hpa.max_replicas < replicas
 
 
-def replicas_to_write_back(view: HvpaView, replicas: int) -> int:
-    """What `spec.replicas` is to say after a plan: the target's count, or a bound that would only be written again."""
-    return view.wish if view.wish is not None and is_at_bound(view.hpa, replicas, view.wish) else replicas
+def find_replicas_to_write_back(view: HvpaView, replicas: int) -> int:
+    """The value of `spec.replicas` after a plan: the target's count, or a bound that the HPA would only write again."""
+    return (
+        view.spec_replicas
+        if view.spec_replicas is not None and is_at_bound(view.hpa, replicas, view.spec_replicas)
+        else replicas
+    )
 
 
 def awaits_ready_pods(view: HvpaView, now: float, settings: HvpaSettings) -> bool:
     """Whether pods of the last step are still to become Ready, within the time they have."""
     decided = view.memory.decided
-    return decided is not None and not view.all_ready and now < decided.since + settings.ready_patience
+    return decided is not None and not view.all_ready and now < decided.changed_at + settings.ready_patience
 
 
 def _is_count_ignored(view: HvpaView, now: float, settings: HvpaSettings) -> bool:
-    """Also at the first pass: what stood there before the HPA wrote is unknown, and whether it was acted on."""
-    return view.memory.left is None or awaits_ready_pods(view, now, settings)
+    """Whether the written count is ignored: at the first pass, and while pods of the last step are not Ready."""
+    return view.memory.spec_replicas is None or awaits_ready_pods(view, now, settings)
 
 
-def _has_moved(view: HvpaView, now: float, settings: HvpaSettings) -> bool:
+def _has_changed_recently(view: HvpaView, now: float, settings: HvpaSettings) -> bool:
     """Whether pods have come or gone so lately that an HPA's metrics may be about others than there are."""
-    return any(now < at + settings.ready_patience for at in _moves(view))
+    return any(now < at + settings.ready_patience for at in _list_change_times(view))
 
 
-def _moves(view: HvpaView) -> Iterator[float]:
+def _list_change_times(view: HvpaView) -> Iterator[float]:
     """When the count was last written, and when the target became another one."""
-    return (at for at in (view.memory.scaled, view.memory.anew) if at is not None)
+    return (at for at in (view.memory.scaled_at, view.memory.target_changed_at) if at is not None)
 
 
-def _count_written(view: HvpaView, *, moved: bool) -> int | None:
-    """What the HPA wrote. For less it is not heard while sizes and count are on their way, and says it again."""
-    if view.wish is None or view.wish == view.memory.left or (moved and view.wish < view.replicas):
+def _find_written_replicas(view: HvpaView, *, has_changed: bool) -> int | None:
+    """The count that the HPA wrote. A lower one is ignored while sizes and count change; the HPA writes it again."""
+    if (
+        view.spec_replicas is None
+        or view.spec_replicas == view.memory.spec_replicas
+        or (has_changed and view.spec_replicas < view.replicas)
+    ):
         return None
-    return view.wish
+    return view.spec_replicas
 
 
-def _believed_at(view: HvpaView, settings: HvpaSettings, *, unread: bool, moved: bool) -> Iterator[float]:
-    """When wishes are read again, and metrics believed, whatever happens until then."""
+def _list_requeue_times(
+    view: HvpaView, settings: HvpaSettings, *, is_ignored: bool, has_changed: bool
+) -> Iterator[float]:
+    """When written counts and metrics are used again, without an event before."""
     memory = view.memory
-    if view.hpa is not None and unread and memory.decided is not None:
-        yield memory.decided.since + settings.ready_patience
-    if view.hpa is not None and moved:
-        yield max(_moves(view)) + settings.ready_patience
+    if view.hpa is not None and is_ignored and memory.decided is not None:
+        yield memory.decided.changed_at + settings.ready_patience
+    if view.hpa is not None and has_changed:
+        yield max(_list_change_times(view)) + settings.ready_patience
 
 
-def _total_of_pass(has: int, wished: int | None, ratio: Fraction | None, *, held: int, settings: HvpaSettings) -> int:
-    """The total of this look, where pods have so much; it is the one that is held if the HPA says nothing.
+def _compute_pass_total(
+    requested: int, written_total: int | None, ratio: Fraction | None, *, held: int, settings: HvpaSettings
+) -> int:
+    """The current total: by the written count, by a low ratio, or the one that is held.
 
-    It is never nothing at all, whatever is wished: without requests an HPA cannot measure, and stays silent for ever.
+    It is never zero: without requests an HPA cannot measure, and never writes a count again.
     """
-    low = None
+    low_total = None
     if ratio is not None and ratio < settings.low_ratio:
-        low = max(math.ceil(has * ratio), 1)
-    if wished is not None:
-        return wished if low is None else min(wished, low)
-    if low is not None:
-        return low
-    content = ratio is not None and ratio <= settings.high_ratio
-    return min(held, has) if content else held
+        low_total = max(math.ceil(requested * ratio), 1)
+    if written_total is not None:
+        return written_total if low_total is None else min(written_total, low_total)
+    if low_total is not None:
+        return low_total
+    is_within_tolerance = ratio is not None and ratio <= settings.high_ratio
+    return min(held, requested) if is_within_tolerance else held
 
 
-def _notes(view: HvpaView, *, unread: bool) -> tuple[Reason, ...]:
+def _list_notes(view: HvpaView, *, is_ignored: bool) -> tuple[Reason, ...]:
     notes: list[Reason] = []
     if view.hpa is None:
         return ()
-    if is_at_bound(view.hpa, view.replicas, view.wish):
+    if is_at_bound(view.hpa, view.replicas, view.spec_replicas):
         notes.append(HPA_BOUNDS)
-    elif unread and view.wish is not None and view.wish not in (view.replicas, view.memory.left):
+    elif (
+        is_ignored
+        and view.spec_replicas is not None
+        and view.spec_replicas not in (view.replicas, view.memory.spec_replicas)
+    ):
         notes.append(WISH_UNREAD)
     if view.hpa.stabilizes:
         notes.append(HPA_STABILIZES)
     return tuple(notes)
 
 
-def _without_hpa(view: HvpaView, now: float) -> HpaTotals:
-    """What was written to the scale by others than an HPA."""
+def _read_scale_totals(view: HvpaView, now: float) -> HpaTotals:
+    """The totals of counts that another client than an HPA wrote to the scale."""
     demand = read_scale_demand(view, now)
     return HpaTotals(
-        totals={name: window_extreme(window) for name, window in demand.windows.items()},
-        present={name: window[-1].amount for name, window in demand.windows.items()},
+        totals={name: read_extreme(window) for name, window in demand.windows.items()},
+        current={name: window[-1].amount for name, window in demand.windows.items()},
         windows=demand.windows,
         notes=demand.notes,
-        looks=demand.looks,
-        about=demand.about,
-        wish=demand.wish,
+        requeue_times=demand.requeue_times,
+        note_details=demand.note_details,
+        scale_write=demand.scale_write,
     )

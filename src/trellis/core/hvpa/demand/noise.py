@@ -25,8 +25,8 @@ from typing import Final
 
 import msgspec
 
-from trellis.core.hvpa.demand.windows import MeanDemand, add_sample, window_extreme
-from trellis.core.hvpa.ladder import Ladder, Ladders, next_count
+from trellis.core.hvpa.demand.windows import MeanDemand, add_sample, read_extreme
+from trellis.core.hvpa.ladder import Ladder, Ladders, find_next_count
 from trellis.core.hvpa.view import HpaView, HvpaSettings, HvpaView
 from trellis.core.recommend.amounts import ResourceAmounts
 
@@ -56,22 +56,22 @@ class CurrentCount(msgspec.Struct, frozen=True):
     length: float
     below: Fraction
     above: Fraction
-    grew: float = 0.0
+    grew_at: float = 0.0
 
     @classmethod
-    def of(cls, view: HvpaView, resource: str, settings: HvpaSettings) -> CurrentCount:
+    def from_view(cls, view: HvpaView, resource: str, settings: HvpaSettings) -> CurrentCount:
         """Read the current count from a view."""
         decided, meaning = view.memory.decided, view.meaning
         count = view.replicas if decided is None else decided.shape.count
         return cls(
             meaning.ladders,
             resource,
-            count if meaning.ladders.configured(count) else None,
+            count if meaning.ladders.is_configured(count) else None,
             meaning.hvpa.down.overlap_percent,
             meaning.hvpa.down.stabilization.total_seconds(),
             settings.low_ratio,
             settings.high_ratio,
-            (decided.grew if decided is not None else None) or 0.0,
+            (decided.grew_at if decided is not None else None) or 0.0,
         )
 
     @property
@@ -79,26 +79,26 @@ class CurrentCount(msgspec.Struct, frozen=True):
         """The ladder of the resource."""
         return self.ladders.by_resource[self.resource]
 
-    def count_for(self, total: int) -> int:
+    def find_count(self, total: int) -> int:
         """The count that a total of this resource leads to."""
         if self.count is None:
-            return self.ladder.count_for(total)
-        return next_count(self.ladders, {self.resource: total}, self.count, self.overlap)
+            return self.ladder.find_count(total)
+        return find_next_count(self.ladders, {self.resource: total}, self.count, self.overlap)
 
 
 class FilteredDemand(msgspec.Struct, frozen=True):
-    """The total of a wish: `asked` as the metrics explain it, `total` as far as the count is to follow it now."""
+    """The total of a written count: `explained` by the metrics, and `total` as far as the count follows it now."""
 
-    asked: int
+    explained: int
     total: int
 
 
 class ToleratedExcess(msgspec.Struct, frozen=True):
-    """The VPA's totals without what is tolerated, since when that is, and when it ends."""
+    """The VPA's totals without tolerated excess, since when it is tolerated, and when that ends."""
 
     totals: ResourceAmounts
     since: Mapping[str, float]
-    looks: tuple[float, ...]
+    requeue_times: tuple[float, ...]
 
 
 def update_mean(before: MeanDemand | None, amount: int | None, now: float, length: float) -> MeanDemand | None:
@@ -109,96 +109,100 @@ def update_mean(before: MeanDemand | None, amount: int | None, now: float, lengt
     if before is None or length <= 0:
         window = add_sample((), amount, now, length) if amount is not None else ()
         return MeanDemand(0.0, 0.0, now, window, window) if window else None
-    fades = math.exp(-(now - before.time) / length) if before.present else 1.0
+    decay = math.exp(-(now - before.time) / length) if before.is_current else 1.0
     held = before.low[-1].amount  # the highest may have wishes among them
-    total, weight = before.total * fades + held * (1 - fades), before.weight * fades + 1 - fades
+    total, weight = before.total * decay + held * (1 - decay), before.weight * decay + 1 - decay
     if amount is None:
-        return MeanDemand(total, weight, now, before.high, before.low, present=False)
+        return MeanDemand(total, weight, now, before.high, before.low, is_current=False)
     high, low = add_sample(before.high, amount, now, length), add_sample(before.low, amount, now, length, lowest=True)
     return MeanDemand(total, weight, now, high, low)
 
 
-def mean_demand(mean_state: MeanDemand | None, length: float, *, least: float = _WHOLE_WINDOW_WEIGHT) -> int | None:
+def compute_mean(
+    mean_state: MeanDemand | None, length: float, *, min_weight: float = _WHOLE_WINDOW_WEIGHT
+) -> int | None:
     """The mean demand; None before a whole window was measured. Without a window it is the present amount.
 
-    With another `least` a mean of so much weight is enough.
+    A lower `min_weight` accepts a mean of a shorter time.
 
     A level that is gone fades for longer than the window is: the mean is none that the window has not reached.
     """
-    if mean_state is None or (length > 0 and mean_state.weight < least):
+    if mean_state is None or (length > 0 and mean_state.weight < min_weight):
         return None
     mean = math.ceil(mean_state.total / mean_state.weight) if mean_state.weight else 0
-    return max(min(max(mean, window_extreme(mean_state.low)), window_extreme(mean_state.high)), 1)
+    return max(min(max(mean, read_extreme(mean_state.low)), read_extreme(mean_state.high)), 1)
 
 
 def filter_hpa_count(
-    current: CurrentCount, view: HvpaView, request: int, wish: int, *, mean: int | None
+    current: CurrentCount, view: HvpaView, request: int, written_replicas: int, *, mean: int | None
 ) -> FilteredDemand:
-    """What a wish asks for in total, without what is only rounding or noise."""
-    total, ladder = max(request * wish, 1), current.ladder
-    fraction = _fraction(view, request, wish)
-    if fraction is None or current.count is None or ladder.count_for(total) <= current.count:
+    """The total of a written count, without rounding and noise."""
+    total, ladder = max(request * written_replicas, 1), current.ladder
+    fraction = _compute_unrounded_total(view, request, written_replicas)
+    if fraction is None or current.count is None or ladder.find_count(total) <= current.count:
         return FilteredDemand(total, total)
-    explained = fraction if ladder.count_for(fraction) < ladder.count_for(total) else total
-    holds = ladder.holds(current.count)
-    tolerated = holds < fraction <= current.above * holds
-    return FilteredDemand(explained, holds if tolerated and mean is not None and mean <= holds else explained)
+    explained = fraction if ladder.find_count(fraction) < ladder.find_count(total) else total
+    capacity = ladder.capacity_at(current.count)
+    is_tolerated = capacity < fraction <= current.above * capacity
+    return FilteredDemand(explained, capacity if is_tolerated and mean is not None and mean <= capacity else explained)
 
 
-def steady_total(current: CurrentCount, hpa: HpaView, in_force: int, mean_state: MeanDemand | None) -> int | None:
+def find_steady_total(current: CurrentCount, hpa: HpaView, in_force: int, mean_state: MeanDemand | None) -> int | None:
     """The mean, if the total in force asks for another count than it does; None if the total in force stands."""
-    mean = mean_demand(mean_state, current.length)
+    mean = compute_mean(mean_state, current.length)
     if mean_state is None or mean is None or current.count is None:
         return None
-    least, most = window_extreme(mean_state.low), window_extreme(mean_state.high)
-    by_mean, by_force = current.count_for(mean), current.count_for(in_force)
-    rises = by_mean > current.count >= by_force and current.count < hpa.max_replicas
-    noise = most <= current.above * mean and least >= current.below * mean
-    stayed = mean_state.time >= current.grew + _WINDOWS_BEFORE_FALL * current.length
-    falls = by_mean < current.count <= by_force and noise and stayed
+    lowest, highest = read_extreme(mean_state.low), read_extreme(mean_state.high)
+    count_by_mean, count_in_force = current.find_count(mean), current.find_count(in_force)
+    rises = count_by_mean > current.count >= count_in_force and current.count < hpa.max_replicas
+    noise = highest <= current.above * mean and lowest >= current.below * mean
+    stayed = mean_state.time >= current.grew_at + _WINDOWS_BEFORE_FALL * current.length
+    falls = count_by_mean < current.count <= count_in_force and noise and stayed
     return mean if rises or falls else None
 
 
-def next_mean_check(current: CurrentCount, in_force: int, mean_state: MeanDemand | None, now: float) -> float | None:
+def find_next_mean_check(
+    current: CurrentCount, in_force: int, mean_state: MeanDemand | None, now: float
+) -> float | None:
     """When to look whether the mean has become another count, while nothing else changes."""
     if mean_state is None or current.count is None or current.length <= 0:
         return None
-    moves = current.count_for(mean_state.low[-1].amount) != current.count_for(in_force)
-    return now + current.length / _CHECKS_PER_WINDOW if moves else None
+    is_moving = current.find_count(mean_state.low[-1].amount) != current.find_count(in_force)
+    return now + current.length / _CHECKS_PER_WINDOW if is_moving else None
 
 
 def tolerate_excess(
-    view: HvpaView, by_vpa: ResourceAmounts, means: Mapping[str, MeanDemand], now: float, settings: HvpaSettings
+    view: HvpaView, vpa_totals: ResourceAmounts, means: Mapping[str, MeanDemand], now: float, settings: HvpaSettings
 ) -> ToleratedExcess:
     """The VPA's totals as far as the count is to follow them now, by the mean demand that the HPA's metrics show."""
-    totals, since, looks = dict(by_vpa), {}, []
-    for name in sorted(by_vpa.keys() & means.keys()):
-        current = CurrentCount.of(view, name, settings)
-        mean = mean_demand(means[name], current.length, least=SHORT_MEAN_WEIGHT)
+    totals, since, requeue_times = dict(vpa_totals), {}, []
+    for name in sorted(vpa_totals.keys() & means.keys()):
+        current = CurrentCount.from_view(view, name, settings)
+        mean = compute_mean(means[name], current.length, min_weight=SHORT_MEAN_WEIGHT)
         if current.count is None or mean is None:
             continue
-        holds = current.ladder.holds(current.count)
-        if not mean <= holds < by_vpa[name] <= current.above * holds:
+        capacity = current.ladder.capacity_at(current.count)
+        if not mean <= capacity < vpa_totals[name] <= current.above * capacity:
             continue
-        since[name] = view.memory.excess.get(name, now)
+        since[name] = view.memory.excess_since.get(name, now)
         ends = since[name] + _WINDOWS_OF_EXCESS * current.length
         if now < ends:
-            totals[name] = holds
-            looks.append(ends)
-    return ToleratedExcess(totals, since, tuple(looks))
+            totals[name] = capacity
+            requeue_times.append(ends)
+    return ToleratedExcess(totals, since, tuple(requeue_times))
 
 
-def demand_by_metrics(hpa: HpaView, requests: ResourceAmounts, pods: int) -> ResourceAmounts:
+def compute_demand_by_metrics(hpa: HpaView, requests: ResourceAmounts, pods: int) -> ResourceAmounts:
     """What each resource needs for its own metrics to be at their targets, whatever pods request."""
-    return {name: math.ceil(requests[name] * pods * ratio) for name, ratio in hpa.own.items() if requests.get(name)}
+    return {name: math.ceil(requests[name] * pods * ratio) for name, ratio in hpa.ratios.items() if requests.get(name)}
 
 
-def _fraction(view: HvpaView, request: int, count: int) -> int | None:
+def _compute_unrounded_total(view: HvpaView, request: int, count: int) -> int | None:
     """The total before it was rounded up to whole pods; None if the metrics do not explain the wish.
 
     They may be older than it, or know nothing of requests.
     """
-    ratio = view.hpa.ratio if view.hpa is not None and view.hpa.own else None
+    ratio = view.hpa.ratio if view.hpa is not None and view.hpa.ratios else None
     if ratio is None or view.pods * ratio <= count - 1:
         return None
     return max(min(math.ceil(request * view.pods * ratio), request * count), 1)

@@ -33,31 +33,37 @@ WISH_WITHOUT_REQUESTS = Reason(
 
 
 class ScaleDemand(msgspec.Struct, frozen=True):
-    """The windows of what was wished, the wish that is in force, and what is said of it by the code of a reason."""
+    """The windows of written totals, the write in force, and details of notes by the code of a reason."""
 
     windows: Mapping[str, DemandWindow]
-    wish: ScaleWrite | msgspec.UnsetType
+    scale_write: ScaleWrite | msgspec.UnsetType
     notes: tuple[Reason, ...] = ()
-    about: Mapping[str, str] = {}
-    looks: tuple[float, ...] = ()
+    note_details: Mapping[str, str] = {}
+    requeue_times: tuple[float, ...] = ()
 
 
 def read_scale_demand(view: HvpaView, now: float) -> ScaleDemand:
     """What was written to the scale, over the scale-down window."""
     length = view.meaning.hvpa.down.stabilization.total_seconds()
-    windows = {name: left for name, window in view.memory.hpa.items() if (left := drop_expired(window, now, length))}
-    last_write, new = view.memory.wish, _new_scale_write(view)
-    if new is not None:
-        last_write = ScaleWrite(new, view.wisher, now)
+    windows = {
+        name: remaining
+        for name, window in view.memory.hpa_windows.items()
+        if (remaining := drop_expired(window, now, length))
+    }
+    last_write, new_count = view.memory.scale_write, _new_scale_write(view)
+    if new_count is not None:
+        last_write = ScaleWrite(new_count, view.scale_writer, now)
         requests = sum_containers(view.containers, "requests")
         pod_requests = {name: requests[name] for name in RESOURCES if requests.get(name)}
         if not pod_requests:
-            details = f"{_named(view.wisher)} wishes {new} replicas"
+            details = f"{_format_manager(view.scale_writer)} wishes {new_count} replicas"
             code = WISH_WITHOUT_REQUESTS.code
             return ScaleDemand(windows, msgspec.UNSET, (WISH_WITHOUT_REQUESTS,), {code: details})
         for name, request in pod_requests.items():
-            before = windows.get(name) or add_sample((), view.at_most_held(name, request * view.replicas), now, length)
-            windows[name] = add_sample(before, max(request * new, 1), now, length)
+            before = windows.get(name) or add_sample(
+                (), view.limit_to_capacity(name, request * view.replicas), now, length
+            )
+            windows[name] = add_sample(before, max(request * new_count, 1), now, length)
     if not windows:
         return ScaleDemand({}, msgspec.UNSET)
     ends = [window[0].until + length for window in windows.values()]
@@ -71,14 +77,14 @@ def _new_scale_write(view: HvpaView) -> int | None:
     Where it is not known what the last pass left there, at the first pass or after a write that failed, only who wrote
     it tells a wish from the controller's own count, and a wish that has been followed is not followed twice.
     """
-    written, memory = view.wish, view.memory
-    if written is None or written == memory.left:
+    written, memory = view.spec_replicas, view.memory
+    if written is None or written == memory.spec_replicas:
         return None
-    if memory.left is not None:
+    if memory.spec_replicas is not None:
         return written
-    last = memory.wish
-    followed = last is not msgspec.UNSET and (last.replicas, last.by) == (written, view.wisher)
-    return written if view.wisher and written != view.replicas and not followed else None
+    last = memory.scale_write
+    followed = last is not msgspec.UNSET and (last.replicas, last.field_manager) == (written, view.scale_writer)
+    return written if view.scale_writer and written != view.replicas and not followed else None
 
 
 def _describe_write(
@@ -92,8 +98,8 @@ def _describe_write(
     if last_write is msgspec.UNSET:
         return f"{totals} in total, until {end}"
     count = f"{last_write.replicas} replica{'' if last_write.replicas == 1 else 's'}"
-    return f"{_named(last_write.by)} wishes {count} ({totals} in total), until {end}"
+    return f"{_format_manager(last_write.field_manager)} wishes {count} ({totals} in total), until {end}"
 
 
-def _named(manager: str) -> str:
+def _format_manager(manager: str) -> str:
     return manager or "an unknown writer"

@@ -38,8 +38,8 @@ def read_vpa_totals(view: HvpaView) -> VpaTotals:
         published = _published_total(view, resource)
         if published is not None:
             totals[resource] = published
-        elif (first := _held_total(view, resource)) is not None:
-            totals[resource] = held[resource] = first
+        elif (initial := _held_total(view, resource)) is not None:
+            totals[resource] = held[resource] = initial
     return VpaTotals(totals, held)
 
 
@@ -52,9 +52,9 @@ def _published_total(view: HvpaView, resource: str) -> int | None:
     sized = [container for container in view.containers if container.scaled and resource in container.target]
     if not sized:
         return None
-    if all(resource in container.total for container in sized):
-        return sum(container.total[resource] for container in sized)
-    return view.totals.get(resource)
+    if all(resource in container.total_target for container in sized):
+        return sum(container.total_target[resource] for container in sized)
+    return view.published_totals.get(resource)
 
 
 def describe_held_totals(view: HvpaView, held: ResourceAmounts) -> str:
@@ -76,7 +76,7 @@ def _held_total(view: HvpaView, resource: str) -> int | None:
     target = sum_containers(view.containers, "target").get(resource)
     if target is None:
         return None
-    if resource in view.memory.held:
-        return view.memory.held[resource]
+    if resource in view.memory.held_totals:
+        return view.memory.held_totals[resource]
     published = sum_containers(view.containers, "published").get(resource)
     return view.replicas * (target if published is None else min(target, published))

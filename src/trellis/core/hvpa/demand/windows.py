@@ -23,10 +23,10 @@ DemandWindow: TypeAlias = tuple[WindowSample, ...]
 """From the most extreme to the present one."""
 
 
-class MeanDemand(msgspec.Struct, frozen=True, gc=False):
+class MeanDemand(msgspec.Struct, frozen=True, gc=False, rename={"is_current": "present"}):
     """A mean of late, of which older amounts fade: their weighted sum, its weight, and the extremes.
 
-    `present` is whether the last amount still holds; else it does not count from `time` on.
+    `is_current` is whether the last amount still holds; else it does not count from `time` on.
     """
 
     total: float
@@ -34,11 +34,11 @@ class MeanDemand(msgspec.Struct, frozen=True, gc=False):
     time: float
     high: DemandWindow
     low: DemandWindow
-    present: bool = True
+    is_current: bool = True
 
 
 def add_sample(window: DemandWindow, amount: int, now: float, length: float, *, lowest: bool = False) -> DemandWindow:
-    """The window after this amount is seen. One without any length holds the present amount alone."""
+    """The window with this amount added. A window of no length holds the current amount alone."""
     if window and window[-1].until < now:
         window = (*window[:-1], WindowSample(window[-1].amount, now))
     sign = -1 if lowest else 1
@@ -47,15 +47,15 @@ def add_sample(window: DemandWindow, amount: int, now: float, length: float, *, 
 
 
 def drop_expired(window: DemandWindow, now: float, length: float) -> DemandWindow:
-    """The window after nothing was seen: what is too old is gone, in the end all of it."""
+    """The window without expired samples."""
     return tuple(sample for sample in window if sample.until > now - length)
 
 
-def window_extreme(window: DemandWindow) -> int:
+def read_extreme(window: DemandWindow) -> int:
     """The highest of a window of highest amounts, the lowest of one of lowest."""
     return window[0].amount
 
 
-def next_extreme_change(window: DemandWindow, length: float, now: float) -> float | None:
-    """When the extreme will be another one if nothing else is seen; None if it stays, because it is seen still."""
+def find_next_extreme_change(window: DemandWindow, length: float, now: float) -> float | None:
+    """When the extreme expires if no sample is added; None if it is the current amount."""
     return window[0].until + length if len(window) > 1 or window[0].until < now else None

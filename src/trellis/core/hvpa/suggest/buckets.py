@@ -64,27 +64,27 @@ class ProposedBucket(msgspec.Struct, frozen=True):
 
 
 def lay_out_buckets(
-    counts: tuple[int, int], least: ResourcePair, cpu: float, memory_of: Callable[[int], float]
+    counts: tuple[int, int], minimum: ResourcePair, cpu: float, memory_at: Callable[[int], float]
 ) -> Iterator[ProposedBucket]:
     """From `counts[0]` to `counts[1]` replicas, each with at least `least` and at most `cpu` and `memory_of(count)`."""
     fewest, most = counts
-    alone = range(fewest, min(most, fewest + MAX_BUCKETS - 2) + 1 if most - fewest >= MAX_BUCKETS else most + 1)
+    single_counts = range(fewest, min(most, fewest + MAX_BUCKETS - 2) + 1 if most - fewest >= MAX_BUCKETS else most + 1)
     lowest = (
-        min(least[0], _between("cpu", cpu, fewest, fewest + 1)),
-        min(least[1], _between("memory", memory_of(most), fewest, fewest + 1)),
+        min(minimum[0], _find_next_minimum("cpu", cpu, fewest, fewest + 1)),
+        min(minimum[1], _find_next_minimum("memory", memory_at(most), fewest, fewest + 1)),
     )
-    memory = memory_of(fewest)
-    for count in alone:
-        held = (count - 1) * memory if count > fewest else 0.0
-        memory = max(memory_of(count), min(math.ceil(held / count / MIB) * MIB, memory))
+    memory = memory_at(fewest)
+    for count in single_counts:
+        held_before = (count - 1) * memory if count > fewest else 0.0
+        memory = max(memory_at(count), min(math.ceil(held_before / count / MIB) * MIB, memory))
         yield ProposedBucket(count, count, lowest, (cpu, memory))
-    last = alone[-1]
+    last = single_counts[-1]
     if last < most:
-        between = _between("cpu", cpu, last, most), _between("memory", memory, last, most)
+        between = _find_next_minimum("cpu", cpu, last, most), _find_next_minimum("memory", memory, last, most)
         yield ProposedBucket(last + 1, most, between, (cpu, memory))
 
 
-def _between(resource: str, largest: float, fewest: int, most: int) -> float:
+def _find_next_minimum(resource: str, largest: float, fewest: int, most: int) -> float:
     """What one more replica begins with: all of them hold as much as the fewest did before, and no hole is left.
 
     It is a whole number of units, rounded down. Where so many counts follow that the first would then hold less than
@@ -100,17 +100,17 @@ def _between(resource: str, largest: float, fewest: int, most: int) -> float:
 
 def round_up(resource: str, amount: float) -> float:
     """Round up to a quantity with few digits."""
-    step = _step(resource, amount)
+    step = _rounding_step(resource, amount)
     return math.ceil(amount / step - 1e-9) * step
 
 
 def round_down(resource: str, amount: float) -> float:
     """Round down to a quantity with few digits."""
-    step = _step(resource, amount)
+    step = _rounding_step(resource, amount)
     return math.floor(amount / step + 1e-9) * step
 
 
-def _step(resource: str, amount: float) -> float:
+def _rounding_step(resource: str, amount: float) -> float:
     """So that an amount has two digits, or is some sixteenths of the power of two below it."""
     if resource == "cpu":
         return float(10 ** max(math.floor(math.log10(max(amount, 1.0))) - 1, 0))
@@ -171,29 +171,31 @@ class BucketProposal(msgspec.Struct, frozen=True):
 
 def propose_buckets(workload: WorkloadHistory, rules: SuggestionRules) -> BucketProposal | None:
     """What suits a workload; None if a replica would have to be larger than one may be."""
-    history = workload.usage.seen
+    history = workload.usage.complete_samples
     base = estimate_base_usage(history)
-    fewest, fewest_by = _fewest(workload)
-    share = workload.utilization(rules)
+    fewest, fewest_by = _find_fewest(workload)
+    utilization = workload.find_utilization(rules)
     peak, quiet = float(history.cpu.max()), float(history.cpu.min())
-    cpu, largest_by = _largest_cpu(workload, share, rules.room * peak / share)
-    most = max(fewest, math.ceil(rules.room * peak / share / cpu))
-    returning = rules.margin / (1.0 - rules.overlap)
-    rest = returning * rules.room * float(np.maximum(history.memory - base.memory * history.pods, 0.0).max())
+    cpu, largest_by = _find_largest_cpu(workload, utilization, rules.headroom * peak / utilization)
+    most = max(fewest, math.ceil(rules.headroom * peak / utilization / cpu))
+    returning = rules.memory_margin / (1.0 - rules.overlap)
+    shared_memory = (
+        returning * rules.headroom * float(np.maximum(history.memory - base.memory * history.pods, 0.0).max())
+    )
     bound = math.floor(workload.largest[1]) if math.isfinite(workload.largest[1]) else math.inf
-    if rest + returning * base.memory * most > most * bound:
-        left = bound - returning * base.memory
-        if left <= 0:
+    if shared_memory + returning * base.memory * most > most * bound:
+        available = bound - returning * base.memory
+        if available <= 0:
             return None
-        most, largest_by = max(most, math.ceil(rest / left)), LargestReason.BOUND
-    total = max(rest + returning * base.memory * most, fewest * _LEAST_MEMORY)
-    least = (
-        round_down("cpu", max(quiet / share / fewest / 2, _LEAST_CPU)),
+        most, largest_by = max(most, math.ceil(shared_memory / available)), LargestReason.BOUND
+    total = max(shared_memory + returning * base.memory * most, fewest * _LEAST_MEMORY)
+    minimum = (
+        round_down("cpu", max(quiet / utilization / fewest / 2, _LEAST_CPU)),
         round_down("memory", float((history.memory / history.pods).min())),
     )
     return BucketProposal(
         buckets=tuple(
-            lay_out_buckets((fewest, most), least, cpu, lambda count: min(round_up("memory", total / count), bound))
+            lay_out_buckets((fewest, most), minimum, cpu, lambda count: min(round_up("memory", total / count), bound))
         ),
         fewest_by=fewest_by,
         largest_by=largest_by,
@@ -204,24 +206,24 @@ def propose_buckets(workload: WorkloadHistory, rules: SuggestionRules) -> Bucket
     )
 
 
-def _fewest(workload: WorkloadHistory) -> tuple[int, FewestReason]:
+def _find_fewest(workload: WorkloadHistory) -> tuple[int, FewestReason]:
     """As few as its HPA allows, or as members of a set there are, or two if there were never fewer."""
     if workload.hpa is not None and workload.hpa.least > 1:
         return workload.hpa.least, FewestReason.HPA
     if workload.hpa is None and workload.kind == "StatefulSet" and workload.replicas > 1:
         return workload.replicas, FewestReason.MEMBERS
-    if workload.replicas > 1 and int(np.percentile(workload.usage.seen.pods, 1)) > 1:
+    if workload.replicas > 1 and int(np.percentile(workload.usage.complete_samples.pods, 1)) > 1:
         return 2, FewestReason.AVAILABILITY
     return 1, FewestReason.NONE
 
 
-def _largest_cpu(workload: WorkloadHistory, share: float, needed: float) -> tuple[float, LargestReason]:
+def _find_largest_cpu(workload: WorkloadHistory, utilization: float, needed: float) -> tuple[float, LargestReason]:
     """What a pod asks for today, or what it was observed to use: that it could use more is unknown.
 
     An HPA's most replicas are to be enough, and no replica may be larger than one can be.
     """
-    history = workload.usage.seen
-    busiest = float(np.percentile(history.cpu / history.pods, _BUSY)) / share
+    history = workload.usage.complete_samples
+    busiest = float(np.percentile(history.cpu / history.pods, _BUSY)) / utilization
     largest = max(busiest, _LEAST_CPU), LargestReason.BUSIEST
     if workload.request[0] >= largest[0]:
         largest = workload.request[0], LargestReason.REQUEST

@@ -26,10 +26,10 @@ class SuggestionRules(msgspec.Struct, frozen=True):
     """
 
     utilization: float = 0.8
-    margin: float = 1.15
-    room: float = 1.3
-    history: float = 2 * _DAY
-    varies: float = 1.5
+    memory_margin: float = 1.15
+    headroom: float = 1.3
+    min_seconds: float = 2 * _DAY
+    min_variation: float = 1.5
     overlap: float = 0.1
 
 
@@ -42,7 +42,7 @@ class WorkloadUsageHistory(msgspec.Struct, frozen=True, eq=False, dict=True):
     memory: FloatColumn
 
     @cached_property
-    def seen(self) -> WorkloadUsageHistory:
+    def complete_samples(self) -> WorkloadUsageHistory:
         """Without the times of which something is not known."""
         is_complete: BoolColumn = (self.pods > 0) & np.isfinite(self.cpu) & np.isfinite(self.memory)
         return WorkloadUsageHistory(self.step, self.pods[is_complete], self.cpu[is_complete], self.memory[is_complete])
@@ -83,7 +83,7 @@ class WorkloadHistory(msgspec.Struct, frozen=True, eq=False):
     hpa: ObservedHpa | None = None
     hvpa: str = ""
 
-    def utilization(self, rules: SuggestionRules) -> float:
+    def find_utilization(self, rules: SuggestionRules) -> float:
         """The share of CPU requests that an HPA is to keep to."""
         if self.hpa is not None and self.hpa.utilization > 0:
             return self.hpa.utilization

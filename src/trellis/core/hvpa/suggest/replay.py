@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from trellis.base.prices import GIB, Prices
-from trellis.core.hvpa.ladder import next_count
+from trellis.core.hvpa.ladder import find_next_count
 from trellis.core.hvpa.next_step import size_replica
 from trellis.core.hvpa.steps import WorkloadShape, is_below_min_change
 from trellis.core.hvpa.suggest.history import ObservedHpa, SuggestionRules, WorkloadHistory, WorkloadUsageHistory
@@ -54,7 +54,7 @@ class ReplayCost(msgspec.Struct, frozen=True):
     changes: int
 
 
-def cost_of_replay(history: WorkloadUsageHistory, allotted: AllottedReplicas, prices: Prices) -> ReplayCost:
+def compute_replay_cost(history: WorkloadUsageHistory, allotted: AllottedReplicas, prices: Prices) -> ReplayCost:
     """The cost of a replay."""
     cpu, memory = allotted.replicas * allotted.cpu, allotted.replicas * allotted.memory
     hours = history.step / _HOUR
@@ -78,58 +78,60 @@ _DAY = 86_400.0
 
 def replay_as_observed(workload: WorkloadHistory) -> AllottedReplicas:
     """The pods that there were, each with what it requests today; no request is none."""
-    history = workload.usage.seen
+    history = workload.usage.complete_samples
     cpu, memory = (np.full(len(history.pods), 0.0 if math.isnan(amount) else amount) for amount in workload.request)
     return AllottedReplicas(history.pods, cpu, memory, history.memory)
 
 
 def replay_hpa(workload: WorkloadHistory, hpa: ObservedHpa, base: float) -> AllottedReplicas:
     """What an HPA on CPU would have done with pods of today's size."""
-    history = workload.usage.seen
+    history = workload.usage.complete_samples
     cpu, memory = workload.request
     full = cpu * hpa.utilization
     desired = np.ceil(history.cpu / full)
     counts = [min(max(int(history.pods[0]), hpa.least), hpa.most)]
-    for at in range(1, len(desired)):
-        ratio = history.cpu[at - 1] / (counts[-1] * full)
-        needed = counts[-1] if abs(ratio - 1) <= _TOLERANCE else int(desired[at - 1])
+    for position in range(1, len(desired)):
+        ratio = history.cpu[position - 1] / (counts[-1] * full)
+        needed = counts[-1] if abs(ratio - 1) <= _TOLERANCE else int(desired[position - 1])
         counts.append(min(max(needed, hpa.least), hpa.most))
-    replicas = _highest(np.array(counts), _HPA_WINDOW, history.step).astype(np.int64)
-    return _allotted(history, replicas, np.full(len(replicas), cpu), np.full(len(replicas), memory), base)
+    replicas = _sliding_maximum(np.array(counts), _HPA_WINDOW, history.step).astype(np.int64)
+    return _build_allotted(history, replicas, np.full(len(replicas), cpu), np.full(len(replicas), memory), base)
 
 
 def replay_buckets(
     workload: WorkloadHistory, meaning: ResolvedHvpa, base: float, rules: SuggestionRules
 ) -> AllottedReplicas:
     """What the buckets would have done."""
-    history = workload.usage.seen
+    history = workload.usage.complete_samples
     window = meaning.hvpa.down.stabilization.total_seconds()
-    counts = _before(_highest(np.ceil(history.cpu / workload.utilization(rules)), window, history.step))
+    counts = _shift_by_one(
+        _sliding_maximum(np.ceil(history.cpu / workload.find_utilization(rules)), window, history.step)
+    )
     walk, peaks = _BucketWalk(meaning, int(history.pods[0])), _SlidingMaximum(math.floor(_DAY / history.step))
     shapes: list[WorkloadShape] = []
-    for cpu, rest in zip(_in_force(counts), _rest(history, base).tolist(), strict=True):
-        peak = peaks.highest if shapes else rest + base * walk.count
-        shapes.append(walk.step(cpu, max(math.ceil(rules.margin * peak), 1)))
-        peaks.see(rest + base * walk.count)
+    for cpu, shared_memory in zip(_apply_tolerance(counts), _shared_memory(history, base).tolist(), strict=True):
+        peak = peaks.highest if shapes else shared_memory + base * walk.count
+        shapes.append(walk.step(cpu, max(math.ceil(rules.memory_margin * peak), 1)))
+        peaks.add(shared_memory + base * walk.count)
     replicas = np.array([shape.count for shape in shapes], dtype=np.int64)
     sizes = np.array([(shape.size["cpu"], shape.size["memory"]) for shape in shapes], dtype=np.float64)
-    return _allotted(history, replicas, sizes[:, 0], sizes[:, 1], base)
+    return _build_allotted(history, replicas, sizes[:, 0], sizes[:, 1], base)
 
 
 class _SlidingMaximum:
     """The highest of so many values; those that a later one is no lower than are forgotten."""
 
-    def __init__(self, many: int) -> None:
-        self._many = many
+    def __init__(self, length: int) -> None:
+        self._length = length
         self._at = 0
         self._values: deque[tuple[int, float]] = deque()
 
-    def see(self, value: float) -> None:
+    def add(self, value: float) -> None:
         while self._values and self._values[-1][1] <= value:
             self._values.pop()
         self._values.append((self._at, value))
         self._at += 1
-        if self._values[0][0] < self._at - self._many:
+        if self._values[0][0] < self._at - self._length:
             self._values.popleft()
 
     @property
@@ -143,25 +145,25 @@ class _BucketWalk:
 
     def __init__(self, meaning: ResolvedHvpa, count: int) -> None:
         self._meaning = meaning
-        self._stands = WorkloadShape(0, {})
+        self._shape = WorkloadShape(0, {})
         self._decided: tuple[int, int, int] = (0, 0, 0)
         self.count = count
 
     def step(self, cpu: int, memory: int) -> WorkloadShape:
         """The shape for these totals; most are those of the step before, for which nothing is worked out."""
         if (cpu, memory, self.count) == self._decided:
-            return self._stands
+            return self._shape
         self._decided = (cpu, memory, self.count)
         down, ladders = self._meaning.hvpa.down, self._meaning.ladders
         totals: ResourceAmounts = {"cpu": cpu, "memory": memory}
-        count = next_count(ladders, totals, self.count, down.overlap_percent)
+        count = find_next_count(ladders, totals, self.count, down.overlap_percent)
         shape = WorkloadShape(count, size_replica(self._meaning, totals, {}, count=count, present={}))
-        if not is_below_min_change(self._stands, shape, ladders, down.min_change_percent):
-            self._stands, self.count = shape, count
-        return self._stands
+        if not is_below_min_change(self._shape, shape, ladders, down.min_change_percent):
+            self._shape, self.count = shape, count
+        return self._shape
 
 
-def _in_force(counts: FloatColumn) -> Iterator[int]:
+def _apply_tolerance(counts: FloatColumn) -> Iterator[int]:
     """An HPA says nothing of a total that is hardly another."""
     total = 0
     for count in counts.tolist():
@@ -170,26 +172,26 @@ def _in_force(counts: FloatColumn) -> Iterator[int]:
         yield total
 
 
-def _allotted(
+def _build_allotted(
     history: WorkloadUsageHistory, replicas: IntColumn, cpu: FloatColumn, memory: FloatColumn, base: float
 ) -> AllottedReplicas:
-    return AllottedReplicas(replicas, cpu, memory, _rest(history, base) + base * replicas)
+    return AllottedReplicas(replicas, cpu, memory, _shared_memory(history, base) + base * replicas)
 
 
-def _rest(history: WorkloadUsageHistory, base: float) -> FloatColumn:
+def _shared_memory(history: WorkloadUsageHistory, base: float) -> FloatColumn:
     """Memory that replicas share."""
     return np.maximum(history.memory - base * history.pods, 0.0)
 
 
-def _before(column: FloatColumn) -> FloatColumn:
+def _shift_by_one(column: FloatColumn) -> FloatColumn:
     """Each value a step later; of the first it is the first."""
     return np.concatenate((column[:1], column[:-1]))
 
 
-def _highest(column: FloatColumn | IntColumn, window: float, step: float) -> FloatColumn:
+def _sliding_maximum(column: FloatColumn | IntColumn, window: float, step: float) -> FloatColumn:
     """The highest of each value and those before it within a window."""
     values = column.astype(np.float64)
-    many = min(math.floor(window / step) + 1, len(values))
-    padded = np.concatenate((np.full(many - 1, -np.inf), values))
-    highest: FloatColumn = np.lib.stride_tricks.sliding_window_view(padded, many).max(axis=1)
+    length = min(math.floor(window / step) + 1, len(values))
+    padded = np.concatenate((np.full(length - 1, -np.inf), values))
+    highest: FloatColumn = np.lib.stride_tricks.sliding_window_view(padded, length).max(axis=1)
     return highest

@@ -24,7 +24,13 @@ from trellis.core.hvpa.suggest.buckets import (
     propose_buckets,
 )
 from trellis.core.hvpa.suggest.history import ObservedHpa, SuggestionRules, WorkloadHistory, WorkloadUsageHistory
-from trellis.core.hvpa.suggest.replay import ReplayCost, cost_of_replay, replay_as_observed, replay_buckets, replay_hpa
+from trellis.core.hvpa.suggest.replay import (
+    ReplayCost,
+    compute_replay_cost,
+    replay_as_observed,
+    replay_buckets,
+    replay_hpa,
+)
 from trellis.core.hvpa.suggest.suitability import NOTHING_GAINED, REPLICA_TOO_LARGE, find_unsuitable
 from trellis.core.hvpa.view import ResolvedHvpa
 
@@ -50,17 +56,17 @@ def build_manifest(workload: WorkloadHistory, proposal: BucketProposal, rules: S
 
 def _hpa(workload: WorkloadHistory, proposal: BucketProposal, rules: SuggestionRules) -> Document:
     """Twice as many as the last count, so that it can still ask for more than there may be."""
-    target = {"type": "Utilization", "averageUtilization": round(100 * workload.utilization(rules))}
+    target = {"type": "Utilization", "averageUtilization": round(100 * workload.find_utilization(rules))}
     metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
     return {"minReplicas": 1, "maxReplicas": 2 * proposal.most, "metrics": [metric]}
 
 
-def _bucket(rung: ProposedBucket) -> Document:
+def _bucket(bucket: ProposedBucket) -> Document:
     sizes = {
         resource: {"min": _quantity(resource, low), "max": _quantity(resource, high)}
-        for resource, low, high in zip(("cpu", "memory"), rung.least, rung.largest, strict=True)
+        for resource, low, high in zip(("cpu", "memory"), bucket.least, bucket.largest, strict=True)
     }
-    return {"replicas": {"min": rung.first, "max": rung.last}, **sizes}
+    return {"replicas": {"min": bucket.first, "max": bucket.last}, **sizes}
 
 
 def _quantity(resource: str, amount: float) -> str:
@@ -76,7 +82,7 @@ class Suggestion(msgspec.Struct, frozen=True):
     """
 
     reason: Reason | None = None
-    rungs: BucketProposal | None = None
+    proposal: BucketProposal | None = None
     manifest: dict[str, Any] = {}
     days: float = 0.0
     utilization: float = 0.0
@@ -87,7 +93,7 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 def suggest(workload: WorkloadHistory, rules: SuggestionRules, prices: Prices) -> Suggestion:
     """What is proposed for one workload."""
-    days = workload.usage.seen.seconds / 86_400.0
+    days = workload.usage.complete_samples.seconds / 86_400.0
     reason = find_unsuitable(workload, rules)
     if reason is not None:
         return Suggestion(reason, days=days)
@@ -95,33 +101,35 @@ def suggest(workload: WorkloadHistory, rules: SuggestionRules, prices: Prices) -
     if proposal is None:
         return Suggestion(REPLICA_TOO_LARGE, days=days)
     document = build_manifest(workload, proposal, rules)
-    meaning = ResolvedHvpa.of(resolve_hvpa(msgspec.convert(document, Hvpa)))
-    history, base = workload.usage.seen, proposal.base.memory
-    now = cost_of_replay(history, replay_as_observed(workload), prices)
-    then = cost_of_replay(history, replay_buckets(workload, meaning, base, rules), prices)
-    is_gain = _is_better(then, now)
+    meaning = ResolvedHvpa.from_effective(resolve_hvpa(msgspec.convert(document, Hvpa)))
+    history, base = workload.usage.complete_samples, proposal.base.memory
+    observed = compute_replay_cost(history, replay_as_observed(workload), prices)
+    proposed = compute_replay_cost(history, replay_buckets(workload, meaning, base, rules), prices)
+    is_gain = _is_better(proposed, observed)
     return Suggestion(
         reason=None if is_gain else NOTHING_GAINED,
-        rungs=proposal,
+        proposal=proposal,
         manifest=document if is_gain else {},
         days=days,
-        utilization=workload.utilization(rules),
-        now=now,
-        by_hpa=_by_hpa(workload, base, prices),
-        by_buckets=then,
+        utilization=workload.find_utilization(rules),
+        now=observed,
+        by_hpa=_compute_hpa_cost(workload, base, prices),
+        by_buckets=proposed,
     )
 
 
-def _is_better(then: ReplayCost, now: ReplayCost) -> bool:
+def _is_better(proposed: ReplayCost, observed: ReplayCost) -> bool:
     """Cheaper, or less often too little."""
-    return then.money < now.money or max(then.cpu_over, then.memory_over) < max(now.cpu_over, now.memory_over)
+    return proposed.money < observed.money or max(proposed.cpu_over, proposed.memory_over) < max(
+        observed.cpu_over, observed.memory_over
+    )
 
 
-def _by_hpa(workload: WorkloadHistory, base: float, prices: Prices) -> ReplayCost | None:
+def _compute_hpa_cost(workload: WorkloadHistory, base: float, prices: Prices) -> ReplayCost | None:
     hpa = workload.hpa
     if hpa is None or not hpa.utilization > 0 or not (workload.request[0] > 0 and workload.request[1] > 0):
         return None
-    return cost_of_replay(workload.usage.seen, replay_hpa(workload, hpa, base), prices)
+    return compute_replay_cost(workload.usage.complete_samples, replay_hpa(workload, hpa, base), prices)
 
 
 __all__ = [

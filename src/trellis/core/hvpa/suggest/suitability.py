@@ -33,13 +33,13 @@ def find_unsuitable(workload: WorkloadHistory, rules: SuggestionRules) -> Reason
         return NOT_SCALED
     if check_dns_subdomain(workload.name) or check_dns_label(workload.namespace):
         return ODD_NAME
-    history = workload.usage.seen
-    if history.seconds < rules.history:
+    history = workload.usage.complete_samples
+    if history.seconds < rules.min_seconds:
         return TOO_YOUNG_FOR_BUCKETS
     may_have = workload.hpa.most if workload.hpa is not None else 1
     if max(int(history.pods.max()), workload.replicas, may_have) < 2:
         return ONE_REPLICA
-    if _swing(history.cpu) < rules.varies and _swing(history.memory) < rules.varies:
+    if _swing(history.cpu) < rules.min_variation and _swing(history.memory) < rules.min_variation:
         return STEADY_LOAD
     return None
 

@@ -23,11 +23,11 @@ from trellis.controllers.admission.certificates.authority import (
 from trellis.controllers.admission.certificates.key_pairs import (
     CertificateValidity,
     KeyPair,
-    authorities_in,
     examine_pair,
-    plain_host,
-    validity_of,
-    why_untrusted,
+    find_trust_problem,
+    normalize_host,
+    read_validity,
+    split_authorities,
 )
 from trellis.controllers.admission.certificates.secret import (
     MANAGED_BY,
@@ -61,16 +61,16 @@ def test_the_first_certificate_is_good_for_the_service_and_vouched_for_by_its_au
     kept = begun()
     shown = examine_pair(kept.serving)
     assert shown.hosts == set(HOSTS)
-    assert why_untrusted(kept.serving, kept.bundle) is None
+    assert find_trust_problem(kept.serving, kept.bundle) is None
     assert shown.validity.begins < BEGIN < shown.validity.ends == BEGIN + 90 * DAY
-    assert validity_of(kept.bundle) == CertificateValidity(shown.validity.begins, BEGIN + 3650 * DAY)
+    assert read_validity(kept.bundle) == CertificateValidity(shown.validity.begins, BEGIN + 3650 * DAY)
 
 
 def test_addresses_are_good_names_in_any_spelling() -> None:
     kept, _ = renew_certificates(None, ("127.0.0.1", "0:0::1", "Web.Example"), BEGIN, LIFETIMES)
     assert examine_pair(kept.serving).hosts == {"127.0.0.1", "::1", "web.example"}
     assert renew_certificates(kept, ("::1", "127.0.0.1"), BEGIN, LIFETIMES) == (kept, ())
-    assert plain_host("FE80:0:0:0:0:0:0:1") == "fe80::1"
+    assert normalize_host("FE80:0:0:0:0:0:0:1") == "fe80::1"
 
 
 @pytest.mark.parametrize(("days", "renewed"), [(0, False), (59, False), (61, True), (89, True), (91, True)])
@@ -94,8 +94,8 @@ def test_a_new_authority_signs_only_when_it_has_been_trusted_for_a_while() -> No
     after, done = renew_certificates(both, HOSTS, moment + PROPAGATION_SECONDS, LIFETIMES)
     assert done == ("certificate",)
     assert after.authorities == both.authorities
-    assert why_untrusted(after.serving, after.authorities[0]) is None
-    assert why_untrusted(after.serving, after.authorities[1]) is not None
+    assert find_trust_problem(after.serving, after.authorities[0]) is None
+    assert find_trust_problem(after.serving, after.authorities[1]) is not None
 
 
 def test_an_authority_leaves_the_bundle_when_its_time_is_over() -> None:
@@ -128,11 +128,11 @@ def test_what_cannot_be_read_is_made_anew_and_no_more_than_that() -> None:
     keyless = SharedCertificates(kept.authorities, b"nonsense", KeyPair(b"nonsense", b""))
     after, done = renew_certificates(keyless, HOSTS, BEGIN, LIFETIMES)
     assert done == ("authority", "certificate")
-    assert why_untrusted(after.serving, after.bundle) is None
+    assert find_trust_problem(after.serving, after.bundle) is None
     other = begun()
     swapped = SharedCertificates(kept.authorities, other.authority_key, other.serving)
     after, _ = renew_certificates(swapped, HOSTS, BEGIN, LIFETIMES)
-    assert why_untrusted(after.serving, after.bundle) is None
+    assert find_trust_problem(after.serving, after.bundle) is None
 
 
 @settings(max_examples=5, deadline=None)
@@ -147,18 +147,18 @@ def test_after_every_renewal_the_certificate_is_valid_and_trusted_by_the_previou
         now += pause
         before, (kept, _) = kept, renew_certificates(kept, HOSTS, now, LIFETIMES)
         assert certificate_life(kept).begins < now < certificate_life(kept).ends
-        assert why_untrusted(kept.serving, kept.bundle) is None
+        assert find_trust_problem(kept.serving, kept.bundle) is None
         assert renew_certificates(kept, HOSTS, now, LIFETIMES) == (kept, ())
-        if (before_ends := validity_of(before.authorities[0])) and now < before_ends.ends:
-            assert why_untrusted(kept.serving, before.bundle) is None
+        if (before_ends := read_validity(before.authorities[0])) and now < before_ends.ends:
+            assert find_trust_problem(kept.serving, before.bundle) is None
 
 
 def test_a_bundle_is_read_whatever_stands_around_it() -> None:
     first, second = (Authority.new(name).pair.certificate for name in ("one", "two"))
     text = b"# ours\r\n" + first.replace(b"\n", b"\r\n") + b"Bag Attributes\n" + second + first
-    assert authorities_in(text) == (first, second)
-    assert authorities_in(b"") == ()
-    assert validity_of(b"nonsense") is None
+    assert split_authorities(text) == (first, second)
+    assert split_authorities(b"") == ()
+    assert read_validity(b"nonsense") is None
 
 
 # Replicas and their Secret.
@@ -180,7 +180,7 @@ class Replica:
         self.shown: Any = None
 
     async def look(self) -> None:
-        found = await self.secret.look(shown=self.shown is not None)
+        found = await self.secret.read_if_changed(is_serving=self.shown is not None)
         self.shown = found or self.shown
 
 
@@ -201,7 +201,7 @@ def test_the_first_replica_creates_the_secret_and_the_others_adopt_it() -> None:
         assert first.shown.bundle == stored(server).bundle
         assert len(first.outcomes) == 1
         assert second.outcomes == []
-        assert await first.secret.look(shown=True) is None
+        assert await first.secret.read_if_changed(is_serving=True) is None
 
     virtual_time.run(main())
     assert server.objects[PATH]["metadata"]["labels"] == MANAGED_BY
@@ -246,7 +246,7 @@ def test_a_secret_that_is_deleted_or_spoiled_comes_back_as_it_was() -> None:
         await replica.look()
         before = stored(server)
         del server.objects[PATH]
-        assert await replica.secret.look(shown=True) is None
+        assert await replica.secret.read_if_changed(is_serving=True) is None
         assert stored(server) == before
         spoiled = server.objects[PATH]["data"] | {"ca.crt": "%%%"}
         server.put(PATH, server.objects[PATH] | {"data": spoiled})
@@ -265,7 +265,7 @@ def test_a_secret_of_another_owner_is_not_touched() -> None:
         replica = Replica(server)
         await replica.look()
         assert replica.shown is None
-        assert "did not make" in replica.secret.trouble
+        assert "did not make" in replica.secret.problem
         assert replica.outcomes == []
 
     virtual_time.run(main())
@@ -294,10 +294,10 @@ def test_trouble_with_the_api_server_is_reported_and_passes(fault: ScriptedRespo
         server.faults.append(fault)
         await replica.look()
         assert not replica.shown
-        assert "cannot be read" in replica.secret.trouble
+        assert "cannot be read" in replica.secret.problem
         await replica.look()
         assert replica.shown
-        assert not replica.secret.trouble
+        assert not replica.secret.problem
         server.faults.append(fault)
         await replica.look()
         assert replica.shown
@@ -317,7 +317,7 @@ def test_without_the_right_to_write_nothing_is_shown_and_the_reason_is_reported(
         replica = Replica(server)
         await replica.look()
         assert replica.shown is None
-        assert replica.secret.trouble.endswith("no creating of secrets")
+        assert replica.secret.problem.endswith("no creating of secrets")
 
     virtual_time.run(main())
 

@@ -85,7 +85,7 @@ class Files:
         (self.directory / f"{name}.new").rename(self.directory / name)
 
     def look(self) -> None:
-        virtual_time.run(self.keeper.look())
+        virtual_time.run(self.keeper.check())
 
     def count(self, result: str) -> float:
         for line in self.metrics.format_text().decode().splitlines():
@@ -115,16 +115,16 @@ def shown(context: ssl.SSLContext, *, version: ssl.TLSVersion | None = None) -> 
 def test_nothing_is_ready_before_there_is_a_certificate(tmp_path: Path) -> None:
     files = Files(tmp_path)
     files.look()
-    assert "No such file" in str(files.keeper.why_not_ready())
+    assert "No such file" in str(files.keeper.find_readiness_problem())
     with pytest.raises(ssl.SSLError):
         shown(files.keeper.context)
     pair = files.write()
     files.look()
-    assert files.keeper.why_not_ready() is None
+    assert files.keeper.find_readiness_problem() is None
     assert shown(files.keeper.context) == pair.certificate
     assert files.bundles == [files.authority.pair.certificate]
     files.now += 31 * 86400
-    assert files.keeper.why_not_ready() == "the certificate has expired"
+    assert files.keeper.find_readiness_problem() == "the certificate has expired"
 
 
 def test_a_rotation_is_logged_in_upstreams_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -217,7 +217,7 @@ def test_an_expired_certificate_replaces_none_but_is_better_than_nothing(tmp_pat
     later.now += 31 * 86400
     later.look()
     assert shown(later.keeper.context) == pair.certificate
-    assert later.keeper.why_not_ready() == "the certificate has expired"
+    assert later.keeper.find_readiness_problem() == "the certificate has expired"
     files.write("new")
     files.now += 31 * 86400
     files.look()
@@ -240,7 +240,7 @@ def test_the_authority_may_be_missing_where_others_register_the_webhook(tmp_path
     files.write()
     (tmp_path / "ca.crt").unlink()
     files.look()
-    assert files.keeper.why_not_ready() is None
+    assert files.keeper.find_readiness_problem() is None
     assert files.keeper.ca_bundle() == b""
 
 
@@ -335,7 +335,7 @@ def test_without_files_a_certificate_is_made_in_a_secret() -> None:
         )
         running = asyncio.create_task(keeper.run())
         await keeper.wait_until_ready()
-        assert keeper.why_not_ready() is None
+        assert keeper.find_readiness_problem() is None
         assert shown(keeper.context)
         running.cancel()
 
@@ -396,7 +396,7 @@ def test_no_request_fails_when_the_certificate_is_replaced_while_it_is_in_flight
 
 
 async def _replace_in_flight(files: Files, server: Server) -> None:
-    await files.keeper.look()
+    await files.keeper.check()
     arrived, go_on = asyncio.Semaphore(0), asyncio.Event()
 
     async def echo(body: bytes) -> bytes:
@@ -411,7 +411,7 @@ async def _replace_in_flight(files: Files, server: Server) -> None:
                 await arrived.acquire()
             files.authority = Authority.new("second")
             new = files.write("new")
-            await files.keeper.look()
+            await files.keeper.check()
             go_on.set()
             assert await asyncio.gather(*waiting) == list(range(IN_FLIGHT))
             # Connections of before are still good, although nobody vouches for their certificate any more.

@@ -32,7 +32,7 @@ def read_until_refused(reader: HttpRequestReader, pieces: Iterable[bytes]) -> tu
     for piece in pieces:
         reader.feed(piece)
         try:
-            while (request := reader.take()) is not None:
+            while (request := reader.next_request()) is not None:
                 requests.append(request)
         except BadRequest as error:
             return requests, error.status
@@ -89,7 +89,7 @@ def test_nothing_is_read_after_a_refusal(stream: bytes) -> None:
     _, status = read_until_refused(reader, [stream])
     if status is not None:
         reader.feed(encode_request(b"abc"))
-        assert reader.take() is None
+        assert reader.next_request() is None
         assert not reader.has_pending_request
 
 
@@ -135,10 +135,10 @@ def test_continue_is_awaited_until_the_body_begins() -> None:
     reader = HttpRequestReader()
     data = encode_request(b"body", b"Expect: 100-continue")
     reader.feed(data[:-4])
-    assert reader.take() is None
+    assert reader.next_request() is None
     assert reader.awaits_continue
     reader.feed(b"bo")
-    assert reader.take() is None
+    assert reader.next_request() is None
     assert not reader.awaits_continue
 
 

@@ -351,10 +351,10 @@ def test_a_pod_created_before_caches_are_synced_is_admitted() -> None:
         assert response["allowed"] is True
         assert "patch" not in response
         assert response["warnings"] == ["A new pod came before everything had been seen, and was left as it came."]
-        assert world.admission.why_not_ready() == "not yet seen: replicasets.apps"
+        assert world.admission.find_readiness_problem() == "not yet seen: replicasets.apps"
         world.fault = lambda _request: None
         await asyncio.sleep(60)
-        assert world.admission.why_not_ready() is None
+        assert world.admission.find_readiness_problem() is None
         assert get_requests(await world.admit(pod())) == SIZED
 
     world.run(play, wait_until_ready=False)

@@ -14,7 +14,7 @@ from support import virtual_time
 from support.api_server.server import Document, ModelServer
 from testbed.access.certificates import Authority
 from trellis.base.errors import InvalidInput, Unreachable
-from trellis.controllers.admission.certificates.key_pairs import authorities_in
+from trellis.controllers.admission.certificates.key_pairs import split_authorities
 from trellis.controllers.admission.metrics import UPKEEP_METRICS
 from trellis.controllers.admission.settings import RegistrationSettings
 from trellis.controllers.admission.webhook.registration import HANDOVER, INTERVAL, WebhookRegistration
@@ -73,7 +73,7 @@ class World:
     @property
     def authorities(self) -> tuple[bytes, ...]:
         [bundle] = {webhook["clientConfig"]["caBundle"] for webhook in self.webhooks}
-        return authorities_in(b64decode(bundle))
+        return split_authorities(b64decode(bundle))
 
     @property
     def writes(self) -> int:
@@ -127,7 +127,7 @@ def test_the_webhook_is_registered_as_upstream_registers_it() -> None:
             "reinvocationPolicy": "Never",
         }
     ]
-    assert world.registration.why_not_registered() is None
+    assert world.registration.find_registration_problem() is None
     assert "trellis_admission_webhook_registered 1\n" in world.metrics.format_text().decode()
 
 
@@ -354,7 +354,7 @@ def test_replicas_that_start_together_make_one_configuration() -> None:
 
     async def main() -> None:
         await asyncio.sleep(1)
-        assert [replica.why_not_registered() for replica in replicas] == [None] * 4
+        assert [replica.find_registration_problem() for replica in replicas] == [None] * 4
 
     world.run(main, *replicas)
     assert world.writes == 1
@@ -365,7 +365,7 @@ def test_without_an_authority_nothing_is_registered() -> None:
     world.bundle = b""
     world.look()
     assert PATH not in world.server.objects
-    assert "authority" in str(world.registration.why_not_registered())
+    assert "authority" in str(world.registration.find_registration_problem())
 
 
 @pytest.mark.parametrize("fault", [error_response(403, "Forbidden", "not yours"), Unreachable("no route to host")])
@@ -375,9 +375,9 @@ def test_trouble_is_reported_and_passes(fault: ScriptedResponse) -> None:
     async def main() -> None:
         world.server.faults.append(fault)
         await asyncio.sleep(1)
-        assert "cannot be read" in str(world.registration.why_not_registered())
+        assert "cannot be read" in str(world.registration.find_registration_problem())
         await asyncio.sleep(INTERVAL * 1.2)
-        assert world.registration.why_not_registered() is None
+        assert world.registration.find_registration_problem() is None
 
     world.run(main)
 
@@ -390,7 +390,7 @@ def test_what_others_register_is_left_alone() -> None:
 
     world.run(main)
     assert world.server.requests == []
-    assert world.registration.why_not_registered() is None
+    assert world.registration.find_registration_problem() is None
 
 
 def test_a_certificate_is_made_for_the_names_under_which_we_are_asked() -> None:

@@ -37,7 +37,7 @@ def standing() -> Iterator[World]:
 
 
 def answered(world: World, body: bytes) -> Document:
-    reply = world.admission.answering.review(body)
+    reply = world.admission.handler.review(body)
     assert isinstance(reply, HttpReply)
     assert reply.status == 200
     whole = msgspec.json.decode(reply.body)
@@ -53,7 +53,7 @@ def request(body: bytes, content_type: str = "application/json", method: str = "
 @pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
 def test_json_is_read(kind: str) -> None:
     with standing() as world:
-        reply = world.admission.answering.answer(request(build_pod_review(pod()), kind))
+        reply = world.admission.handler.handle(request(build_pod_review(pod()), kind))
         assert isinstance(reply, HttpReply)
         assert b'"patch":' in reply.body
 
@@ -61,7 +61,7 @@ def test_json_is_read(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["", "text/plain", "application/yaml"])
 def test_other_content_is_let_through_unchanged(kind: str) -> None:
     with standing() as world:
-        reply = world.admission.answering.answer(request(build_pod_review(pod()), kind))
+        reply = world.admission.handler.handle(request(build_pod_review(pod()), kind))
         assert isinstance(reply, HttpReply)
         assert reply.status == 200
         response = msgspec.json.decode(reply.body)["response"]
@@ -74,8 +74,8 @@ def test_other_content_is_let_through_unchanged(kind: str) -> None:
 def test_what_is_no_request_is_refused_with_a_yes() -> None:
     with standing() as world:
         for reply in (
-            world.admission.answering.answer(request(b"", method="GET")),
-            world.admission.answering.refuse(BadRequest(413, "too long")),
+            world.admission.handler.handle(request(b"", method="GET")),
+            world.admission.handler.refuse(BadRequest(413, "too long")),
         ):
             assert isinstance(reply, HttpReply)
             assert reply.status in (405, 413)
@@ -263,7 +263,7 @@ def test_mutated_reviews_of_pods_are_let_through_and_patches_can_be_applied(seed
         async def play() -> None:
             for number in range(200):
                 body = mutated_review(draw, number)
-                reply = world.admission.answering.review(body)
+                reply = world.admission.handler.review(body)
                 found = reply if isinstance(reply, HttpReply) else await reply
                 assert found.status == 200
                 response = msgspec.json.decode(found.body)["response"]

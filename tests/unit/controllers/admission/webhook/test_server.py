@@ -99,7 +99,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     assert connection.transport.bodies() == [b"1", b"2"]
     connection.protocol.data_received(b"3")
     assert connection.transport.bodies() == [b"1", b"2", b"3"]
-    assert [times.began <= times.read <= times.answered <= times.written for times in connection.times] == [True] * 3
+    assert [times.began <= times.read <= times.replied <= times.written for times in connection.times] == [True] * 3
 
 
 def test_connection_is_closed_after_the_reply_if_the_client_asks_for_it() -> None:

@@ -47,7 +47,9 @@ def silent(**more: Any) -> HpaView:
 
 
 def workload(replicas: int, cpu: str, wish: int, memory: HvpaMemory | None = None, **more: Any) -> HvpaView:
-    return view(replicas, amounts(cpu=cpu), wish=wish, memory=memory or HvpaMemory(), **{"hpa": silent(), **more})
+    return view(
+        replicas, amounts(cpu=cpu), spec_replicas=wish, memory=memory or HvpaMemory(), **{"hpa": silent(), **more}
+    )
 
 
 def begun(replicas: int = 2, cpu: str = "6", **more: Any) -> HvpaMemory:
@@ -64,7 +66,7 @@ def test_a_wish_is_what_a_pod_requests_times_it() -> None:
 def test_a_wish_is_written_back_unread_at_the_first_reconcile() -> None:
     made = decided(workload(2, "6", 4))
     assert (made.hpa, made.actions) == (amounts(cpu="12"), (WriteBack(2),))
-    assert WISH_UNREAD in made.verdict.notes
+    assert WISH_UNREAD in made.summary.notes
 
 
 def test_a_wish_is_unread_while_pods_of_the_last_step_are_not_ready_for_a_minute() -> None:
@@ -72,7 +74,7 @@ def test_a_wish_is_unread_while_pods_of_the_last_step_are_not_ready_for_a_minute
     comes = msgspec.structs.replace(workload(3, "8", 5, step.memory), ready=2)
     unread = decided(comes, NOW + 30)
     assert (unread.hpa, unread.actions) == (amounts(cpu="24"), (WriteBack(3),))
-    assert unread.next_look == NOW + 75
+    assert unread.requeue_at == NOW + 75
     assert decided(comes, NOW + 75).hpa == amounts(cpu="40")
 
 
@@ -81,10 +83,10 @@ def test_silence_keeps_the_total_and_a_low_ratio_lowers_it_after_the_window() ->
     half = {"hpa": HpaView(Fraction(1, 2), CPU)}
     low = decided(workload(2, "6", 2, memory, **half), NOW + 15)
     assert low.hpa == amounts(cpu="12")
-    assert [each.reason for each in low.verdict.blocked] == [STABILIZATION_WINDOW], "and it is said that less waits"
+    assert [each.reason for each in low.summary.blocked] == [STABILIZATION_WINDOW], "and it is said that less waits"
     later = decided(workload(2, "6", 2, low.memory, **half), NOW + 315)
     assert (later.hpa, shape(later)) == (amounts(cpu="6"), (2, 3000, None))
-    assert later.verdict.blocked == ()
+    assert later.summary.blocked == ()
 
 
 def test_what_was_held_back_and_is_not_asked_for_again_is_not_needed_any_more() -> None:
@@ -97,7 +99,7 @@ def test_what_was_held_back_and_is_not_asked_for_again_is_not_needed_any_more() 
     content = decided(workload(2, "6", 2, again.memory, meaning=means), NOW + 415)
     assert content.hpa == amounts(cpu="24"), "for as long as the window is"
     gone = decided(workload(2, "6", 2, content.memory, meaning=means), NOW + 715)
-    assert (gone.hpa, gone.verdict.blocked) == (amounts(cpu="12"), ())
+    assert (gone.hpa, gone.summary.blocked) == (amounts(cpu="12"), ())
 
 
 def test_a_wish_shorter_than_the_scale_up_window_is_not_followed() -> None:
@@ -108,7 +110,7 @@ def test_a_wish_shorter_than_the_scale_up_window_is_not_followed() -> None:
         made = decided(workload(2, "6", wish, memory, meaning=means, hpa=hpa), NOW + seconds)
         memory = made.memory
         assert shape(made) == (2, 6000, None)
-        assert bool(made.verdict.blocked) == (ratio == 2)
+        assert bool(made.summary.blocked) == (ratio == 2)
 
 
 def test_the_metrics_of_an_hpa_are_believed_a_minute_after_the_count_moved() -> None:
@@ -117,7 +119,7 @@ def test_the_metrics_of_an_hpa_are_believed_a_minute_after_the_count_moved() -> 
     step = decided(workload(2, "6", 4, begun(meaning=means), meaning=means), NOW + 15)
     half = {"hpa": HpaView(Fraction(1, 2), CPU), "meaning": means}
     stale = decided(workload(3, "8", 3, step.memory, **half), NOW + 30)
-    assert (stale.hpa, stale.next_look) == (amounts(cpu="24"), NOW + 75)
+    assert (stale.hpa, stale.requeue_at) == (amounts(cpu="24"), NOW + 75)
     fewer = decided(workload(3, "9", 2, stale.memory, meaning=means), NOW + 45)
     assert (fewer.hpa, fewer.actions) == (amounts(cpu="24"), (WriteBack(3),))
     assert decided(workload(3, "8", 5, stale.memory, meaning=means), NOW + 45).hpa == amounts(cpu="40")
@@ -144,8 +146,8 @@ def test_an_hpa_that_wishes_none_leaves_something_to_multiply_with() -> None:
 def test_a_wish_counts_what_is_scaled_of_a_pod() -> None:
     size = amounts(cpu="3")
     pods = (ContainerView("app", True, {}, {}, size, size), ContainerView("mesh", False, {}, {}, size, size))
-    first = decided(view(2, {}, containers=pods, wish=2, hpa=silent())).memory
-    made = decided(view(2, {}, containers=pods, wish=4, hpa=silent(), memory=first), NOW + 15)
+    first = decided(view(2, {}, containers=pods, spec_replicas=2, hpa=silent())).memory
+    made = decided(view(2, {}, containers=pods, spec_replicas=4, hpa=silent(), memory=first), NOW + 15)
     assert made.hpa == amounts(cpu="12")
     assert list(made.containers) == ["app"]
 
@@ -172,7 +174,7 @@ def test_a_bound_is_left_standing_and_no_wish(bounds: dict[str, int]) -> None:
     hpa, wish = silent(**bounds), next(iter(bounds.values()))
     made = decided(workload(2, "3125m", wish, begun(2, "3125m"), hpa=hpa), NOW + 15)
     assert (made.hpa, made.actions, shape(made)) == (amounts(cpu="6250m"), (), (2, 3125, None))
-    assert HPA_BOUNDS in made.verdict.notes
+    assert HPA_BOUNDS in made.summary.notes
     more = decided(workload(2, "3125m", 12, made.memory, hpa=silent(min_replicas=10)), NOW + 30)
     assert more.hpa == amounts(cpu="37500m")
 
@@ -180,7 +182,7 @@ def test_a_bound_is_left_standing_and_no_wish(bounds: dict[str, int]) -> None:
 def test_what_a_deleted_hpa_asked_for_holds_for_the_window() -> None:
     step = decided(workload(2, "6", 4, begun()), NOW + 15)
     gone = decided(workload(3, "8", 3, step.memory, hpa=None), NOW + 300)
-    assert (gone.hpa, shape(gone), gone.next_look) == (amounts(cpu="24"), (3, 8000, None), NOW + 315)
+    assert (gone.hpa, shape(gone), gone.requeue_at) == (amounts(cpu="24"), (3, 8000, None), NOW + 315)
     assert decided(workload(3, "8", 3, gone.memory, hpa=None), NOW + 316).hpa == {}
 
 
@@ -198,7 +200,7 @@ def test_nothing_is_scaled_twice_if_a_controller_dies_after_scaling(wish: int) -
 
 
 def test_an_hpa_that_waits_itself_is_reported() -> None:
-    assert HPA_STABILIZES in decided(workload(2, "6", 2, hpa=silent(stabilizes=True))).verdict.notes
+    assert HPA_STABILIZES in decided(workload(2, "6", 2, hpa=silent(stabilizes=True))).summary.notes
 
 
 @pytest.mark.req("HV-06")
@@ -213,7 +215,9 @@ def test_a_users_vpa_counts_as_it_was_first_seen_until_the_total_is_reported() -
     assert decided(msgspec.structs.replace(later, memory=HvpaMemory()), NOW + 60).vpa == amounts(cpu="24"), (
         "memory is lost"
     )
-    assert decided(msgspec.structs.replace(later, totals=amounts(cpu="23")), NOW + 60).vpa == amounts(cpu="23")
+    assert decided(msgspec.structs.replace(later, published_totals=amounts(cpu="23")), NOW + 60).vpa == amounts(
+        cpu="23"
+    )
 
 
 def metric(kind: str = "Resource", name: str = "cpu", container: str = "", **values: Any) -> Metric:
@@ -289,12 +293,12 @@ def test_the_status_says_what_was_decided_and_gives_it_back() -> None:
 
 def test_a_restarted_process_knows_from_the_status_when_the_count_last_moved() -> None:
     memory = restore_memory(HvpaStatus(last_scale_time="2027-01-15T08:00:00Z"), NOW + 20)
-    assert memory == HvpaMemory(scaled=NOW)
+    assert memory == HvpaMemory(scaled_at=NOW)
     assert restore_memory(HvpaStatus(last_scale_time="yesterday"), NOW) == HvpaMemory(), (
         "and nothing from what is no time"
     )
     later = restore_memory(HvpaStatus(last_scale_time="9999-01-15T08:00:00Z"), NOW)
-    assert later.scaled == NOW, "what another clock says is never waited for"
+    assert later.scaled_at == NOW, "what another clock says is never waited for"
 
 
 def test_the_status_says_what_is_held_back() -> None:

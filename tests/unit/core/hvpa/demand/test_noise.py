@@ -27,11 +27,11 @@ WINDOW = 300.0
 
 def by_cpu(ratio: Fraction, **more: Any) -> HpaView:
     """An HPA on the utilization of CPU."""
-    return HpaView(ratio, CPU, own={"cpu": ratio}, **more)
+    return HpaView(ratio, CPU, ratios={"cpu": ratio}, **more)
 
 
 def workload(replicas: int, millicores: int, wish: int, memory: HvpaMemory, hpa: HpaView, **more: Any) -> HvpaView:
-    return view(replicas, amounts(cpu=f"{millicores}m"), wish=wish, memory=memory, hpa=hpa, **more)
+    return view(replicas, amounts(cpu=f"{millicores}m"), spec_replicas=wish, memory=memory, hpa=hpa, **more)
 
 
 class Loop:
@@ -103,7 +103,7 @@ def test_a_spike_just_above_the_edge_gets_all_that_the_count_holds_and_is_said_t
     loop.lasts(24_000, WINDOW)
     made = loop.sees(29_000, wish=4)
     assert (made.hpa, loop.state) == (amounts(cpu="27"), (3, 9000)), "29 / 27 is within the tolerance of the HPA"
-    assert [each.reason for each in made.verdict.blocked] == [STABILIZATION_WINDOW]
+    assert [each.reason for each in made.summary.blocked] == [STABILIZATION_WINDOW]
     assert made.actions == (WriteBack(3),)
 
 
@@ -164,9 +164,9 @@ def test_a_level_that_is_gone_neither_raises_nor_lowers_the_count_by_its_part_of
     loop.lasts(36_000, 6 * WINDOW)
     loop.lasts(24_000, 2 * WINDOW)
     assert loop.replicas == 3
-    scaled = loop.memory.scaled
+    scaled = loop.memory.scaled_at
     loop.lasts(24_000, 6 * WINDOW)
-    assert (loop.replicas, loop.memory.scaled) == (3, scaled)
+    assert (loop.replicas, loop.memory.scaled_at) == (3, scaled)
 
 
 @pytest.mark.req("HV-44")
@@ -185,17 +185,17 @@ def test_a_dip_is_no_noise_and_lowers_no_count_by_its_mean() -> None:
     loop.lasts(25_800, 2 * WINDOW)
     assert loop.memory.decided is not None
     assert loop.state == (4, 6450)
-    assert loop.memory.scaled is None, "at no time"
+    assert loop.memory.scaled_at is None, "at no time"
 
 
 def test_the_time_in_which_nothing_can_be_measured_does_not_count() -> None:
     loop = Loop(4, 6450)
     loop.lasts(24_000, WINDOW - 60)
-    before = loop.memory.measured["cpu"]
+    before = loop.memory.means["cpu"]
     seen = workload(4, 6450, 4, loop.memory, by_cpu(Fraction(24, 25)), meaning=loop.means)
     loop.memory = decided(msgspec.structs.replace(seen, ready=3), loop.now + 15).memory
     loop.memory = decided(msgspec.structs.replace(seen, ready=3, memory=loop.memory), loop.now + 200).memory
-    after = loop.memory.measured["cpu"]
+    after = loop.memory.means["cpu"]
     assert after.weight < before.weight + 0.05
     loop.now += 200
     assert loop.sees(24_000).shape.count == 4, "no whole window was measured yet"
@@ -204,9 +204,9 @@ def test_the_time_in_which_nothing_can_be_measured_does_not_count() -> None:
 def test_while_the_mean_moves_towards_another_count_it_is_reconciled_without_any_change() -> None:
     loop = Loop(4, 6450)
     made = loop.sees(24_000)
-    assert made.next_look is not None
-    assert made.next_look - loop.now <= WINDOW / 10
-    assert Loop(3, 8000).sees(24_000).next_look is None
+    assert made.requeue_at is not None
+    assert made.requeue_at - loop.now <= WINDOW / 10
+    assert Loop(3, 8000).sees(24_000).requeue_at is None
 
 
 def test_without_a_window_the_present_demand_is_the_mean() -> None:
@@ -219,13 +219,14 @@ def test_without_a_window_the_present_demand_is_the_mean() -> None:
 def test_a_new_wish_waits_for_the_status_that_explains_it_and_no_longer_than_the_patience() -> None:
     """The HPA controller writes the scale first, and its status after it."""
     loop = Loop(3, 8000)
-    early = loop.sees(24_000, wish=4, desired=3)
-    assert (early.actions, early.next_look) == ((), loop.now + 5), "neither read nor written back"
+    early = loop.sees(24_000, wish=4, desired_replicas=3)
+    assert (early.actions, early.requeue_at) == ((), loop.now + 5), "neither read nor written back"
     explained = decided(
-        workload(3, 8000, 4, early.memory, by_cpu(Fraction(111, 100), desired=4), meaning=loop.means), loop.now + 1
+        workload(3, 8000, 4, early.memory, by_cpu(Fraction(111, 100), desired_replicas=4), meaning=loop.means),
+        loop.now + 1,
     )
     assert (explained.hpa, explained.actions) == (amounts(cpu="26640m"), (WriteBack(3),))
-    late = workload(3, 8000, 4, early.memory, by_cpu(Fraction(1), desired=3), meaning=loop.means)
+    late = workload(3, 8000, 4, early.memory, by_cpu(Fraction(1), desired_replicas=3), meaning=loop.means)
     assert decided(late, loop.now + 4).actions == ()
     assert decided(late, loop.now + 5).actions == (SetScale(4),), "somebody else wishes, say"
 
@@ -236,7 +237,7 @@ def test_a_vpa_of_few_samples_a_little_above_the_edge_gets_all_that_the_count_ho
     made = loop.lasts(24_000, 900, vpa=27_200)
     assert loop.state == (3, 9000)
     assert made.vpa == {"cpu": 27_200}
-    assert made.next_look is not None
+    assert made.requeue_at is not None
     loop.lasts(24_000, 3600, vpa=24_650)
     assert loop.replicas == 3
 
@@ -273,6 +274,6 @@ def test_own_ratios_are_those_of_utilizations_alone() -> None:
     half = ("cpu", MetricTarget("Utilization", average_utilization=50), MetricValue(average_value="400m"))
     full = ("memory", MetricTarget("Utilization", average_utilization=100), MetricValue(average_value="900"))
     raw = ("memory", MetricTarget("AverageValue", average_value="100"), MetricValue(average_value="900"))
-    assert read(half, full).own == {"cpu": Fraction(4, 5), "memory": Fraction(9, 10)}
-    assert read(half, raw).own == {}
-    assert (read(half).desired, read(half).ratio) == (3, Fraction(4, 5))
+    assert read(half, full).ratios == {"cpu": Fraction(4, 5), "memory": Fraction(9, 10)}
+    assert read(half, raw).ratios == {}
+    assert (read(half).desired_replicas, read(half).ratio) == (3, Fraction(4, 5))

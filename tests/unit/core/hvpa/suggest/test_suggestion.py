@@ -19,7 +19,7 @@ from trellis.api.registry import HVPA
 from trellis.api.resolve import resolve_hvpa
 from trellis.api.validation import validate
 from trellis.base.prices import EXAMPLE_PRICES
-from trellis.core.hvpa.ladder import limited_resources
+from trellis.core.hvpa.ladder import list_limited_resources
 from trellis.core.hvpa.suggest.buckets import BaseUsage, estimate_base_usage
 from trellis.core.hvpa.suggest.replay import replay_buckets
 from trellis.core.hvpa.suggest.suggestion import (
@@ -54,7 +54,7 @@ def suggested(workload: WorkloadHistory) -> Suggestion:
 
 
 def meaning_of(found: Suggestion) -> ResolvedHvpa:
-    return ResolvedHvpa.of(resolve_hvpa(msgspec.convert(found.manifest, Hvpa)))
+    return ResolvedHvpa.from_effective(resolve_hvpa(msgspec.convert(found.manifest, Hvpa)))
 
 
 def code_of(workload: WorkloadHistory) -> str | None:
@@ -98,29 +98,29 @@ def test_what_is_proposed_is_always_accepted_and_holds_all_that_was_observed(wor
     if not found.manifest:
         assert found.reason is not None
         return
-    meaning, seen, rungs = meaning_of(found), workload.usage.seen, found.rungs
+    meaning, seen, rungs = meaning_of(found), workload.usage.complete_samples, found.proposal
     assert rungs is not None
     problems = validate(HVPA, found.manifest)
     assert not any(problem.is_error for problem in problems)
     assert not problems or rungs.most > rungs.fewest + 15  # the last of 16 buckets may leave a hole of a few millicores
-    share = workload.utilization(RULES)
+    share = workload.find_utilization(RULES)
     rest = float(np.maximum(seen.memory - rungs.base.memory * seen.pods, 0).max())
     needed = {
         "cpu": math.ceil(float(seen.cpu.max()) / share),
-        "memory": math.ceil(RULES.margin * (rest + rungs.base.memory * rungs.most)) - 1,
+        "memory": math.ceil(RULES.memory_margin * (rest + rungs.base.memory * rungs.most)) - 1,
     }
-    assert limited_resources(meaning.ladders, needed) == ()
+    assert list_limited_resources(meaning.ladders, needed) == ()
     assert all(size <= most for size, most in zip(rungs.largest, workload.largest, strict=True))
 
 
 @given(lives())
 def test_the_replay_gives_no_less_than_was_used_a_sample_before(workload: WorkloadHistory) -> None:
     found = suggested(workload)
-    if not found.manifest or found.rungs is None:
+    if not found.manifest or found.proposal is None:
         return
-    meaning, seen = meaning_of(found), workload.usage.seen
-    allotted = replay_buckets(workload, meaning, found.rungs.base.memory, RULES)
-    assert all(meaning.ladders.configured(each) for each in set(allotted.replicas.tolist()))
+    meaning, seen = meaning_of(found), workload.usage.complete_samples
+    allotted = replay_buckets(workload, meaning, found.proposal.base.memory, RULES)
+    assert all(meaning.ladders.is_configured(each) for each in set(allotted.replicas.tolist()))
     assert (allotted.replicas * allotted.cpu)[1:] == pytest.approx(
         np.maximum((allotted.replicas * allotted.cpu)[1:], seen.cpu[:-1])
     )
@@ -128,9 +128,9 @@ def test_the_replay_gives_no_less_than_was_used_a_sample_before(workload: Worklo
 
 def test_a_load_with_a_day_and_a_night_gets_fewer_replicas_at_night_for_less_money() -> None:
     found = suggested(lived(daily(900, 6000), pods=8))
-    assert found.rungs is not None
-    assert (found.rungs.fewest, found.rungs.fewest_by) == (2, FewestReason.AVAILABILITY)
-    assert (found.rungs.largest[0], found.rungs.largest_by) == (1000, LargestReason.REQUEST)
+    assert found.proposal is not None
+    assert (found.proposal.fewest, found.proposal.fewest_by) == (2, FewestReason.AVAILABILITY)
+    assert (found.proposal.largest[0], found.proposal.largest_by) == (1000, LargestReason.REQUEST)
     counts = [bucket["replicas"] for bucket in found.manifest["spec"]["buckets"]]
     assert counts == [{"min": count, "max": count} for count in range(2, 12)]
     assert found.now is not None
@@ -144,16 +144,16 @@ def test_figures_as_worked_by_hand() -> None:
     """Two days of 1 core and two of 3.9, on four pods of 2 cores and 1 GiB, at 80 %, with base usage alone."""
     cpu = np.repeat([1000.0, 3900.0], 576)
     found = suggested(lived(cpu, request=(2000.0, GIB), base=GIB / 2, each=0.0))
-    assert found.rungs is not None
+    assert found.proposal is not None
     # 1.3 x 3.9 / 0.8 = 6.3 cores are four replicas of 2; the least is half of 1 / 0.8 / 2 cores.
-    assert (found.rungs.fewest, found.rungs.most) == (2, 4)
-    assert [(bucket.first, bucket.least[0], bucket.largest[0]) for bucket in found.rungs.buckets] == [
+    assert (found.proposal.fewest, found.proposal.most) == (2, 4)
+    assert [(bucket.first, bucket.least[0], bucket.largest[0]) for bucket in found.proposal.buckets] == [
         (2, 310, 2000),
         (3, 310, 2000),
         (4, 310, 2000),
     ]
     # Two replicas can hold what four have in any case: 1.15 x 4 x 0.5 GiB are 90 % of it, rounded up to a sixteenth.
-    assert found.rungs.largest[1] == 1.3125 * GIB
+    assert found.proposal.largest[1] == 1.3125 * GIB
     assert found.now is not None
     assert (found.now.core_hours, found.now.gib_hours) == (4 * 2 * 96, 4 * 96)
     assert found.now.money == pytest.approx(730 * (8 * 0.0316 + 4 * 0.0042))
@@ -171,9 +171,9 @@ def test_the_bounds_of_an_hpa_are_kept_and_its_target_is_the_hvpas() -> None:
     cpu = daily(600, 4500)
     hpa = ObservedHpa("web", least=3, most=6, utilization=0.6)
     found = suggested(lived(cpu, by_hpa(60, 1000, 3)(cpu), hpa=hpa))
-    assert found.rungs is not None
-    assert (found.rungs.fewest, found.rungs.fewest_by) == (3, FewestReason.HPA)
-    assert (found.rungs.most, found.rungs.largest_by) == (6, LargestReason.HPA)
+    assert found.proposal is not None
+    assert (found.proposal.fewest, found.proposal.fewest_by) == (3, FewestReason.HPA)
+    assert (found.proposal.most, found.proposal.largest_by) == (6, LargestReason.HPA)
     [metric] = found.manifest["spec"]["hpa"]["template"]["spec"]["metrics"]
     assert metric["resource"]["target"] == {"type": "Utilization", "averageUtilization": 60}
     assert found.by_hpa is not None
@@ -189,32 +189,32 @@ def test_an_hpa_that_goes_by_something_else_is_not_replayed() -> None:
 
 def test_members_of_a_stateful_set_are_never_fewer_than_now() -> None:
     found = suggested(lived(daily(300, 2000), pods=3, kind="StatefulSet"))
-    assert found.rungs is not None
-    assert (found.rungs.fewest, found.rungs.fewest_by) == (3, FewestReason.MEMBERS)
+    assert found.proposal is not None
+    assert (found.proposal.fewest, found.proposal.fewest_by) == (3, FewestReason.MEMBERS)
 
 
 def test_one_replica_is_enough_where_it_was_enough_before() -> None:
     cpu = daily(300, 4500)
     found = suggested(lived(cpu, by_hpa(60, 1000, 1)(cpu), hpa=ObservedHpa("web", 1, 12, 0.6)))
-    assert found.rungs is not None
-    assert (found.rungs.fewest, found.rungs.fewest_by) == (1, FewestReason.NONE)
+    assert found.proposal is not None
+    assert (found.proposal.fewest, found.proposal.fewest_by) == (1, FewestReason.NONE)
 
 
 def test_no_replica_is_larger_than_one_may_be() -> None:
     found = suggested(lived(daily(900, 6000), pods=8, largest=(500.0, 600 * MIB)))
-    assert found.rungs is not None
-    assert (found.rungs.largest, found.rungs.largest_by) == ((500, 600 * MIB), LargestReason.BOUND)
-    assert found.rungs.most >= 1.3 * 6000 / 0.8 / 500
+    assert found.proposal is not None
+    assert (found.proposal.largest, found.proposal.largest_by) == ((500, 600 * MIB), LargestReason.BOUND)
+    assert found.proposal.most >= 1.3 * 6000 / 0.8 / 500
 
 
 def test_where_a_replica_may_have_little_memory_there_are_more_of_them() -> None:
     workload = lived(daily(900, 6000), pods=8, each=0.4 * MIB, largest=(4000.0, 700 * MIB))
     free, bound = suggested(msgspec.structs.replace(workload, largest=(4000.0, 2 * GIB))), suggested(workload)
-    assert free.rungs is not None
-    assert bound.rungs is not None
-    assert (free.rungs.most, bound.rungs.most, bound.rungs.largest_by) == (11, 14, LargestReason.BOUND)
-    rest = bound.rungs.memory_peak - 8 * bound.rungs.base.memory
-    assert RULES.margin * (RULES.room * rest + 14 * bound.rungs.base.memory) <= 14 * 700 * MIB
+    assert free.proposal is not None
+    assert bound.proposal is not None
+    assert (free.proposal.most, bound.proposal.most, bound.proposal.largest_by) == (11, 14, LargestReason.BOUND)
+    rest = bound.proposal.memory_peak - 8 * bound.proposal.base.memory
+    assert RULES.memory_margin * (RULES.headroom * rest + 14 * bound.proposal.base.memory) <= 14 * 700 * MIB
 
 
 def test_a_base_usage_of_memory_does_not_keep_replicas_when_the_load_is_gone() -> None:
@@ -287,5 +287,5 @@ def test_times_of_which_something_is_not_known_are_left_out() -> None:
     gaps = cpu.copy()
     gaps[::2] = np.nan
     holey = WorkloadUsageHistory(STEP, whole.usage.pods, gaps, whole.usage.memory)
-    assert len(holey.seen.pods) == len(cpu) // 2
+    assert len(holey.complete_samples.pods) == len(cpu) // 2
     assert suggested(msgspec.structs.replace(whole, usage=holey)).days == pytest.approx(7)
