@@ -14,12 +14,10 @@ from trellis.api.registry import BUFFER
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.controllers.nodes import metrics as named
 from trellis.controllers.nodes.informers import NodeInformers
+from trellis.controllers.provisioning.buffer_reports import BufferEvents
 from trellis.core.cluster.store import ObjectKey
-from trellis.core.nodes.buffers.status import describe_provisioned_chunks
 from trellis.core.nodes.scale_down.decisions import NODE_SETTLING, NodeDecision, NodeOutcome
 from trellis.core.nodes.scale_up.decisions import (
-    BUFFER_NEEDS_NOTHING,
-    BUFFER_PROVISIONED,
     BufferDecision,
     NodeOrder,
     PendingPodsDecision,
@@ -106,31 +104,6 @@ NOT_TRIGGER_SCALE_UP = Reason("NotTriggerScaleUp", "No node can be ordered for t
 
 # The most pods with a new Event in one pass, for the sake of the API server.
 _MOST_PODS: Final = 100
-_PROVISIONED_REASONS: Final = (BUFFER_PROVISIONED, BUFFER_NEEDS_NOTHING)
-
-
-class BufferEvents:
-    """Records events on Buffers whose provisioning has changed."""
-
-    def __init__(self, record: EventSink) -> None:
-        self._record = record
-        # The code of the last reason, by the UID of a Buffer.
-        self._recorded: dict[str, str] = {}
-
-    def reset(self) -> None:
-        """Forget the last reasons, because another process has recorded Events in the meantime."""
-        self._recorded = {}
-
-    def record_buffers(self, decisions: Iterable[BufferDecision]) -> None:
-        """Record Buffers that are provisioned now, or no longer, or whose nodes are upcoming."""
-        recorded: dict[str, str] = {}
-        for decision in decisions:
-            recorded[decision.uid] = code = decision.reason.reason.code
-            before = self._recorded.get(decision.uid)
-            if before != code and (before is not None or decision.reason.reason not in _PROVISIONED_REASONS):
-                about = ObjectReference(BUFFER.name, *decision.key, decision.uid, BUFFER.api_version)
-                self._record(about, decision.reason.reason, _build_chunk_message(decision))
-        self._recorded = recorded
 
 
 class NodeEvents:
@@ -224,8 +197,3 @@ def _list_pod_messages(
                 yield key, TRIGGERED_SCALE_UP, f"nodes of {groups} have been ordered"
             else:
                 yield key, None, ""
-
-
-def _build_chunk_message(decision: BufferDecision) -> str:
-    refused = "".join(f"; {refusal}" for refusal in decision.refused)
-    return f"{describe_provisioned_chunks(decision)}: {decision.reason}{refused}"

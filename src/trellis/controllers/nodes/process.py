@@ -18,11 +18,13 @@ from trellis.controllers.nodes.executor import NodeExecutor, PendingNodeWrites
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.metrics import NODE_METRICS, NodeAutoscalerMetrics
 from trellis.controllers.nodes.provider_client import ProviderClient
-from trellis.controllers.nodes.reconcile import NOT_LEADING, BufferStatusWriter, NodeReconciler, PlannerThread
+from trellis.controllers.nodes.reconcile import NOT_LEADING, BufferStatusWriter, NodeReconciler
 from trellis.controllers.nodes.recording import create_planner
 from trellis.controllers.nodes.settings import NodeControllerSettings
-from trellis.controllers.nodes.state import ChangeAccumulator, PassTrigger
-from trellis.controllers.nodes.status import FIELD_MANAGER, BufferStatusPublisher
+from trellis.controllers.nodes.state import PlannerThread
+from trellis.controllers.nodes.status import BufferStatusPublisher
+from trellis.controllers.provisioning.buffer_reports import NODES_FIELD_MANAGER
+from trellis.controllers.provisioning.snapshot_changes import ChangeAccumulator, PassTrigger
 from trellis.core.nodes.autoscaler_pass import AutoscalerSettings, NodePlanner
 from trellis.core.recording.format import NODES
 from trellis.kube.write.outcomes import Result, WriteOutcome
@@ -184,7 +186,7 @@ def nodes_spec(settings: NodeControllerSettings) -> ComponentSpec[NodeController
 
     return ComponentSpec(
         name=COMPONENT,
-        field_manager=FIELD_MANAGER,
+        field_manager=NODES_FIELD_MANAGER,
         log=_log,
         metrics=NODE_METRICS,
         build=build,

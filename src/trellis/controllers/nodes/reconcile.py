@@ -20,22 +20,21 @@ from trellis.controllers.nodes.executor import NodeExecutor, NodePlanResult, Pen
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.metrics import NodeAutoscalerMetrics
 from trellis.controllers.nodes.provider_client import PROVIDER_SILENT, ProviderClient
-from trellis.controllers.nodes.state import ChangeAccumulator
-from trellis.controllers.nodes.status import BufferStatusPublisher, with_unreadable_buffers
+from trellis.controllers.nodes.state import PlannerThread
+from trellis.controllers.nodes.status import BufferStatusPublisher
+from trellis.controllers.provisioning.buffer_reports import with_unreadable_buffers
+from trellis.controllers.provisioning.snapshot_changes import ChangeAccumulator
 from trellis.core.nodes.autoscaler_pass import (
     AutoscalerMemory,
-    NodePlanner,
     ObservedBuffers,
     PassInput,
     PassPlans,
 )
 from trellis.core.nodes.scale_up.decisions import BufferDecision, correct_for_failed_orders, correct_for_silent_provider
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory
-from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.kube.write.actions import Action
 from trellis.kube.write.writer import Writer
 from trellis.providers.protocol import Groups
-from trellis.runtime.passes import PassThread
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics, StepTimer
 
@@ -53,34 +52,6 @@ NOT_LEADING: Final = "not leading"
 _log: Final = Logger("trellis.nodes")
 
 T = TypeVar("T")
-
-
-class PlannerThread:
-    """The planner and the thread that owns it. Each call gets all changes since the last one."""
-
-    def __init__(self, accumulator: ChangeAccumulator, create_planner: Callable[[], NodePlanner]) -> None:
-        self._accumulator = accumulator
-        self._create_planner = create_planner
-        self._planner: NodePlanner | None = None
-        self._thread = PassThread("nodes")
-
-    async def run(self, call: Callable[[NodePlanner, ClusterSnapshotChanges], T]) -> T:
-        """Call the planner. After a failure the next call starts with all objects."""
-        planner, self._planner = self._planner, None
-        if planner is None:
-            planner, changes = self._create_planner(), self._accumulator.take_everything()
-        else:
-            changes = self._accumulator.take_changes()
-        result = await self._thread.run(call, planner, changes)
-        self._planner = planner
-        return result
-
-    def discard(self) -> None:
-        """Start the next call with all objects: the snapshot shows nodes as a plan would have them."""
-        self._planner = None
-
-    def close(self) -> None:
-        self._thread.close()
 
 
 class BufferStatusWriter:

@@ -1,214 +1,41 @@
-"""Accumulates changes between passes, of each object the last one, and triggers the next pass.
-
-Changes arrive on the event loop, and plans are made in a thread that owns the snapshot and gets changes as a value.
-"""
+"""The state of the node autoscaler between passes: the planner with its snapshot, in a thread that owns both."""
 
 from __future__ import annotations
 
-import asyncio
-import math
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import TypeVar
 
-from trellis.api.kinds.buffer import Buffer
-from trellis.api.kube.meta import KubeObject
-from trellis.api.kube.nodes import Node
-from trellis.api.kube.pods import Pod
-from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from trellis.api.kube.workloads import DaemonSet
-from trellis.core.fit import Storage
-from trellis.core.nodes.state.pods import is_daemon_or_mirror_pod, is_unschedulable
+from trellis.controllers.provisioning.snapshot_changes import ChangeAccumulator
+from trellis.core.nodes.autoscaler_pass import NodePlanner
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
-from trellis.kube.watch.cache import ObjectChange
-from trellis.kube.watch.informer import Informer
-from trellis.runtime.passes import Periodic
+from trellis.runtime.passes import PassThread
 
-# Pods are created in numbers: a pass starts so long after the first, or as long as the last pass took.
-_DEBOUNCE_SECONDS: Final = 0.25
+T = TypeVar("T")
 
 
-class PassTrigger:
-    """Wakes a loop at the earliest of all given moments. `now` is the clock of those moments."""
+class PlannerThread:
+    """The planner and the thread that owns it. Each call gets all changes since the last one."""
 
-    def __init__(self, loop: Periodic, now: Callable[[], float]) -> None:
-        self._loop = loop
-        self._now = now
-        self._timer: asyncio.TimerHandle | None = None
+    def __init__(self, accumulator: ChangeAccumulator, create_planner: Callable[[], NodePlanner]) -> None:
+        self._accumulator = accumulator
+        self._create_planner = create_planner
+        self._planner: NodePlanner | None = None
+        self._thread = PassThread("nodes")
 
-    def soon(self) -> None:
-        """Wake the loop soon, because something has changed."""
-        last = self._loop.last
-        self._wake_in(max(_DEBOUNCE_SECONDS, last.seconds if last is not None else 0.0))
+    async def run(self, call: Callable[[NodePlanner, ClusterSnapshotChanges], T]) -> T:
+        """Call the planner. After a failure the next call starts with all objects."""
+        planner, self._planner = self._planner, None
+        if planner is None:
+            planner, changes = self._create_planner(), self._accumulator.take_everything()
+        else:
+            changes = self._accumulator.take_changes()
+        result = await self._thread.run(call, planner, changes)
+        self._planner = planner
+        return result
 
-    def at(self, moments: Iterable[float | None]) -> None:
-        """Wake the loop at the earliest of these moments."""
-        first = min((moment for moment in moments if moment is not None), default=None)
-        if first is not None:
-            self._wake_in(max(_DEBOUNCE_SECONDS, first - self._now()))
+    def discard(self) -> None:
+        """Start the next call with all objects: the snapshot shows nodes as a plan would have them."""
+        self._planner = None
 
-    def _wake_in(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        when = loop.time() + seconds
-        if self._timer is not None and loop.time() < self._timer.when():
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-        self._timer = loop.call_at(when, self._loop.wake)
-
-
-class ClusterInformers(Protocol):
-    """The informers whose changes update a snapshot. Without `daemon_sets` no new node is planned."""
-
-    nodes: Informer[Node]
-    pods: Informer[Pod]
-    buffers: Informer[Buffer]
-    namespaces: Informer[KubeObject]
-    claims: Informer[PersistentVolumeClaim]
-    volumes: Informer[PersistentVolume]
-    classes: Informer[StorageClass]
-
-    @property
-    def daemon_sets(self) -> Informer[DaemonSet] | None:
-        """All DaemonSets, if they count."""
-
-    def storage(self) -> Storage:
-        """All claims, volumes and classes as they are now."""
-
-
-class ChangeAccumulator:
-    """Accumulates changes between passes. `covers` says which namespaces' Buffers are accumulated."""
-
-    def __init__(self, informers: ClusterInformers, covers: Callable[[str], bool]) -> None:
-        self._informers = informers
-        self._covers = covers
-        self._wake: Callable[[], None] = lambda: None
-        # When a pod was last bound to a node, on the loop's clock.
-        self.last_arrival = -math.inf
-        # Whether a change may affect the provisioning of a Buffer.
-        self.affects_buffers = False
-        self._changes = ClusterSnapshotChanges()
-        self._has_new_storage = True
-        self._subscriptions: list[Callable[[], None]] = []
-
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        """Subscribe to all informers; every existing object counts as a change.
-
-        `wake` is called for changes that cannot wait for the next interval.
-        """
-        informers, self._wake = self._informers, wake
-        self._subscriptions += (
-            informers.namespaces.subscribe(self._namespace_changed),
-            informers.nodes.subscribe(self._node_changed),
-            informers.pods.subscribe(self._pod_changed),
-            informers.buffers.subscribe(self._buffer_changed),
-            *(
-                informer.subscribe(self._storage_changed)
-                for informer in (informers.claims, informers.volumes, informers.classes)
-            ),
-        )
-        if informers.daemon_sets is not None:
-            self._subscriptions.append(informers.daemon_sets.subscribe(self._daemon_set_changed))
-
-    def unsubscribe(self) -> None:
-        """Unsubscribe from all informers, which other components may share."""
-        for unsubscribe in self._subscriptions:
-            unsubscribe()
-        self._subscriptions.clear()
-
-    def take_changes(self) -> ClusterSnapshotChanges:
-        """The changes since the last call."""
-        changes, self._changes, self.affects_buffers = self._changes, ClusterSnapshotChanges(), False
-        if self._has_new_storage:
-            changes.storage, self._has_new_storage = self._informers.storage(), False
-        return changes
-
-    def take_everything(self) -> ClusterSnapshotChanges:
-        """All objects, for a new snapshot."""
-        informers = self._informers
-        self._changes, self._has_new_storage, self.affects_buffers = ClusterSnapshotChanges(), False, False
-        return ClusterSnapshotChanges(
-            namespaces={
-                namespace.metadata.name: namespace.metadata.labels for namespace in informers.namespaces.snapshot()
-            },
-            nodes={node.metadata.name: node for node in informers.nodes.snapshot()},
-            pods=dict(informers.pods.snapshot().objects),
-            buffers={
-                key: buffer for key, buffer in informers.buffers.snapshot().objects.items() if self._covers(key[0])
-            },
-            daemon_sets=dict(informers.daemon_sets.snapshot().objects) if informers.daemon_sets is not None else {},
-            storage=informers.storage(),
-        )
-
-    def reread_node(self, node: str) -> None:
-        """Count a node as changed, because a planned write of it was not applied."""
-        self._changes.nodes[node] = self._informers.nodes.get("", node)
-
-    def _namespace_changed(self, change: ObjectChange[KubeObject]) -> None:
-        self._changes.namespaces[change.key[1]] = change.new.metadata.labels if change.new is not None else None
-
-    def _node_changed(self, change: ObjectChange[Node]) -> None:
-        self._changes.nodes[change.key[1]] = change.new
-        if _is_relevant_change(change.old, change.new):
-            # A new node belongs to an order that is in flight.
-            self.affects_buffers |= change.old is not None
-            self._wake()
-
-    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
-        self._changes.pods[change.key] = change.new
-        if change.new is None or is_daemon_or_mirror_pod(change.new):
-            return
-        if _is_newly_scheduled(change.old, change.new):
-            self.last_arrival = asyncio.get_running_loop().time()
-            self.affects_buffers = True
-            self._wake()
-        elif _needs_node(change.new) and (change.old is None or not _needs_node(change.old)):
-            self._wake()
-
-    def _buffer_changed(self, change: ObjectChange[Buffer]) -> None:
-        if not self._covers(change.key[0]):
-            return
-        self._changes.buffers[change.key] = change.new
-        if _buffer_key(change.old) != _buffer_key(change.new):
-            self.affects_buffers = True
-            self._wake()
-
-    def _daemon_set_changed(self, change: ObjectChange[DaemonSet]) -> None:
-        # Its status changes with each of its pods.
-        before = change.old.spec if change.old is not None else None
-        if change.new is None or change.new.spec != before:
-            self._changes.daemon_sets[change.key] = change.new
-
-    def _storage_changed(self, _change: ObjectChange[Any]) -> None:
-        self._has_new_storage = True
-
-
-def _is_relevant_change(old: Node | None, new: Node | None) -> bool:
-    """Whether a node is new, deleted, or differs in fields that scheduling reads; most changes are heartbeats."""
-    return old is None or new is None or _node_key(old) != _node_key(new)
-
-
-def _node_key(node: Node) -> tuple[object, ...]:
-    metadata, ready = (
-        node.metadata,
-        tuple(condition.status for condition in node.status.conditions if condition.type == "Ready"),
-    )
-    is_deleted = metadata.deletion_timestamp is not None
-    return metadata.uid, metadata.labels, metadata.annotations, is_deleted, node.spec, node.status.allocatable, ready
-
-
-def _is_newly_scheduled(old: Pod | None, new: Pod) -> bool:
-    """Whether a pod has just been bound to a node, perhaps in place of a chunk."""
-    return bool(new.spec.node_name) and (old is None or not old.spec.node_name)
-
-
-def _needs_node(pod: Pod) -> bool:
-    """Whether a pod is unschedulable, and not nominated to a node by preemption."""
-    return is_unschedulable(pod) and not pod.status.nominated_node_name
-
-
-def _buffer_key(buffer: Buffer | None) -> tuple[object, ...]:
-    """All fields of a Buffer that plans read."""
-    if buffer is None:
-        return ()
-    pods = buffer.status.pod_based_buffer_spec if buffer.status is not None else None
-    return buffer.metadata.uid, buffer.metadata.deletion_timestamp, buffer.spec, pods
+    def close(self) -> None:
+        self._thread.close()

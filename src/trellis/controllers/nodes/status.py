@@ -5,38 +5,19 @@ The rest of the status belongs to the Buffer controller. Each of the two writers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from trellis.api.kinds.buffer import Buffer
-from trellis.api.registry import BUFFER
 from trellis.api.resolve import resolve_buffer
-from trellis.base.reasons import DetailedReason
-from trellis.core.cluster.store import ObjectKey, key_of
+from trellis.controllers.provisioning.buffer_reports import NODES_FIELD_MANAGER, translated_generation
+from trellis.core.cluster.store import key_of
 from trellis.core.nodes.buffers.status import PROVISIONED, build_provisioned_status
 from trellis.core.nodes.scale_up.decisions import BufferDecision
 from trellis.kube.resources import BUFFERS
 from trellis.kube.watch.informer import Informer
 from trellis.kube.write.actions import Action, PatchObject, Target
 from trellis.kube.write.patches import apply_patch
-
-FIELD_MANAGER: Final = "trellis-nodes"
-
-
-def with_unreadable_buffers(
-    decisions: Iterable[BufferDecision],
-    problems: Mapping[tuple[str, ObjectKey], DetailedReason],
-    buffers: Informer[Buffer],
-) -> tuple[BufferDecision, ...]:
-    """The decisions, with one for each Buffer that cannot be read: none of its chunks is provisioned."""
-    all_decisions = [*decisions]
-    for (kind, key), problem in problems.items():
-        buffer = buffers.get(*key) if kind == BUFFER.name else None
-        if buffer is not None:
-            pods = buffer.status.pod_based_buffer_spec if buffer.status is not None else None
-            count = max(1, pods.replica_num or 0) if pods is not None else 1
-            all_decisions.append(BufferDecision(key, buffer.metadata.uid, problem, count, unplaced=count))
-    return tuple(all_decisions)
 
 
 class BufferStatusPublisher:
@@ -70,12 +51,6 @@ class BufferStatusPublisher:
         return covered and (buffer.metadata.uid in self._published or resolve_buffer(buffer).is_active_capacity)
 
 
-def translated_generation(buffer: Buffer) -> int:
-    """The generation that was translated, if the status has it; otherwise the present one."""
-    observed = buffer.status.observed_generation if buffer.status is not None else None
-    return buffer.metadata.generation if observed is None else observed
-
-
 def _has_condition(buffer: Buffer) -> bool:
     conditions = (buffer.status.conditions or ()) if buffer.status is not None else ()
     return any(condition.type == PROVISIONED for condition in conditions)
@@ -97,4 +72,6 @@ def _apply(buffer: Buffer, status: dict[str, Any]) -> Action:
     }
     # With the UID: a new Buffer of the same name would otherwise keep a time from before its creation.
     target = Target(BUFFERS, name, namespace, buffer.metadata.uid)
-    return PatchObject(target, apply_patch(document, force=True), subresource="status", field_manager=FIELD_MANAGER)
+    return PatchObject(
+        target, apply_patch(document, force=True), subresource="status", field_manager=NODES_FIELD_MANAGER
+    )

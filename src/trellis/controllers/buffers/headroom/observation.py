@@ -8,7 +8,7 @@ from typing import Final
 
 from trellis.controllers.buffers.headroom.informers import HeadroomInformers
 from trellis.controllers.buffers.headroom.recording import create_observer
-from trellis.controllers.nodes.state import ChangeAccumulator, PassTrigger
+from trellis.controllers.provisioning.snapshot_changes import ChangeAccumulator, PassTrigger
 from trellis.core.nodes.buffers.headroom import HeadroomObserver, ObservedHeadroom
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.runtime.component import ControllerContext
