@@ -116,7 +116,7 @@ def test_an_unboost_that_fails_is_tried_again_and_never_becomes_an_eviction() ->
 
 
 @pytest.mark.req("SB-45")
-def test_with_the_gate_off_nothing_is_unboosted() -> None:
+def test_with_the_gate_off_no_pod_is_unboosted() -> None:
     world = World("--feature-gates=CPUStartupBoost=false")
     boosted(world, mode="Off")
 

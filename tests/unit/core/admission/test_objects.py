@@ -246,6 +246,6 @@ def test_an_object_of_the_wrong_shape_is_refused_not_stumbled_over(spec: Any) ->
         (b"\xff\xfe", "cannot be read"),
     ],
 )
-def test_what_is_no_review_is_refused_with_what_is_wrong_with_it(body: bytes, why: str) -> None:
+def test_an_invalid_review_is_refused_with_the_reason(body: bytes, why: str) -> None:
     with pytest.raises(InvalidReview, match=why):
         read_review(body)

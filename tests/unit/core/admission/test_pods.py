@@ -303,7 +303,7 @@ def governors(draw: st.DrawFn) -> Governor:
 
 
 @given(pods(), governors(), st.sampled_from([NO_LIMITS, limit_range("Container", max={"cpu": "3"})]))
-def test_asked_again_about_the_pod_it_has_changed_it_changes_nothing(
+def test_a_second_review_of_a_changed_pod_has_no_patch(
     document: dict[str, Any], by: Governor, limits: NamespaceLimits
 ) -> None:
     once, _ = admitted(document, by, limits)

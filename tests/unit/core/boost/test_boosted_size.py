@@ -404,7 +404,7 @@ def test_a_boost_never_keeps_a_pod_from_being_admitted_or_placed(case: dict[str,
 
 
 @given(cases())
-def test_what_is_remembered_is_what_came_in(case: dict[str, Any]) -> None:
+def test_the_annotation_holds_the_resources_before_admission(case: dict[str, Any]) -> None:
     raised = outcome(case, with_boost=True)
     came = {each.name: each for each in case["life"].shape.containers}
     for name, had in read_pre_boost_resources(raised.annotations).items():

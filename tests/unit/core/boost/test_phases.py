@@ -131,7 +131,7 @@ def test_a_pod_counts_as_boosted_for_long_after_ten_minutes_that_are_not_its_dur
 
 
 @pytest.mark.req("SB-45")
-def test_with_the_gate_off_nothing_is_due_and_nothing_is_held_back() -> None:
+def test_with_the_gate_off_no_boost_is_due_and_no_change_is_blocked() -> None:
     found = phases(boost(), ready_for=3600, enabled=False)
     assert states(found) == [("app", "None", "BoostGateOff")]
     assert (found.due, found.held, found.next_transition) == ((), (), None)

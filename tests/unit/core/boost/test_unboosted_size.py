@@ -223,7 +223,7 @@ def one(life: Life, meaning: EffectiveVpa, in_force: dict[str, str] | None = Non
     return found
 
 
-def test_what_is_asked_for_already_is_not_asked_again_and_what_is_in_force_is_settled() -> None:
+def test_an_unboost_in_the_spec_is_not_repeated_and_one_in_force_is_finished() -> None:
     began = start(pod(), factor())
     assert (one(began, factor()).changes_spec, one(began, factor()).is_in_force) == (True, False)
     resized = Life(pod().spec, began.annotations)
@@ -252,7 +252,7 @@ def test_a_mark_for_a_container_that_the_pod_does_not_have_is_removed() -> None:
 # The class of the pod
 
 
-def test_what_is_remembered_does_not_make_a_pod_guaranteed() -> None:
+def test_pre_boost_resources_do_not_make_a_pod_guaranteed() -> None:
     came = pod(with_memory(container("500m", "500m"), "1Gi", "1Gi"))
     only_requests = factor(2, **app_policy(controlledValues="RequestsOnly"))
     began = start(came, only_requests, {"app": {"cpu": "300m", "memory": "1Gi"}})
@@ -269,7 +269,7 @@ def test_a_request_of_one_millicore_has_its_limit_moved_instead() -> None:
     assert (after.cpu(), after.shape.qos) == ((1, 2), "Burstable")
 
 
-def test_what_is_remembered_does_not_make_a_guaranteed_pod_burstable() -> None:
+def test_pre_boost_resources_do_not_make_a_guaranteed_pod_burstable() -> None:
     came = pod(with_memory(container("500m", "500m"), "1Gi", "1Gi"))
     began = start(came, factor())
     began.annotations[annotation_key("app")] = '{"requests":{"cpu":"200m"},"limits":{"cpu":"300m"}}'

@@ -75,7 +75,7 @@ def test_a_container_that_is_left_alone_neither_loses_anything_nor_stands_in_the
     assert is_lost({**whole, "helper": {"cpu": "3"}}, {"app": {"cpu": "1"}, "helper": {"cpu": "3"}}, published)
 
 
-def test_where_nothing_was_decided_nothing_is_lost() -> None:
+def test_without_a_published_size_no_edit_counts_as_drift() -> None:
     assert not is_lost({"app": {"cpu": "2"}}, {"app": {"cpu": "1"}}, {})
 
 

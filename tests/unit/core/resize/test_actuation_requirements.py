@@ -134,7 +134,7 @@ def test_a_resize_applies_what_is_permitted_and_leaves_the_rest(
 
 @pytest.mark.req("AR-13", "AR-21")
 @pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
-def test_nothing_permitted_is_neither_a_resize_nor_an_eviction(mode: str) -> None:
+def test_a_change_that_requirements_forbid_causes_no_action(mode: str) -> None:
     both = asking((["cpu"], HIGHER), (["memory"], HIGHER), mode=mode)
     found = decided(governor(**both, targets=targets("250m", "512Mi")), *pair(pod()))
     assert not found.actions

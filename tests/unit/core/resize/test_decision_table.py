@@ -72,7 +72,7 @@ CASES = [
 
 @pytest.mark.req("AR-21", "AR-23")
 @pytest.mark.parametrize(("type_", "reason", "since", "both", "only"), CASES)
-def test_what_becomes_of_a_resize_that_was_asked_for(
+def test_the_state_of_a_resize_decides_what_follows(
     type_: str, reason: str, since: float, both: str, only: str
 ) -> None:
     asked = resizing(pod("1"), type_, reason, since, cpu="500m")
@@ -102,13 +102,13 @@ def test_another_recommendation_is_tried_while_a_resize_waits(mode: str) -> None
 
 
 @pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
-def test_what_is_infeasible_is_tried_again_only_when_less_is_recommended(mode: str) -> None:
+def test_an_infeasible_resize_is_retried_only_when_less_is_recommended(mode: str) -> None:
     infeasible = resizing(pod("2"), "PodResizePending", "Infeasible", MINUTE, cpu="500m")
     assert first(mode, *pair(infeasible), targets={"app": {"cpu": "1"}})[0] == "Resize"
     assert first(mode, *pair(infeasible), targets={"app": {"cpu": "4"}})[0] != "Resize"
 
 
-def test_a_recommendation_that_hardly_moves_is_not_asked_for_again_while_a_resize_waits() -> None:
+def test_a_small_change_causes_no_other_resize_while_one_is_deferred() -> None:
     deferred = resizing(pod("1"), "PodResizePending", "Deferred", MINUTE, cpu="500m")
     assert first("InPlace", *pair(deferred), targets={"app": {"cpu": "1050m"}}) == ("Wait", "ResizeDeferred")
 

@@ -85,13 +85,13 @@ def test_a_controller_with_unknown_replicas_wants_the_pods_it_has() -> None:
 
 
 @pytest.mark.parametrize(("configured", "why"), [(1, "TooFewReplicas"), (2, "ToleranceUsedUp")])
-def test_below_the_minimum_nothing_is_disturbed_not_even_a_pending_pod(configured: int, why: str) -> None:
+def test_below_the_minimum_no_pod_is_disrupted_not_even_a_pending_one(configured: int, why: str) -> None:
     budget = ReplicaBudget(configured, [SERVING], 2, 0.5)
     refused = [budget.find_refusal(serving=serving) for serving in (True, False)]
     assert [each.code if each else None for each in refused] == [why] * 2
 
 
-def test_a_pending_pod_takes_nothing_from_the_budget() -> None:
+def test_a_pending_pod_uses_no_disruption_budget() -> None:
     budget = ReplicaBudget(2, [SERVING, PENDING], 1, 0.5)
     assert budget.find_refusal(serving=False) is None
     budget.record_disruption(serving=False)
@@ -152,7 +152,7 @@ def test_a_resize_under_way_counts_and_one_that_waits_for_headroom_does_not() ->
     assert ways(decided(governor("InPlaceOrRecreate"), *pods(1), waiting)) == ["Resize", "Wait"]
 
 
-def test_resizes_that_restart_nothing_can_be_freed_of_the_budget() -> None:
+def test_resizes_without_restarts_can_be_exempt_from_the_budget() -> None:
     free = UpdateSettings(skip_disruption_budget=True)
     assert ways(decided(governor("InPlace"), *pods(1), settings=free)) == ["Resize"]
     assert ways(decided(governor("InPlace"), *pods(4), settings=free)) == ["Resize"] * 4

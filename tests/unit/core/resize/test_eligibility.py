@@ -61,7 +61,7 @@ def test_a_change_of_less_than_a_tenth_is_not_worth_it() -> None:
     assert why("500m", *pair(pod())) == ("SizeAsRecommended", None)
 
 
-def test_nothing_recommended_is_nothing_to_do() -> None:
+def test_a_pod_without_a_recommendation_needs_no_change() -> None:
     found = decided(governor(targets={"other": {"cpu": "1"}}), *pair(pod()))
     assert list_decisions(found) == [("Leave", "NothingRecommended")] * 2
 
@@ -101,11 +101,11 @@ def test_with_the_gate_off_the_flag_says_it_for_all_objects() -> None:
     assert found.actions
 
 
-def test_a_kill_that_a_new_pod_would_not_change_is_nothing_to_act_upon() -> None:
+def test_an_oom_kill_is_no_need_if_a_new_pod_had_the_same_size() -> None:
     assert why("500m", *pair(killed(pod(age=HOUR), 10)))[0] == "SizeAsRecommended"
 
 
-def test_a_kill_in_a_container_that_is_not_sized_says_nothing() -> None:
+def test_an_oom_kill_of_an_unsized_container_is_ignored() -> None:
     policy = {"containerPolicies": [{"containerName": "mesh", "mode": "Off"}]}
     two = running("web-1-a", container(), container("mesh"), age=HOUR)
     found = decided(governor(targets=targets("580m"), resourcePolicy=policy), *pair(killed(two, 10, "mesh")))
@@ -120,7 +120,7 @@ def test_containers_that_admission_did_not_see_are_left_alone() -> None:
     assert list_decisions(decided(governor(targets=both), *pair(unread)))[0][0] == "Evict"
 
 
-def test_what_counts_is_what_is_in_force() -> None:
+def test_the_resources_in_force_are_compared() -> None:
     asked = running("web-1-a", container(cpu="1"))
     found = decided(governor("InPlace", targets("1")), *pair(in_force(asked, cpu="500m")))
     assert list_decisions(found)[0] == ("Wait", "ResizeUnderWay")
@@ -134,7 +134,7 @@ def test_a_pod_that_has_all_it_can_get_needs_nothing() -> None:
     assert list_decisions(found) == [("Leave", "SizeAsRecommended")] * 2
 
 
-def test_a_resource_that_cannot_be_otherwise_makes_nothing_urgent() -> None:
+def test_a_resource_that_cannot_change_adds_no_urgency() -> None:
     shape = build_pod_view(pod()).in_force
     size = PodSize((ContainerSize(shape.containers[0], {"cpu": 500, "memory": 2**30 + 1}, {}),))
     bounds = {"app": CappedResources("app", {"cpu": 2000, "memory": 2**30 + 1}, {"cpu": 1000}, {})}

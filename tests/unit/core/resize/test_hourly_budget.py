@@ -37,7 +37,7 @@ def test_the_hour_slides() -> None:
     assert done.compute_allowance("shop", NOW + 3620, rules) == HourlyAllowance(3, 2, None)
 
 
-def test_without_a_budget_nothing_is_kept_and_any_number_may_be_disturbed() -> None:
+def test_without_an_hourly_budget_no_disruption_is_recorded_or_refused() -> None:
     assert after([(0, "shop")] * 5, UpdateSettings()) == RecentDisruptions()
     assert RecentDisruptions().compute_allowance("shop", NOW, UpdateSettings()) == HourlyAllowance()
     assert HourlyAllowance().count is None

@@ -88,7 +88,7 @@ def test_the_result_of_an_attempt_is_known_at_the_next_pass_and_dropped_with_the
     assert attempts.pods == {}
 
 
-def test_what_is_under_way_counts_for_the_hour_and_what_failed_does_not() -> None:
+def test_actions_in_flight_count_for_the_hourly_budget_and_failed_ones_do_not() -> None:
     looks = Looks(UpdateSettings(hourly=1))
     action = only(looks.look())
     assert looks.memory.build_batch([WEB], NOW).ledger.compute_allowance("shop").cluster == 0

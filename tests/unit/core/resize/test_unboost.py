@@ -83,7 +83,7 @@ def test_the_recommendation_of_the_moment_counts_and_without_one_the_spec() -> N
 
 
 @pytest.mark.req("SB-40")
-def test_resize_first_and_the_mark_second_and_nothing_twice() -> None:
+def test_an_unboost_resizes_first_then_removes_the_annotation_and_repeats_neither() -> None:
     asked = resized(boosted(), decided(boosting(), boosted()))
     waiting = decided(boosting(), in_force(asked, cpu="1"))
     assert list_decisions(waiting) == [("Wait", "UnboostAwaited")]
@@ -129,7 +129,7 @@ def test_a_running_pod_is_not_boosted_when_it_restarts_or_is_not_ready(mode: str
 
 @pytest.mark.req("SB-28", "SB-29")
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
-def test_while_boosted_nothing_else_touches_the_pod(mode: str) -> None:
+def test_a_boosted_pod_gets_no_other_change(mode: str) -> None:
     far = {"app": {"cpu": "8", "memory": "8Gi"}}
     held = decided(boosting(mode, "60s", far), boosted(ready_for=20.0), boosted(ready=False))
     assert held.actions == ()
@@ -213,7 +213,7 @@ def test_a_boost_is_taken_back_only_when_the_container_runs() -> None:
 
 @pytest.mark.req("SB-45")
 @pytest.mark.parametrize("mode", ["Off", "Initial"])
-def test_with_the_gate_off_nothing_is_unboosted(mode: str) -> None:
+def test_with_the_gate_off_no_pod_is_unboosted(mode: str) -> None:
     off = UpdateSettings(startup_boost=False)
     found = decided(boosting(mode), boosted(), settings=off)
     assert (list_decisions(found), found.actions) == ([("Leave", "ModeLeavesPods")], ())

@@ -185,7 +185,7 @@ def test_sizing_a_sized_pod_again_changes_nothing(document: Document, policy: li
 
 
 @given(pods(), targets)
-def test_nothing_is_bounded_where_nothing_bounds_it(document: Document, wanted: Any) -> None:
+def test_an_absent_bound_does_not_limit(document: Document, wanted: Any) -> None:
     document["spec"].pop("resources", None)
     found = size_pod(
         read_shape(document), [RecommendedResources(*each) for each in wanted.items()], policies(), NamespaceLimits()

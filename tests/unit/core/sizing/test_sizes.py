@@ -253,7 +253,7 @@ def test_a_burstable_pod_stays_one_millicore_away_from_guaranteed() -> None:
     assert only(size(document, targets, requests_only())).requests == {"cpu": 1000, "memory": Gi}
 
 
-def test_a_best_effort_pod_that_runs_is_left_alone_and_it_is_said_why() -> None:
+def test_a_running_best_effort_pod_is_not_sized_and_the_note_has_the_reason() -> None:
     found = only(size(pod(), {"app": {"cpu": 25, "memory": Mi}}, running=True))
     assert (found.requests, found.limits) == ({}, {})
     assert notes(found) == ["cpu held back to keep the QoS class", "memory held back to keep the QoS class"]

@@ -68,7 +68,7 @@ def test_a_disruption_budget_that_refuses_makes_the_pod_wait() -> None:
     assert list_decisions(later)[0] == ("Evict", "EvictToRecreate")
 
 
-def test_a_disruption_budget_is_asked_again_in_every_pass_however_often_it_refuses() -> None:
+def test_an_eviction_refused_by_a_pdb_is_retried_in_every_pass() -> None:
     refusals = [WriteResult.REFUSED] * 9
     assert attempt(EVICT, *refusals).not_before == NOW + SETTINGS.budget_retry
     assert attempt(EVICT, *refusals, retry_after=500.0).not_before == NOW + 500
@@ -93,7 +93,7 @@ def test_a_refused_resize_becomes_an_eviction_at_once() -> None:
     assert list_decisions(found)[0] == ("Evict", "EvictRefused")
 
 
-def test_what_was_not_done_on_purpose_leaves_no_trace_and_what_is_gone_none_either() -> None:
+def test_a_skipped_action_and_a_deleted_pod_leave_no_attempt() -> None:
     assert after(EVICT, WriteResult.SKIPPED) == WorkloadAttempts()
     assert after(RESIZE, WriteResult.FAILED, WriteResult.GONE).pods == {}
     assert after(EVICT, WriteResult.APPLIED).retain((), ()) == WorkloadAttempts()
@@ -133,7 +133,7 @@ def test_a_loop_is_known_also_while_pods_of_other_sizes_are_evicted() -> None:
     assert list_decisions(found)[0] == ("Leave", "EvictionLoop")
 
 
-def test_a_size_that_comes_back_is_no_loop_and_one_that_stays_is_found_again() -> None:
+def test_an_alternating_size_is_no_eviction_loop_and_a_constant_one_is() -> None:
     larger = PodRef("shop", "web-1-l", "larger")
     # By day it is evicted for more, by night what came then for less: so the first eviction was of use.
     night = EvictPod(larger, GROUP, {"app": {"cpu": 5000}}, created=NOW + 2)
@@ -239,7 +239,7 @@ def test_a_resize_that_failed_keeps_its_pause_though_the_mark_of_another_contain
     assert attempts.pods[REF.uid].not_before == NOW + 2
 
 
-def test_a_resize_that_is_not_seen_yet_keeps_pod_and_neighbour_from_being_evicted() -> None:
+def test_an_unobserved_resize_keeps_the_pod_and_its_neighbour_from_eviction() -> None:
     resized = WorkloadAttempts(
         {REF.uid: PodAttempts(resized_at=NOW - 1, written_at=NOW - 1, last_patch=RESIZE.patch, requested=WANTED)}
     )

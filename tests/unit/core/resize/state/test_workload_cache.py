@@ -33,7 +33,7 @@ def test_it_does_not_matter_in_which_order_things_are_observed(order: list[int])
     assert told.concerned == [WEB]
 
 
-def test_without_its_target_nothing_can_be_told_of_a_workload() -> None:
+def test_without_its_target_a_workload_has_no_snapshot() -> None:
     told = CachedWorkload()
     told.puts()[0]()
     assert told.cache.build_snapshot(WEB, NOW) is None
@@ -58,7 +58,7 @@ def test_a_foreign_pod_enqueues_no_vpa_and_one_with_other_labels_is_not_selected
     assert len(told.snapshot().pods) == 2
 
 
-def test_what_is_gone_is_known_no_more() -> None:
+def test_a_deleted_object_is_removed_from_the_cache() -> None:
     told = CachedWorkload().put_all()
     told.cache.put_pod(("shop", "web-1-a"), pod(), None)
     assert [each.metadata.name for each in told.snapshot().pods] == ["web-1-b"]
