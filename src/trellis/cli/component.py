@@ -36,7 +36,7 @@ def component_command(
     start: Callable[[S], Main],
     new_loop: NewLoop = asyncio.new_event_loop,
 ) -> click.Command:
-    """A command with a flag for each setting, which runs `start` of them until it is told to stop."""
+    """A command with a flag for each setting, which runs `start` until a signal."""
 
     def run(**parameters: Any) -> None:
         path = parameters.pop(_CONFIG)
@@ -59,7 +59,7 @@ def component_command(
 
 
 class _ComponentCommand(click.Command):
-    """A command that knows a flag with one dash too few: read as letters, its first would be all that is named."""
+    """A command that recognises a long flag with a single dash and suggests two."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the flags; for one with a single dash, suggest two."""

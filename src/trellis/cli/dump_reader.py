@@ -24,7 +24,7 @@ from trellis.runtime.settings.declarations import Settings, declared_settings
 
 @contextmanager
 def name_file_in_errors(path: Path) -> Iterator[None]:
-    """Have the file named in what is wrong with its lines."""
+    """Add the name of the file to errors about its lines."""
     try:
         yield
     except InvalidRecording as error:
@@ -45,7 +45,7 @@ _COMPONENT: Final = "nodes"
 
 
 def read_node_groups(collected: ClusterState) -> KnownNodeGroups:
-    """The groups that a ConfigMap declares, with the nodes that they have; kwok's is the only provider so far."""
+    """The groups that a ConfigMap declares, with their nodes; kwok is the only provider so far."""
     config = collected.node_groups
     if config is None:
         return KnownNodeGroups()
@@ -57,7 +57,7 @@ def read_node_groups(collected: ClusterState) -> KnownNodeGroups:
 
 
 def add_node_settings(components: CollectedSettings, collected: ClusterState) -> CollectedSettings:
-    """The same with what the flags of the node autoscaler say; one that cannot be read stands for its default."""
+    """The settings with the flags of the node autoscaler; an unreadable flag has its default."""
     component = collected.component(_COMPONENT)
     if component is None:
         return components

@@ -9,13 +9,13 @@ from types import FrameType
 
 import click
 
-# What a shell makes of a command that was ended by Ctrl-C.
+# The exit status of a command that was ended by Ctrl-C.
 INTERRUPTED = 130
 
 
 @contextmanager
 def catch_interrupt(message: str) -> Iterator[Callable[[], bool]]:
-    """While inside, the first Ctrl-C is remembered and answered with what will happen; the second raises."""
+    """While the context is open, the first Ctrl-C requests a stop and prints the message; the second raises."""
     stop_requested = False
 
     def request_stop(_signal: int, _frame: FrameType | None) -> None:

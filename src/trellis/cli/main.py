@@ -64,7 +64,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 }
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 _STANDARD_OUTPUT = 1
-# What writing fails with where there is no room left for it.
+# The errors of writing to a full disk.
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Shorter names, which no list shows.
 ALIASES = {"admission": "admission-controller"}
@@ -98,14 +98,14 @@ class LazyGroup(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """What was asked for; Ctrl-C before that is known ends it without a word."""
+        """Parse the command; Ctrl-C during that ends the process silently."""
         try:
             return super().make_context(info_name, args, parent, **extra)
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; one that Ctrl-C ends with nothing to show says so, and its status tells."""
+        """Run the command; Ctrl-C without results prints a message and sets the exit status."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -127,7 +127,7 @@ def trellis() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; an error of ours, or of the disk, is one line, never a traceback."""
+    """Run the command line; a `TrellisError` or an error of the disk is one line, never a traceback."""
     try:
         trellis.main(args=list(arguments) if arguments is not None else None, prog_name="trellis")
     except TrellisError as error:

@@ -26,13 +26,13 @@ _DEFAULT_WIDTH, _MAX_WIDTH = 100, 140
 
 
 class WriteFailed(click.ClickException):
-    """What there is to say could not be written, which says nothing of what was found."""
+    """The output could not be written."""
 
     exit_code = 2
 
 
 def check_writable(outputs: Mapping[str, Path | None]) -> None:
-    """Refuse what cannot be written, by the name of its option."""
+    """Refuse outputs that cannot be written, by the name of their option."""
     for option, path in outputs.items():
         if path is None or path == STANDARD_OUTPUT:
             continue
@@ -58,7 +58,7 @@ def get_wrap_width() -> int:
 
 
 class ReportModule(Protocol[R_contra]):
-    """A module that has a result as a table of some width, as a page, and for programs."""
+    """A report module: formats of a result for terminals, browsers and programs."""
 
     def as_text(self, result: R_contra, width: int, /) -> Iterable[str]:
         """Lines for a terminal."""
@@ -74,7 +74,7 @@ class ReportModule(Protocol[R_contra]):
 
 
 def write_report(report: ReportModule[R_contra], result: R_contra, outputs: Mapping[str, Path | None]) -> None:
-    """Print the table, unless something else goes to standard output, and write what is wanted into files."""
+    """Print the table, unless another format goes to standard output, and write the requested files."""
     if STANDARD_OUTPUT not in outputs.values():
         for line in report.as_text(result, get_text_width()):
             click.echo(line)
@@ -84,7 +84,7 @@ def write_report(report: ReportModule[R_contra], result: R_contra, outputs: Mapp
 
 
 def write_output(path: Path | None, make: Callable[[], bytes]) -> None:
-    """Write what `make` gives, if it is wanted, and say where it is."""
+    """Write the result of `make`, if a path is given, and print the path."""
     if path is None:
         return
     if path == STANDARD_OUTPUT:
@@ -98,7 +98,7 @@ def write_output(path: Path | None, make: Callable[[], bytes]) -> None:
 
 
 def check_directory(option: str, path: Path) -> None:
-    """Refuse what no files can be written into, before the work."""
+    """Refuse a directory in which no files can be written, before the work."""
     if path.exists() and not path.is_dir():
         raise click.UsageError(f"{option} {path}: is a file; name a directory")
     if not path.exists() and not path.parent.is_dir():

@@ -30,7 +30,7 @@ def format_plural(count: float, noun: str) -> str:
 def show_progress(
     parts: Sequence[str], speed: FormatSpeed, *, quiet: bool = False, stream: IO[str] | None = None
 ) -> Iterator[ReportProgress]:
-    """Show how far these parts are, while inside."""
+    """Show the progress of these parts while the context is open."""
     where = stream or sys.stderr
     if quiet:
         yield lambda _part, _done, _total: None

@@ -49,7 +49,7 @@ class ConfiguredRecommender(msgspec.Struct, frozen=True):
 
 
 def configure_recommender(name: str, sets: Sequence[str]) -> ConfiguredRecommender:
-    """The recommender of a name, of Trellis or of one package beside it; raises `InvalidInput`."""
+    """The recommender of a name, built in or from an installed package; raises `InvalidInput`."""
     installed = {plugin: plugins[0].value for plugin, plugins in find_plugins().items() if len(plugins) == 1}
     choices = {**dict.fromkeys(create_built_in_recommenders(), ""), **installed}
     if name not in choices:
@@ -62,7 +62,7 @@ def configure_recommender(name: str, sets: Sequence[str]) -> ConfiguredRecommend
 
 
 def _expand_names(recommender: Recommender, parameters: dict[str, str]) -> dict[str, str]:
-    """The same with short names as all that they are short for."""
+    """The parameters with short names expanded."""
     declared = {parameter.name for parameter in recommender.parameters}
     expanded: dict[str, str] = {}
     for name, value in parameters.items():
@@ -211,7 +211,7 @@ async def _survey_prometheus(
 
 @contextmanager
 def _follow_progress(*, quiet: bool) -> Iterator[Any]:
-    """A function that reports progress, and one that says whether the survey is to stop."""
+    """A function that reports progress, and one that returns whether a stop is requested."""
     with (
         catch_interrupt(
             "stopping after this namespace, or at once by another Ctrl-C; what there is so far follows"

@@ -20,7 +20,7 @@ _LARGE = 1e6  # from here on fractions are of no use
 
 
 def encode_json(kind: str, result: msgspec.Struct) -> bytes:
-    """Keys as elsewhere in Kubernetes; what is not known is null. The keys are part of the interface."""
+    """A result as JSON with camel-case keys; unknown values are null. The keys are part of the interface."""
     return msgspec.json.encode({"kind": kind, "formatVersion": 1, **_to_document(result)}) + b"\n"
 
 
@@ -46,7 +46,7 @@ def _to_camel_case(name: str) -> str:
 
 
 def encode_csv(columns: Sequence[str], rows: Iterable[Sequence[CsvCell]]) -> str:
-    """A heading and rows; what is not known is empty."""
+    """A heading and rows; unknown values are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

@@ -19,7 +19,7 @@ _SAME = 0.005  # a relative difference that is no more than chance
 
 
 class ComparisonMode(StrEnum):
-    """How two values are held against each other."""
+    """How two values are compared."""
 
     RELATIVELY = "relatively"  # per cent of the first
     IN_POINTS = "in points"  # shares: percentage points
@@ -28,7 +28,7 @@ class ComparisonMode(StrEnum):
 
 
 class Measure(msgspec.Struct, Generic[T], frozen=True):
-    """Something that is read off a result. `better` is -1 where less of it is better, 0 where it is neither."""
+    """A measure of a result. `better` is -1 where less is better, 0 where neither is."""
 
     key: str
     title: str

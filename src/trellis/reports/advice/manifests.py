@@ -24,7 +24,7 @@ class ManifestForm(StrEnum):
 
 
 class ManifestFiles(msgspec.Struct, frozen=True):
-    """Texts by their paths below a directory, and what has none."""
+    """Texts by their paths below a directory, and the workloads without a file."""
 
     texts: dict[str, str]
     skipped: tuple[SkippedWorkload, ...]
@@ -49,7 +49,7 @@ def _format_manifests(manifests: AdviceManifests) -> Iterator[tuple[str, str]]:
 
 
 def _list_patch(workload: SurveyedWorkload) -> dict[str, object]:
-    """A patch with what it is for: without a target, kustomize fails where a kustomization has no such workload."""
+    """A patch with its target: without one, kustomize fails where a kustomization has no such workload."""
     name = workload.name.replace(".", r"\.")  # it is a regular expression there
     return {
         "path": _build_path(workload),

@@ -48,7 +48,7 @@ _HEADING = "What workloads should request"
 
 
 class _AdviceCard(msgspec.Struct, frozen=True):
-    """A figure after the advice, its difference from before, and its parts."""
+    """A figure with the advice, its difference from the present one, and its parts."""
 
     title: str
     price: str
@@ -71,7 +71,7 @@ class _ContainerRow(msgspec.Struct, frozen=True):
 
 
 class _ContainerSection(msgspec.Struct, frozen=True):
-    """Every container, or those that matter most."""
+    """Every container, or the most important ones."""
 
     lead: str
     groups: list[ColumnGroup]

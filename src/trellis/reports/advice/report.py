@@ -58,7 +58,7 @@ def as_yaml(advised: SurveyAdvice) -> str:
 
 
 def as_csv(advised: SurveyAdvice) -> str:
-    """A row for each container, what matters most first; CPU in cores, memory in bytes."""
+    """A row for each container, the most important first; CPU in cores, memory in bytes."""
     return encode_csv(_COLUMNS, _rows(advised))
 
 

@@ -39,7 +39,7 @@ _CENT = 0.01
 
 
 def format_amount(resource: str, value: float) -> str:
-    """Of one container, as Kubernetes writes it and short: `320m`, `1.25`, `512Mi`."""
+    """An amount of one container, short and as in Kubernetes: `320m`, `1.25`, `512Mi`."""
     if math.isnan(value):
         return NO_AMOUNT
     if resource == "cpu":
@@ -55,13 +55,13 @@ def _format_short(value: float) -> str:
 
 
 def format_request_change(resource: str, change: ResourceAdvice) -> str:
-    """A request from what it is to what it should be: `500m -> 320m`, or only what it is where that stays."""
+    """The present and the advised request: `500m -> 320m`, or one of them if they are equal."""
     before, after = format_current_request(resource, change), format_amount(resource, change.request)
     return before if before == after else f"{before} -> {after}"
 
 
 def format_current_request(resource: str, change: ResourceAdvice) -> str:
-    """What is requested now, where that is known."""
+    """The present request, where it is known."""
     return UNKNOWN if change.reason is REQUEST_UNKNOWN else format_amount(resource, change.request_before)
 
 
@@ -79,12 +79,12 @@ def format_difference(resource: str, value: float) -> str:
 
 
 def format_signed_money(value: float) -> str:
-    """What more or less costs: `+12.30`, `-1,234`."""
+    """A difference in cost: `+12.30`, `-1,234`."""
     return f"{'-' if value < 0 else '+'}{format_money(abs(value))}" if abs(value) >= _CENT / 2 else "0"
 
 
 def format_history(container: ContainerAdvice) -> str:
-    """How much history there is."""
+    """The length of the history."""
     days = container.surveyed.days
     if math.isnan(container.surveyed.first):
         return NO_VALUE
@@ -103,7 +103,7 @@ def are_requests_unknown(total: AdviceTotals) -> bool:
 
 
 def format_totals(resource: str, total: AdviceTotals) -> tuple[str, str, str]:
-    """Requests before and after, in cores or GiB, and how far they are apart."""
+    """Requests before and after, in cores or GiB, and their difference."""
     before, after = sum_requests(resource, total)
     if are_requests_unknown(total):
         return UNKNOWN, format_significant(after), ""
@@ -111,12 +111,12 @@ def format_totals(resource: str, total: AdviceTotals) -> tuple[str, str, str]:
 
 
 def format_cost_difference(total: AdviceTotals) -> str:
-    """What all requests would cost more or less."""
+    """The difference in cost of all requests."""
     return "" if are_requests_unknown(total) else format_signed_money(total.money_after - total.money_before)
 
 
 def format_relative_change(before: float, after: float) -> str:
-    """How far one sum is off the other, in per cent."""
+    """The relative difference of two sums, in per cent."""
     if not before or math.isclose(before, after):
         return "" if before else "new" if after else ""
     return f"{'-' if after < before else '+'}{format_share(abs(after / before - 1))}"
@@ -139,12 +139,12 @@ def format_workload_name(workload: WorkloadAdvice) -> str:
 
 
 def escape_name(name: str) -> str:
-    """A name from a file or a metric may be anything; in a table it has one line."""
+    """A name without line breaks: a file or a metric may have any characters in it."""
     return name if name.isprintable() else "".join(character if character.isprintable() else "?" for character in name)
 
 
 def get_severity_mark(container: ContainerAdvice) -> str:
-    """How much it matters, for who sees no colours."""
+    """The severity as a mark, for output without colour."""
     if container.reason in {LOW_CONFIDENCE, NO_USAGE_KNOWN}:
         return "?"
     return {Severity.ERROR: "!!", Severity.WARNING: "!", Severity.INFO: ""}[container.reason.severity]
@@ -174,7 +174,7 @@ def describe_limits(limits: LimitRules) -> str:
 
 
 def describe_missing_data(advised: SurveyAdvice) -> str:
-    """What a reader must know first, if something could not be seen."""
+    """The notice at the top if some data could not be read."""
     missing = advised.surveyed.missing
     if not missing:
         return ""
@@ -183,7 +183,7 @@ def describe_missing_data(advised: SurveyAdvice) -> str:
 
 
 def summarize_advice(advised: SurveyAdvice) -> Iterator[str]:
-    """What it comes to: what can be saved, what is missing, and what is at risk."""
+    """The summary: what can be saved, what is missing, and what is at risk."""
     total = advised.total
     if not total.containers:
         yield "There is nothing to size."
@@ -241,14 +241,14 @@ def _format_gib(bytes_: float) -> str:
 
 
 def describe_scale_points(advised: SurveyAdvice) -> Iterator[str]:
-    """A sentence for each HPA that a new request would make act otherwise."""
+    """A sentence for each HPA whose behaviour a new request would change."""
     for workload in advised.workloads:
         for point in workload.scale_points:
             yield f"{format_workload_name(workload)}: {describe_scale_point(point)}"
 
 
 def describe_scale_point(point: HpaScalePoint) -> str:
-    """What happens to one target of an HPA."""
+    """The effect of new requests on one target of an HPA."""
     request = f"the {RESOURCE_WORDS[point.resource]} request" + (f" of {point.container}" if point.container else "")
     target = f"HPA {point.hpa} keeps usage at {point.utilization:g} % of {request}"
     if point.reason is SCALE_POINT_MISSING:

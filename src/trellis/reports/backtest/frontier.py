@@ -40,7 +40,7 @@ class _Scales(msgspec.Struct, frozen=True):
     highest_risk: float
 
     def locate(self, cost: float, risk: float) -> tuple[float, float]:
-        """Where a point lies in the drawing."""
+        """The coordinates of a point in the drawing."""
         across = (cost - self.lowest_cost) / (self.highest_cost - self.lowest_cost)
         low, high, here = (math.log(max(value, _MIN_SHARE)) for value in (self.lowest_risk, self.highest_risk, risk))
         return (
@@ -50,7 +50,7 @@ class _Scales(msgspec.Struct, frozen=True):
 
 
 class _Spot(msgspec.Struct, frozen=True):
-    """A spot with its name beside it, at the height where the name hides nothing."""
+    """A spot with its name beside it, at a height where the name covers nothing."""
 
     x: float
     y: float

@@ -30,7 +30,7 @@ def list_facts(result: BacktestResult) -> list[str]:
 
 
 def describe_stopped_backtest(result: BacktestResult) -> str:
-    """What a reader must know of a backtest that was stopped."""
+    """The notice about a backtest that was stopped."""
     return (
         "Partial: it was stopped before its end; the scores are those of what was finished." if result.partial else ""
     )
@@ -43,7 +43,7 @@ def compare_all(result: BacktestResult) -> Iterator[str]:
 
 
 def compare_variant(variant: VariantScore, first: VariantScore) -> tuple[str, str]:
-    """What a variant requests against the first, and what it risks."""
+    """The requests and the risk of a variant, compared with the first."""
     both = (("CPU", variant.cpu, first.cpu), ("memory", variant.memory, first.memory))
     requests = [f"{_format_ratio(score.footprint)} {name}" for name, score, _ in both if score is not None]
     risks = [f"{name} {_compare_risk(score, first_score)}" for name, score, first_score in both if score is not None]
@@ -57,7 +57,7 @@ def compare_variant(variant: VariantScore, first: VariantScore) -> tuple[str, st
 
 
 def describe_no_better(first: VariantScore) -> str:
-    """The answer where no variant is better than the first."""
+    """The sentence for a backtest in which no variant is better than the first."""
     if first.cpu is None and first.memory is None:
         return "Nothing could be scored."
     resource = "memory" if first.cpu is None else "CPU"

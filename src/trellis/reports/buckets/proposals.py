@@ -33,14 +33,14 @@ _NO_USAGE = WorkloadUsageHistory(1.0, np.zeros(0, dtype=np.int64), np.zeros(0), 
 
 
 class WorkloadProposal(msgspec.Struct, frozen=True):
-    """A workload and what is proposed for it."""
+    """A workload with its suggestion."""
 
     workload: SurveyedWorkload
     suggestion: Suggestion
 
     @property
     def saves(self) -> float:
-        """Money in a month, by prices that are never nothing; less than none if it costs more."""
+        """Savings in a month, at prices that are never zero; negative if the proposal costs more."""
         current_cost, proposed_cost = self.suggestion.now, self.suggestion.by_buckets
         return (
             current_cost.money - proposed_cost.money if current_cost is not None and proposed_cost is not None else 0.0
@@ -56,7 +56,7 @@ class WorkloadProposals(msgspec.Struct, frozen=True):
     others: tuple[WorkloadProposal, ...]
 
     def get_monthly_cost(self, outcome: ReplayCost) -> float:
-        """What it costs in a month, which is nothing where nothing costs anything."""
+        """The cost in a month; 0 at prices of zero."""
         return 0.0 if self.advised.prices.is_free else outcome.money
 
     @property
@@ -67,7 +67,7 @@ class WorkloadProposals(msgspec.Struct, frozen=True):
 
 
 def propose_buckets(advised: SurveyAdvice, rules: SuggestionRules = SuggestionRules()) -> WorkloadProposals:  # noqa: B008 -- frozen
-    """What is proposed for everything that was surveyed."""
+    """Proposals for all surveyed workloads."""
     prices = choose_weights(advised.prices)
     workloads = advised.surveyed.workloads
     name_counts = Counter((workload.namespace, name) for workload in workloads for name in _list_object_names(workload))
@@ -86,14 +86,14 @@ def propose_buckets(advised: SurveyAdvice, rules: SuggestionRules = SuggestionRu
 
 
 def _list_object_names(workload: SurveyedWorkload) -> Iterator[str]:
-    """Names of objects that an Hvpa of the same name would be in the way of: its own HPA and VPA are called like it."""
+    """Names of objects that an Hvpa of the same name would collide with: its HPA and VPA have its name."""
     yield workload.name
     yield from (hpa.name for hpa in workload.hpas)
     yield from workload.vpas
 
 
 def build_workload_history(workload: SurveyedWorkload, advised: SurveyAdvice, name: str = "") -> WorkloadHistory:
-    """A workload as a proposal wants to know it; `name` is what to call an Hvpa for it."""
+    """The history of a workload as input of a proposal; `name` is that of the proposed Hvpa."""
     totals = workload.totals
     usage = (
         WorkloadUsageHistory(totals.step, totals.pods, totals.cpu, totals.memory) if totals is not None else _NO_USAGE
@@ -118,13 +118,13 @@ def build_workload_history(workload: SurveyedWorkload, advised: SurveyAdvice, na
 
 
 def _sum_requests(amounts: Sequence[float]) -> float:
-    """What containers request together; those count that request anything."""
+    """The sum of the requests of containers, without those that have none."""
     requested = [amount for amount in amounts if not math.isnan(amount)]
     return math.fsum(requested) if requested else math.nan
 
 
 def _find_largest_request(workload: SurveyedWorkload, advised: SurveyAdvice, resource: str) -> float:
-    """The most that one replica may request: by nodes, by LimitRanges, and by what the user has said."""
+    """The most that one replica may request, by nodes, LimitRanges and the user's bounds."""
     containers = max(1, len(workload.containers))
     limits = workload.limits
     bounds = [

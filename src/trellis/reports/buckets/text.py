@@ -44,7 +44,7 @@ def as_text(proposals: WorkloadProposals, width: int = 100, top: int = 0) -> lis
 
 
 def _legend(lines: list[str]) -> str:
-    """What the heads mean; the last column is not there on a narrow terminal."""
+    """The meaning of the heads; a narrow terminal lacks the last column."""
     has_changes = any(line.endswith(_CHANGES) for line in lines)
     return f"{_SHORT}; {_CHANGES}: how often the count was another." if has_changes else f"{_SHORT}."
 
@@ -58,7 +58,7 @@ def _workload_lines(proposal: WorkloadProposal, proposals: WorkloadProposals, wi
 
 
 def _omit_middle(table: list[str]) -> list[str]:
-    """Without the buckets in the middle, if there are many: other formats have all of them."""
+    """A table without the buckets in the middle if there are many; other formats have all."""
     omitted = len(table) - _BUCKETS - 1
     if omitted < 2:
         return table

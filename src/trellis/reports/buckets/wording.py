@@ -44,7 +44,7 @@ def _sum_costs(proposals: WorkloadProposals) -> tuple[float, float]:
 
 
 def describe_reasons(proposal: WorkloadProposal) -> Iterator[str]:
-    """Sentences: what was seen, and what follows from it."""
+    """Sentences about the observed usage and the reasons for the proposal."""
     suggestion, buckets = proposal.suggestion, proposal.suggestion.proposal
     if buckets is None:
         return
@@ -110,7 +110,7 @@ def _describe_other_objects(proposal: WorkloadProposal) -> Iterator[str]:
 
 
 def list_outcomes(proposal: WorkloadProposal) -> Iterator[tuple[str, ReplayCost]]:
-    """Ways of scaling, with what each comes to."""
+    """Ways of scaling, with the cost of each."""
     suggestion = proposal.suggestion
     ways = (("as now", suggestion.now), ("HPA alone", suggestion.by_hpa), ("buckets", suggestion.by_buckets))
     yield from ((name, cost) for name, cost in ways if cost is not None)
@@ -124,7 +124,7 @@ def list_cost_headers(proposals: WorkloadProposals) -> list[str]:
 
 
 def format_cost_cells(name: str, cost: ReplayCost, proposals: WorkloadProposals) -> list[str]:
-    """One way of scaling: how many replicas, what it cost, and for how much of the time it was too little."""
+    """The cells of one way of scaling: replicas, cost, and the share of time in which it was too little."""
     priced = [] if proposals.advised.prices.is_free else [format_money(proposals.get_monthly_cost(cost))]
     hours = [format_significant(cost.core_hours), format_significant(cost.gib_hours)]
     short = [format_share(cost.cpu_over), format_share(cost.memory_over)]
@@ -139,7 +139,7 @@ def format_cost_cells(name: str, cost: ReplayCost, proposals: WorkloadProposals)
 
 
 def format_bucket_cells(proposal: WorkloadProposal) -> Iterator[list[str]]:
-    """A row for each bucket: replicas, what one may have, and what all of them hold."""
+    """A row for each bucket: replicas, the size of one, and the total of all."""
     buckets = proposal.suggestion.proposal
     for bucket in buckets.buckets if buckets is not None else ():
         sizes = [
@@ -154,5 +154,5 @@ BUCKET_HEADERS = ["replicas", "CPU of one", "memory of one", "hold at most"]
 
 
 def format_range(low: str, high: str) -> str:
-    """A range, or one figure if there is no more to it."""
+    """A range, or one figure if both ends are equal."""
     return low if low == high else f"{low} to {high}"

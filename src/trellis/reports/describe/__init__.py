@@ -30,7 +30,7 @@ REFUSED: Final = "Does nothing: it is refused, see below."
 
 
 def describe_objects(checked: CheckResult) -> list[dict[str, Any]]:
-    """Object, file and sentences for every object of ours, as JSON shows them; one that is refused says so."""
+    """Object, file and sentences for every object of our kinds, as in JSON; a refused object has `REFUSED`."""
     valid_objects = {id(ours) for ours in checked.valid_objects}
     described = []
     for trellis_object in checked.objects:
@@ -43,7 +43,7 @@ def describe_objects(checked: CheckResult) -> list[dict[str, Any]]:
 
 
 def describe_object(trellis_object: TrellisObject, workloads: WorkloadIndex) -> list[str]:
-    """What one object will do."""
+    """Sentences about the effect of one object."""
     target = trellis_object.target
     workload = workloads.find(trellis_object.manifest.namespace, *target) if target else None
     match trellis_object.decoded:

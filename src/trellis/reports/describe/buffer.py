@@ -59,7 +59,7 @@ def _describe_totals(totals: NodeClassTotals, target: str) -> str:
 
 
 def _describe_size(pods: FixedPods) -> str:
-    """What one of the pods requests."""
+    """The requests of one pod."""
     shape = shape_from_spec(pods.pod_spec)
     if isinstance(shape, DetailedReason):
         return ""
@@ -71,7 +71,7 @@ def _describe_size(pods: FixedPods) -> str:
 
 
 def _describe_shape(buffer: EffectiveBuffer) -> Iterator[str]:
-    """What a chunk is shaped like, or which nodes it is for."""
+    """The shape of a chunk, or the nodes that it is for."""
     target = buffer.target
     if target is None:
         return

@@ -61,7 +61,7 @@ def draw_buckets(hvpa: HvpaPart, demand: DemandPart, width: int, *, plain: bool)
 
 
 class _BucketStairs:
-    """The counts that are shown, and where totals are on them."""
+    """The counts in the drawing, and the positions of totals on them."""
 
     def __init__(self, hvpa: HvpaPart, demand: DemandPart, width: int) -> None:
         self.hvpa, self.demand = hvpa, demand
@@ -92,7 +92,7 @@ class _BucketStairs:
         return rows
 
     def list_marks(self, pens: _DrawingCharacters) -> Iterator[tuple[str, Fraction, int]]:
-        """What is marked: a sign, a total and a count."""
+        """The marks: a sign, a total and a count each."""
         hvpa, demand = self.hvpa, self.demand
         demanded, total, has = (_parse_total(text) for text in (demand.requested, demand.total, demand.has))
         if self.exceeds_decided_count:
@@ -109,11 +109,11 @@ class _BucketStairs:
 
     @property
     def exceeds_decided_count(self) -> bool:
-        """Whether more is needed than the decided count can hold, so that it is no count for that."""
+        """Whether demand exceeds what the decided count can hold."""
         return self.hvpa.count < self.demand.count
 
     def find_row(self, count: int) -> int | None:
-        """Which row is that of a count; None if it is not shown."""
+        """The row of a count; None if it is not shown."""
         return next((at for at, rung in enumerate(self.rungs) if rung.count == count), None)
 
     def find_column(self, total: Fraction) -> int:
@@ -126,7 +126,7 @@ class _BucketStairs:
         return last
 
     def _draw_overlap(self, rows: list[list[str]], pens: _DrawingCharacters) -> None:
-        """Where the decided count would be kept, beside the steps."""
+        """Draw the overlap in which the decided count does not change."""
         at = self.find_row(self.hvpa.count)
         if at and self.demand.kept_above:
             first, end = self.find_column(_parse_total(self.demand.kept_above)), at * self.wide
@@ -134,7 +134,7 @@ class _BucketStairs:
 
 
 def _draw_legend(stairs: _BucketStairs, pens: _DrawingCharacters, width: int) -> Iterator[str]:
-    """What the marks mean, in as few lines as they need."""
+    """The meaning of the marks, in as few lines as possible."""
     hvpa, demand = stairs.hvpa, stairs.demand
 
     def quantity(text: str) -> str:
@@ -161,7 +161,7 @@ def _draw_legend(stairs: _BucketStairs, pens: _DrawingCharacters, width: int) ->
 
 
 def _select_counts(rungs: Sequence[CountCapacityPart], relevant: Sequence[int], decided: int, most: int) -> range:
-    """As many counts as there is room for, around those that matter; the one that is decided is always among them."""
+    """As many counts as fit, around the relevant ones; the decided count is always included."""
     first, last = min(relevant, default=0), max(relevant, default=0)
     size = min(max(most, 3), len(rungs))
     if last - first + 1 > size:

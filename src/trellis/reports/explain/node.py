@@ -62,7 +62,7 @@ def chapters(node: NodePart, now: str) -> Iterator[tuple[str, Iterator[str]]]:
 
 
 def describe_reason(reason: ReasonPart) -> str:
-    """A code, what it means, and what it was in this case."""
+    """A reason with its meaning and details."""
     details = f" ({reason.details})" if reason.details else ""
     return f"{reason.reason.code}: {format_clause(reason.reason.meaning)}{details}."
 
@@ -91,7 +91,7 @@ def _describe_share(share: ResourceSharePart) -> str:
 
 
 def _node_pod_lines(node: NodePart) -> Iterator[str]:
-    """First who holds the node, then who would be moved."""
+    """The pods that keep the node, then the pods that would be moved."""
     for fate, held in (("stay", True), ("moved", True), ("moved", False)):
         node_pods = [
             node_pod for node_pod in node.pods if node_pod.fate == fate and (node_pod.held is not None) is held
@@ -118,7 +118,7 @@ def _describe_node_pod(node_pod: NodePodPart) -> str:
 
 
 def placement_lines(placing: PlacementPart, noun: str) -> Iterator[str]:
-    """What is found for so many of something: chunks, or pods that are alike."""
+    """The placement of a number of chunks or equivalent pods."""
     yield describe_placement_decision(placing)
     if placing.count:
         yield f"Of {pluralize(placing.count, noun)}: {'; '.join(_placement_counts(placing))}."

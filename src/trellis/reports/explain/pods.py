@@ -70,7 +70,7 @@ def pod_title(group: list[PodPart]) -> str:
 
 
 def pod_lines(pod: PodPart, now: str) -> Iterator[str]:
-    """What is to be said of a pod, the verdict first."""
+    """The lines about a pod, the decision first."""
     details = f" ({pod.details})" if pod.details else ""
     yield f"{pod.way}, {pod.reason.code}: {format_clause(pod.reason.meaning)}{details}."
     if pod.need is not None:
@@ -115,7 +115,7 @@ def _describe_boost(boost: BoostPart, now: str) -> str:
 
 
 def new_pod_lines(new: NewPodPart) -> Iterator[str]:
-    """What a new pod would get."""
+    """The resources that a new pod would get."""
     yield f"{new.reason.code}: {format_clause(new.reason.meaning)}."
     containers: Mapping[str, Any] = new.account.get("containers", {})
     for name, account in containers.items():
@@ -157,7 +157,7 @@ _PLAIN: Final = {
 
 
 def describe_counterfactual(counterfactual: CounterfactualPart, now: str) -> str:
-    """One thing, as what follows `The verdict is another when ...`."""
+    """One counterfactual, as the end of `The verdict is another when ...`."""
     kind = CounterfactualCode(counterfactual.code)
     return _PLAIN[kind] if kind in _PLAIN else _WITH_FIGURES[kind](counterfactual.values, now)
 

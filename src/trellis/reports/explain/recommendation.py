@@ -90,7 +90,7 @@ def _draw_curve(curve: UsageCurvePart, *, plain: bool) -> str:
 
 
 def _explanation_lines(decided: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
-    """What the recommender says for itself: in sentences where it is a percentile with a margin, else as it says it."""
+    """The recommender's explanation: in sentences for a percentile with a margin, else as it is given."""
     explanation = dict(decided["explanation"])
     target = decided["found"].get("target", {})
     margin = parameters.get("recommendation-margin-fraction")

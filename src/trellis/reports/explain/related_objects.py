@@ -14,7 +14,7 @@ BUDGET: Final = "PodDisruptionBudget"
 
 
 def describe_related_object(influence: InfluencePart, now: str) -> str:
-    """How one object bears on the decision."""
+    """The effect of one object on the decision."""
     return _SENTENCES[influence.kind](influence, now)
 
 

@@ -72,7 +72,7 @@ def _lines(explained: ObjectExplanation, width: int, *, plain: bool) -> Iterator
         yield 0, "This answer is partial: the end says what could not be seen."
     yield 0, ""
     yield from ((0, line) for line in _first_lines(explained))
-    # What was asked about comes first.
+    # The requested object comes first.
     if explained.kind == _POD:
         yield from _pod_lines(explained)
     if explained.kind == _HVPA and explained.hvpa is not None:
@@ -132,7 +132,7 @@ def _hvpa_chapters(hvpa: HvpaPart, now: str, width: int, *, plain: bool) -> Iter
 
 
 def _refusal_lines(explained: ObjectExplanation) -> Iterator[str]:
-    """Budgets under which the API server does not let a pod go that the updater wants to evict."""
+    """Budgets that make the API server refuse an eviction that the updater plans."""
     if any(pod.way == DecisionKind.EVICT.value for pod in explained.pods):
         for influence in explained.influences:
             if influence.kind == BUDGET and not influence.values["disruptionsAllowed"]:

@@ -22,7 +22,7 @@ _MAX_OFFERED_RATIO = 1.8  # times the highest request: what nodes offer would pr
 
 
 class TextPool:
-    """Texts that are written once, and named by number."""
+    """A pool of texts that a page refers to by number."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -156,7 +156,7 @@ def _draw_steps(result: RunResult, times: Sequence[float], nodes: Sequence[float
 
 
 def _step_length(times: Sequence[float]) -> float:
-    """How long a point lasts: a run that was stopped ends before the others."""
+    """The time between points; a stopped run ends before the others."""
     return times[1] - times[0] if len(times) > 1 else 0.0
 
 

@@ -49,7 +49,7 @@ def list_facts(result: RunResult) -> list[str]:
 
 
 def select_comparable(result: RunResult) -> RunResult:
-    """The variants that got farthest: of less time sums are smaller, whatever was done in it.
+    """The variants that ran longest: sums over less time are smaller and cannot be compared.
 
     Of a run that was stopped before anything was scored none are left.
     """
@@ -60,7 +60,7 @@ def select_comparable(result: RunResult) -> RunResult:
 
 
 def describe_stopped(result: RunResult) -> Iterator[str]:
-    """What became of each variant that was stopped before its end."""
+    """A sentence for each variant that was stopped before its end."""
     compared = {variant.name for variant in select_comparable(result).variants}
     for variant in result.variants:
         if variant.partial_until is not None:
@@ -87,7 +87,7 @@ def compare_all(result: RunResult) -> Iterator[str]:
 
 
 def compare_variant(variant: VariantResult, first: VariantResult, currency: str) -> tuple[str, str]:
-    """What a variant costs against the first, and what that does to the workloads."""
+    """The cost of a variant compared with the first, and the effect on the workloads."""
     return _compare_cost(variant, first, currency), _compare_risk(variant, first)
 
 
@@ -129,7 +129,7 @@ def _price_difference(
 
 
 def _node_cost(variant: VariantResult, first: VariantResult, currency: str) -> str:
-    """What its nodes cost against the first's, and how long pods wait."""
+    """The cost of nodes compared with the first, and how long pods wait."""
     cost = _price_difference(variant, first, (variant.node_money, first.node_money), currency, " for nodes")
     waits, others = variant.fleet.waited, first.fleet.waited
     figures = ((waits.mean, others.mean), (waits.p95, others.p95), (waits.most, others.most))
@@ -144,7 +144,7 @@ def _choose_direction(apart: float) -> str:
 
 
 def _compare_risk(variant: VariantResult, first: VariantResult) -> str:
-    """What it does to the workloads, with the first's figure where that differs."""
+    """The effect on the workloads, with the first's figure where that differs."""
     totals, first_totals = variant.fleet, first.fleet
     cpu, memory = (
         (format_share(read(totals)), format_share(read(first_totals))) for read in (CPU_OVER.read, MEMORY_OVER.read)

@@ -73,7 +73,7 @@ def format_bounds(minimum: Quantity | None, maximum: Quantity | None) -> str:
 
 
 def format_clause(text: str) -> str:
-    """A meaning as a part of a longer sentence: without its full stop, and beginning small."""
+    """A sentence as a clause of a longer one: without its full stop, and with a lower-case initial."""
     short = text.removesuffix(".")
     head, _, _ = short.partition(" ")
     return short if head[1:] != head[1:].lower() else short[:1].lower() + short[1:]

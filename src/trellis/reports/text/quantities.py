@@ -56,7 +56,7 @@ def format_bucket_quantity(resource: str, text: str, binary: bool) -> str:
 
 
 def format_short_quantity(resource: str, exact: Fraction, binary: bool) -> str:
-    """The same with three digits, for where there is little room."""
+    """An amount with three digits, for narrow columns."""
     if resource == "memory":
         for size, suffix in _BINARY if binary else _DECIMAL:
             if exact >= size:
@@ -80,7 +80,7 @@ def format_moment(text: str, now: str) -> str:
 
 
 def format_elapsed(since: str, until: str) -> str:
-    """How much time lies between two times."""
+    """The time between two instants."""
     return format_seconds((parse_time(until) - parse_time(since)).total_seconds())
 
 
@@ -105,7 +105,7 @@ def format_clock(moment: datetime, now: datetime) -> str:
 
 
 def draw_sparkline(values: Sequence[float | None], *, plain: bool = False) -> str:
-    """Numbers as a line of blocks, the highest of them as the tallest; a gap where nothing is known."""
+    """Numbers as a line of blocks, scaled to the highest; a gap where a value is unknown."""
     numbers = [value for value in values if value is not None]
     highest = max(numbers, default=0.0)
     steps = _PLAIN if plain else _BLOCKS

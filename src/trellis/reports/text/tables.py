@@ -56,14 +56,14 @@ def shorten(text: str, length: int) -> str:
 
 
 def wrap_text(text: str, width: int) -> list[str]:
-    """Lines that never part a number from its per cent sign."""
+    """Wrapped lines; a number and its per cent sign stay on one line."""
     unbroken = text.replace(" %", f"{_NO_BREAK}%")
     lines = textwrap.wrap(unbroken, width, subsequent_indent="  ", break_on_hyphens=False)
     return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
 def wrap_line(line: str, width: int) -> list[str]:
-    """A line in as many as fit; as it is where no width is given, or where blanks draw something."""
+    """A line wrapped at a width; unchanged without a width, or where blanks are part of a drawing."""
     if not width or len(line) <= width or "  " in line.strip():
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 2)
