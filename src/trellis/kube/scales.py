@@ -66,16 +66,16 @@ class ScalableKinds:
         self._lock = asyncio.Lock()
         self._served = Served()
         self._failure: TargetProblem | None = None
-        self._asked_at = -math.inf
-        self._doubted = False
+        self._discovered_at = -math.inf
+        self._is_outdated = False
 
     async def find(self, target: TargetRef) -> ServedKind | TargetProblem:
         """The kind to ask for a scale, or why there is none. A kind found once stays while discovery fails."""
         async with self._lock:
             scalable = find_scalable(self._served, target)
-            is_fresh = not self._doubted and not isinstance(scalable, TargetProblem)
+            is_fresh = not self._is_outdated and not isinstance(scalable, TargetProblem)
             patience = self._times.fresh if is_fresh else self._times.retry
-            if asyncio.get_running_loop().time() - self._asked_at >= patience:
+            if asyncio.get_running_loop().time() - self._discovered_at >= patience:
                 await self._discover()
                 scalable = find_scalable(self._served, target)
             return (self._failure or scalable) if isinstance(scalable, TargetProblem) else scalable
@@ -91,18 +91,18 @@ class ScalableKinds:
             return ScaleReading(resource, await self._client.get_scale(resource, target.name, target.namespace))
         except NotFound:
             # Its kind may be served in another version by now, or no longer.
-            self._doubted = True
+            self._is_outdated = True
             raise
 
     async def _discover(self) -> None:
         self._failure = None
-        self._doubted = False
+        self._is_outdated = False
         try:
             self._served = await self._client.discover()
         except (KubeError, UnreadableObject) as error:
             self._failure = build_target_problem(classify_error(error), f"the kinds that the cluster serves: {error}")
         # After the answer: one that took a minute to fail would else be asked for again by the next target in line.
-        self._asked_at = asyncio.get_running_loop().time()
+        self._discovered_at = asyncio.get_running_loop().time()
 
 
 def find_scalable(served: Served, target: TargetRef) -> ServedKind | TargetProblem:
@@ -118,10 +118,10 @@ def find_scalable(served: Served, target: TargetRef) -> ServedKind | TargetProbl
     if len(groups) > 1:
         why = f"{target.kind} is a kind of {' and of '.join(groups)}: write the apiVersion that is meant"
         return build_target_problem(TARGET_KIND_NOT_SERVED, why)
-    return scalable[0] if scalable else _why_not(served, target, candidates)
+    return scalable[0] if scalable else _describe_unscalable(served, target, candidates)
 
 
-def _why_not(served: Served, target: TargetRef, candidates: Sequence[ServedKind]) -> TargetProblem:
+def _describe_unscalable(served: Served, target: TargetRef, candidates: Sequence[ServedKind]) -> TargetProblem:
     if candidates:
         names = ", ".join(sorted({served_kind.resource.full_name for served_kind in candidates}))
         return build_target_problem(
@@ -139,9 +139,9 @@ def _why_not(served: Served, target: TargetRef, candidates: Sequence[ServedKind]
 
 
 # So many targets are remembered, at less than a kilobyte each.
-_KEPT: Final = 50_000
+_MAX_ENTRIES: Final = 50_000
 # So many are asked for at once: a small part of what an API server lets one client have in flight.
-_TOGETHER: Final = 16
+_MAX_CONCURRENT: Final = 16
 
 
 class ScaleLookups:
@@ -153,40 +153,39 @@ class ScaleLookups:
         *,
         draw: Draw,
         times: LookupTimes = LookupTimes(),  # noqa: B008 - frozen
-        kept: int = _KEPT,
+        capacity: int = _MAX_ENTRIES,
     ) -> None:
         self._draw = draw
         self._times = times
-        self._entries: LruMap[TargetRef, _Entry] = LruMap(kept)
+        self._entries: LruMap[TargetRef, _Entry] = LruMap(capacity)
         self._kinds = ScalableKinds(client, times)
-        self._together = asyncio.Semaphore(_TOGETHER)
+        self._requests = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def find_all(self, targets: Collection[TargetRef]) -> dict[TargetRef, ScaleInfo]:
         """The scales of several targets; cached ones cost no request."""
         now = _clock()
-        answers = {target: self._entry(target).answer_at(now) for target in targets}
-        unknown = [target for target, answer in answers.items() if answer is None]
-        answered = await asyncio.gather(*map(self.find, unknown))
-        cached = {target: answer for target, answer in answers.items() if answer is not None}
-        return cached | dict(zip(unknown, answered, strict=True))
+        cached = {target: self._entry(target).get_fresh(now) for target in targets}
+        unknown = [target for target, info in cached.items() if info is None]
+        found = dict(zip(unknown, await asyncio.gather(*map(self.find, unknown)), strict=True))
+        return found | {target: info for target, info in cached.items() if info is not None}
 
     async def find(self, target: TargetRef) -> ScaleInfo:
         """The scale of one target. Concurrent calls for the same target share one request."""
         entry = self._entry(target)
         async with entry.lock:
-            answer = entry.answer_at(_clock())
-            if answer is None:
-                answer = await self._ask(target)
+            info = entry.get_fresh(_clock())
+            if info is None:
+                response = await self._request_scale(target)
                 # Half of the time at least, so that a thousand answers of one second do not end in one second.
                 fresh = self._times.fresh * (1 - self._draw() / 2)
-                answer = entry.take(answer, _clock() + (self._times.retry if answer.problem else fresh))
-            return answer
+                info = entry.update(response, _clock() + (self._times.retry if response.problem else fresh))
+            return info
 
     def _entry(self, target: TargetRef) -> _Entry:
         return self._entries.get(target, _Entry)
 
-    async def _ask(self, target: TargetRef) -> ScaleInfo:
-        async with self._together:
+    async def _request_scale(self, target: TargetRef) -> ScaleInfo:
+        async with self._requests:
             try:
                 target_scale = await self._kinds.read(target)
             except (KubeError, UnreadableObject) as error:
@@ -199,24 +198,24 @@ class ScaleLookups:
 class _Entry:
     """What is known of one target, and the lock that makes one request of many."""
 
-    __slots__ = ("_answer", "_until", "lock")
+    __slots__ = ("_info", "_until", "lock")
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self._answer = ScaleInfo()
+        self._info = ScaleInfo()
         self._until = -math.inf
 
-    def answer_at(self, now: float) -> ScaleInfo | None:
-        """The answer, while it is good."""
-        return self._answer if now < self._until else None
+    def get_fresh(self, now: float) -> ScaleInfo | None:
+        """What is known, until it expires."""
+        return self._info if now < self._until else None
 
-    def take(self, answer: ScaleInfo, until: float) -> ScaleInfo:
-        """Remember an answer; one that only says that there is none does not replace a good one."""
-        was_good = math.isfinite(self._until) and self._answer.problem is None
-        if not (was_good and answer.problem is not None and answer.problem.reason is TARGET_UNREACHABLE):
-            self._answer = answer
+    def update(self, info: ScaleInfo, until: float) -> ScaleInfo:
+        """Store an answer. One that only says that the server is unreachable does not replace a good one."""
+        was_good = math.isfinite(self._until) and self._info.problem is None
+        if not (was_good and info.problem is not None and info.problem.reason is TARGET_UNREACHABLE):
+            self._info = info
         self._until = until
-        return self._answer
+        return self._info
 
 
 def _problem(target: TargetRef, error: KubeError | UnreadableObject) -> TargetProblem:

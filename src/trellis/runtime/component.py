@@ -220,7 +220,7 @@ class Component(Generic[C]):
     @property
     def ready(self) -> Mapping[str, HealthCheck]:
         """Readiness checks: the informers, and those of the spec."""
-        checks = {"informers": lambda _controller: self.informers.why_not_ready()} | dict(self._spec.checks)
+        checks = {"informers": lambda _controller: self.informers.find_readiness_problem()} | dict(self._spec.checks)
         return {name: partial(self._check, check) for name, check in checks.items()}
 
     @property

@@ -5,7 +5,7 @@ pods = informers.follow(PODS, indexes={BY_NODE: on_node})
 hpas = informers.follow(HPAS, dispensable=OptionalKind("HPAs are not taken into account"))
 following = asyncio.create_task(informers.run())
 await informers.wait_until_synced()
-if informers.why_not_trusted() is None: ...
+if informers.find_staleness_problem() is None: ...
 
 Components of one process share their informers: those that are given the same `SharedInformers` make one list and one
 watch for each kind, and read the same objects, or slices that are derived from them. Each decides for itself which
@@ -77,12 +77,12 @@ class Informers:
         dispensable: OptionalKind | None = None,
         served: bool | None = None,
         versions: Sequence[Resource[T]] = (),
-        gone_after: float = 0.0,
+        removal_grace: float = 0.0,
     ) -> Informer[T]:
         """Follow one more kind. One that is known to be `served` or not comes and goes, in any of its `versions`.
 
         It is looked for once a minute. It counts as gone, and its objects with it, once it has not been served for
-        `gone_after` seconds: an API server that has just started does not serve custom resources yet.
+        `removal_grace` seconds: an API server that has just started does not serve custom resources yet.
         """
         cached = kind if isinstance(kind, CachedKind) else CachedKind(kind)
         resource = cached.resource
@@ -94,7 +94,7 @@ class Informers:
             draw=self._draw,
             served=served,
             versions=versions,
-            gone_after=gone_after,
+            removal_grace=removal_grace,
         )
         for name, function in (indexes or {}).items():
             informer.add_index(name, function)
@@ -104,10 +104,10 @@ class Informers:
         self._informers[informer] = shared
         return informer
 
-    def sees(self, informer: Informer[Any]) -> bool:
+    def is_available(self, informer: Informer[Any]) -> bool:
         """Whether the kind is there, and its cache has synced."""
         shared = self._informers.get(informer)
-        return shared is not None and not shared.is_absent and informer.synced and shared.doubted_since is None
+        return shared is not None and not shared.is_absent and informer.synced and shared.missing_since is None
 
     def is_lacking(self, informer: Informer[Any]) -> bool:
         """Whether the kind is there and may not be read, so that the component goes on without it."""
@@ -127,15 +127,15 @@ class Informers:
         """Whether the caches of all kinds have synced that may be read."""
         return not self._unreadable.list_unsynced(self)
 
-    def why_not_ready(self) -> str | None:
+    def find_readiness_problem(self) -> str | None:
         """The kinds whose caches have not synced, as probes report them."""
         unsynced = self._unreadable.list_unsynced(self)
         return f"not yet seen: {', '.join(unsynced)}" if unsynced else None
 
-    def why_not_trusted(self) -> str | None:
+    def find_staleness_problem(self) -> str | None:
         """Why nothing may be done by what is known, if so: a component must not change what it no longer observes."""
         readable = (informer for informer in self if not self._unreadable.is_lacking(informer))
-        return next((problem for informer in readable if (problem := why_not_trusted(informer))), None)
+        return next((problem for informer in readable if (problem := find_staleness_problem(informer))), None)
 
     def remarks(self) -> Sequence[str]:
         """What probes report of the kinds that the component goes on without."""
@@ -151,16 +151,16 @@ class Informers:
         """Note an incident of an informer that this component follows."""
         self._unreadable.report(informer.resource, incident)
 
-    def kind_came(self, resource: Resource[Any]) -> None:
+    def on_kind_served(self, resource: Resource[Any]) -> None:
         """Note that an optional kind has been installed."""
         self._unreadable.report_installed(resource)
 
-    def kind_went(self, resource: Resource[Any]) -> None:
+    def on_kind_removed(self, resource: Resource[Any]) -> None:
         """Note that an optional kind has been removed."""
         self._unreadable.report_removed(resource)
 
 
-def why_not_trusted(informer: Informer[Any]) -> str | None:
+def find_staleness_problem(informer: Informer[Any]) -> str | None:
     """Why nothing may be done by what one informer knows, if so."""
     staleness, name = informer.staleness(), informer.resource.full_name
     if not staleness.synced:

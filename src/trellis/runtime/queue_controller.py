@@ -115,7 +115,7 @@ class QueueController(Controller):
     async def _reconcile(self, key: ObjectKey) -> float | None:
         if not self._may_act():
             return None
-        problem = self._informer_set.why_not_trusted()
+        problem = self._informer_set.find_staleness_problem()
         if problem is None:
             return await self.reconcile(key)
         self._log.detail(2, "nothing is decided", why=problem, **{self._noun: "/".join(key)})

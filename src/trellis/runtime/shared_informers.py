@@ -35,7 +35,7 @@ from trellis.kube.watch.selection import Selection, widen_all
 # How often a kind is looked for that is not served.
 _ABSENT_SECONDS: Final = 60.0
 # How often discovery is asked about a kind that was not found, though it should be there.
-_DOUBT_SECONDS: Final = 5.0
+_MISSING_SECONDS: Final = 5.0
 
 
 class CachedKind(msgspec.Struct, Generic[T], frozen=True):
@@ -91,8 +91,8 @@ class Follower(Protocol):
     client: Client
 
     def report(self, informer: Informer[Any], incident: Incident) -> None: ...
-    def kind_came(self, resource: Resource[Any]) -> None: ...
-    def kind_went(self, resource: Resource[Any]) -> None: ...
+    def on_kind_served(self, resource: Resource[Any]) -> None: ...
+    def on_kind_removed(self, resource: Resource[Any]) -> None: ...
 
 
 class _Reader:
@@ -124,7 +124,7 @@ class SharedInformer(_Reader):
         # The versions that will do, the best one first.
         self.versions: Sequence[Resource[Any]] = (followed.kind.resource,)
         # Since when it has not been found.
-        self.doubted_since: float | None = None
+        self.missing_since: float | None = None
         self.task: asyncio.Task[None] | None = None
 
     def is_followed_by(self, follower: Follower) -> bool:
@@ -179,7 +179,7 @@ class SharedInformers:
         self._runs: dict[Follower, asyncio.Future[None]] = {}
         self._discovery: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
-        self._is_doubted = False
+        self._must_discover = False
 
     def __iter__(self) -> Iterator[WatchInformer[Any]]:
         return (shared.informer for shared in self._all)
@@ -192,7 +192,7 @@ class SharedInformers:
         draw: Draw,
         served: bool | None = None,
         versions: Sequence[Resource[Any]] = (),
-        gone_after: float = 0.0,
+        removal_grace: float = 0.0,
     ) -> tuple[Informer[Any], SharedInformer]:
         """Get the informer to read, and the one that watches; a kind is optional if it is known if it is `served`."""
         fitting = (shared for shared in self._all if shared.followed.provides(followed))
@@ -200,7 +200,7 @@ class SharedInformers:
         informer = shared.add_follower(follower, self._find_widest(followed, shared))
         shared.versions = versions or shared.versions
         if served is not None:
-            shared.patience[follower] = gone_after
+            shared.patience[follower] = removal_grace
             shared.is_absent |= served is False and not shared.informer.synced
         return informer, shared
 
@@ -220,9 +220,9 @@ class SharedInformers:
 
     def note(self, shared: SharedInformer, incident: Incident) -> None:
         """Ask discovery about an optional kind that was not found."""
-        if isinstance(incident.error, NotFound) and shared.patience and shared.doubted_since is None:
-            shared.doubted_since = asyncio.get_running_loop().time()
-            self._is_doubted = True
+        if isinstance(incident.error, NotFound) and shared.patience and shared.missing_since is None:
+            shared.missing_since = asyncio.get_running_loop().time()
+            self._must_discover = True
             self._woken.set()
 
     def _find_shareable(self, followed: FollowedKind) -> FollowedKind:
@@ -320,7 +320,7 @@ class SharedInformers:
     async def _watch_kinds(self) -> None:
         """Find out which optional kinds have come and gone, until cancelled."""
         while True:
-            is_due = await self._wait_for_doubt()
+            is_due = await self._wait_for_discovery_time()
             running = next(iter(self._runs), None)
             if not is_due or running is None:
                 continue
@@ -329,43 +329,43 @@ class SharedInformers:
             except (KubeError, UnreadableObject):
                 continue
             for shared in tuple(self._all):
-                if shared.doubted_since is not None:
-                    await self._judge(shared, served)
+                if shared.missing_since is not None:
+                    await self._confirm_removal(shared, served)
             for shared in tuple(self._all):
                 if shared.is_absent:
-                    self._look_for(shared, served)
+                    self._follow_if_served(shared, served)
 
-    async def _wait_for_doubt(self) -> bool:
+    async def _wait_for_discovery_time(self) -> bool:
         """Return True when discovery is to be asked, False if only what is followed has changed."""
-        doubted = any(shared.doubted_since is not None for shared in self._all)
+        is_missing = any(shared.missing_since is not None for shared in self._all)
         absent = any(shared.is_absent for shared in self._all)
         try:
-            async with asyncio.timeout(_DOUBT_SECONDS if doubted else _ABSENT_SECONDS if absent else None):
+            async with asyncio.timeout(_MISSING_SECONDS if is_missing else _ABSENT_SECONDS if absent else None):
                 await self._woken.wait()
         except TimeoutError:
-            self._is_doubted = True
+            self._must_discover = True
         self._woken.clear()
-        is_doubted, self._is_doubted = self._is_doubted, False
-        return is_doubted
+        must_discover, self._must_discover = self._must_discover, False
+        return must_discover
 
-    async def _judge(self, shared: SharedInformer, served: Served) -> None:
+    async def _confirm_removal(self, shared: SharedInformer, served: Served) -> None:
         """Give up a kind that is not there any more. A group whose server does not answer proves nothing."""
         informer = shared.informer
-        if shared.doubted_since is None or not shared.patience or informer.staleness().connected:
-            shared.doubted_since = None
+        if shared.missing_since is None or not shared.patience or informer.staleness().connected:
+            shared.missing_since = None
             return
-        if asyncio.get_running_loop().time() - shared.doubted_since < max(shared.patience.values()):
+        if asyncio.get_running_loop().time() - shared.missing_since < max(shared.patience.values()):
             return
         if not served.serves(informer.resource) and informer.resource.api_version not in served.stale:
-            shared.doubted_since = None
+            shared.missing_since = None
             await self._stop(shared)
             shared.is_absent = True
             for follower in tuple(shared.patience):
-                follower.kind_went(informer.resource)
+                follower.on_kind_removed(informer.resource)
             await informer.empty()
             self._start(shared)
 
-    def _look_for(self, shared: SharedInformer, served: Served) -> None:
+    def _follow_if_served(self, shared: SharedInformer, served: Served) -> None:
         """Follow a kind that is there now."""
         served_version = next((version for version in shared.versions if served.serves(version)), None)
         if served_version is not None:
@@ -373,5 +373,5 @@ class SharedInformers:
             if shared.task is None:
                 shared.informer.resource = served_version
             for follower in tuple(shared.patience):
-                follower.kind_came(served_version)
+                follower.on_kind_served(served_version)
             self._start(shared)

@@ -84,8 +84,10 @@ def test_a_removed_kind_stops_no_informer_and_returns_in_another_version(
                 await until("it to be seen", lambda: weathers.get(namespace, "rain"))
                 assert weathers.resource.version == version
                 await asyncio.to_thread(cluster.api.delete, path)
-                await until("it to be gone", lambda: not informers.sees(weathers) and len(weathers.snapshot()) == 0)
-                await until("all else to go on", lambda: informers.why_not_trusted() is None)
+                await until(
+                    "it to be gone", lambda: not informers.is_available(weathers) and len(weathers.snapshot()) == 0
+                )
+                await until("all else to go on", lambda: informers.find_staleness_problem() is None)
                 await until("the definition to be gone", lambda: cluster.api.find(path) is None)
             task.cancel()
 

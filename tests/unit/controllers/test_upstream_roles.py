@@ -35,7 +35,7 @@ def test_the_updater_evicts_without_what_upstreams_never_reads() -> None:
 
     async def play(updater: UpdaterController) -> None:
         await world.passes(3)
-        assert world.informers.why_not_ready() is None
+        assert world.informers.find_readiness_problem() is None
         assert world.requests() == ["500m", "500m"]
         assert world.metric_value("trellis_unseen_resources") == len(OURS)
         assert len(world.informers.remarks()) == len(OURS)
@@ -94,7 +94,7 @@ def test_the_updater_waits_for_what_upstreams_reads(plural: str) -> None:
 
     async def play(updater: UpdaterController) -> None:
         await world.passes(5)
-        assert plural in (world.informers.why_not_ready() or "")
+        assert plural in (world.informers.find_readiness_problem() or "")
         assert world.requests() == ["100m", "100m"]
 
     world.run(play)

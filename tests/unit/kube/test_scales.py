@@ -114,7 +114,7 @@ Work = Callable[[ScaleLookups], Awaitable[Any]]
 
 def run(cluster: Cluster, work: Work, draw: float = 0.0, kept: int = 100) -> Any:
     async def main() -> Any:
-        return await work(ScaleLookups(Client(cluster), draw=lambda: draw, kept=kept))
+        return await work(ScaleLookups(Client(cluster), draw=lambda: draw, capacity=kept))
 
     return virtual_time.run(main())
 

@@ -69,11 +69,11 @@ def test_a_component_waits_for_all_caches_and_an_unserved_kind_is_empty() -> Non
 
     async def play() -> None:
         assert not world.informers.synced
-        assert world.informers.why_not_ready() == (
+        assert world.informers.find_readiness_problem() == (
             "not yet seen: verticalpodautoscalers.autoscaling.k8s.io, pods, horizontalpodautoscalers.autoscaling"
         )
         await world.informers.wait_until_synced()
-        assert world.informers.why_not_ready() is None
+        assert world.informers.find_readiness_problem() is None
         assert len(world.pods.snapshot()) == 1
         assert len(world.hvpas.snapshot()) == 0
         assert not any("hvpas" in request.path for request in world.server.requests)
@@ -91,7 +91,7 @@ def test_a_kind_that_is_installed_later_is_followed_from_then_on() -> None:
         assert len(world.hvpas.snapshot()) == 0
         world.installed = True
         await asyncio.sleep(120.0)
-        assert world.informers.why_not_ready() is None
+        assert world.informers.find_readiness_problem() is None
         assert [each.metadata.name for each in world.hvpas.snapshot()] == ["web"]
         asked = world.asked_for_kinds()
         await asyncio.sleep(600.0)
@@ -122,21 +122,21 @@ def test_a_removed_kind_is_empty_stops_no_informer_and_is_watched_again_once_ser
 
     async def play() -> None:
         await asyncio.sleep(61.0)
-        assert world.informers.sees(world.hvpas)
+        assert world.informers.is_available(world.hvpas)
         remove(world)
         await asyncio.sleep(3.0)
-        assert world.informers.why_not_trusted() is None
-        assert not world.informers.sees(world.hvpas)
+        assert world.informers.find_staleness_problem() is None
+        assert not world.informers.is_available(world.hvpas)
         assert (len(world.hvpas.snapshot()), gone) == (0, ["web"])
         await asyncio.sleep(600.0)
-        assert world.informers.why_not_trusted() is None
-        assert world.informers.why_not_ready() is None
+        assert world.informers.find_staleness_problem() is None
+        assert world.informers.find_readiness_problem() is None
         world.informers.export(world.metrics)
         assert f'trellis_informer_connected{{resource="{HVPAS.full_name}"}} 0' in world.metrics.format_text().decode()
         world.refused.clear()
         world.installed = True
         await asyncio.sleep(61.0)
-        assert world.informers.sees(world.hvpas)
+        assert world.informers.is_available(world.hvpas)
         assert [each.metadata.name for each in world.hvpas.snapshot()] == ["web"]
 
     world.run(play)
@@ -151,11 +151,11 @@ def test_a_404_of_a_served_kind_does_not_count_as_removed() -> None:
         world.installed = True
         await asyncio.sleep(20.0)
         assert len(world.hvpas.snapshot()) == 1
-        assert "could not be watched" in (world.informers.why_not_trusted() or "")
+        assert "could not be watched" in (world.informers.find_staleness_problem() or "")
         world.refused.clear()
         await asyncio.sleep(60.0)
-        assert world.informers.why_not_trusted() is None
-        assert world.informers.sees(world.hvpas)
+        assert world.informers.find_staleness_problem() is None
+        assert world.informers.is_available(world.hvpas)
 
     world.run(play)
 
@@ -165,13 +165,13 @@ def test_a_missing_kind_is_checked_by_discovery_until_it_is_served() -> None:
 
     async def play() -> None:
         await asyncio.sleep(61.0)
-        assert world.informers.sees(world.hvpas)
+        assert world.informers.is_available(world.hvpas)
         world.refused[HVPAS.plural] = error_response(
             404, "NotFound", "the server could not find the requested resource"
         )
         world.server.break_watches()
         await asyncio.sleep(4.0)
-        assert not world.informers.sees(world.hvpas)
+        assert not world.informers.is_available(world.hvpas)
         asked = world.asked_for_kinds()
         await asyncio.sleep(300.0)
         assert 50 <= world.asked_for_kinds() - asked <= 60
@@ -204,7 +204,7 @@ def test_unreadable_kinds_stop_no_informer() -> None:
         await asyncio.sleep(120.0)
         world.unreadable, world.installed = False, True
         await asyncio.sleep(120.0)
-        assert world.informers.sees(world.hvpas)
+        assert world.informers.is_available(world.hvpas)
 
     world.run(play)
 
@@ -241,7 +241,7 @@ def test_a_kind_that_may_not_be_read_is_done_without_and_remarked_on() -> None:
 
     async def play() -> None:
         await world.informers.wait_until_synced()
-        assert world.informers.why_not_trusted() is None
+        assert world.informers.find_staleness_problem() is None
         assert world.informers.remarks() == ["horizontalpodautoscalers.autoscaling unseen: HPAs are not noticed"]
 
     world.run(play)
@@ -253,16 +253,16 @@ def test_informers_are_not_ready_before_their_list_and_five_seconds_after_a_brok
 
     async def play() -> None:
         await asyncio.sleep(1.0)
-        assert "pods could not be listed yet: " in (world.informers.why_not_trusted() or "")
+        assert "pods could not be listed yet: " in (world.informers.find_staleness_problem() or "")
         world.refused.clear()
         await world.informers.wait_until_synced()
-        assert world.informers.why_not_trusted() is None
+        assert world.informers.find_staleness_problem() is None
         world.refused["pods"] = error_response(500, "InternalError", "out of order")
         world.server.break_watches()
         await asyncio.sleep(3.0)
-        assert world.informers.why_not_trusted() is None
+        assert world.informers.find_staleness_problem() is None
         await asyncio.sleep(3.0)
-        assert world.informers.why_not_trusted() == "pods could not be watched for 6 s"
+        assert world.informers.find_staleness_problem() == "pods could not be watched for 6 s"
 
     world.run(play)
 

@@ -155,8 +155,8 @@ def test_slices_and_selections_that_differ_are_read_from_one_watch() -> None:
         assert {type(pod) for pod in observed.snapshot()} == {ObservedPod}
         assert [pod.metadata.name for pod in observed.snapshot()] == ["web-1", "web-2"]
         assert sorted(pod.metadata.name for pod in unfinished.snapshot()) == ["web-0", "web-1", "web-3"]
-        assert world.one.sees(observed)
-        assert world.one.why_not_trusted() is None
+        assert world.one.is_available(observed)
+        assert world.one.find_staleness_problem() is None
 
     world.run(play)
 
@@ -273,15 +273,15 @@ def test_an_optional_kind_appears_and_disappears_for_both_components() -> None:
         await asyncio.sleep(70.0)
         world.server.bookmark()
         assert [len(informer.snapshot()) for informer in hvpas] == [1, 1]
-        assert world.one.sees(hvpas[0])
-        assert world.other.sees(hvpas[1])
+        assert world.one.is_available(hvpas[0])
+        assert world.other.is_available(hvpas[1])
         assert world.lists(HVPAS.plural) == 1
         world.is_installed = False
         world.server.end_watches()
         await asyncio.sleep(30.0)
         assert [len(informer.snapshot()) for informer in hvpas] == [0, 0]
-        assert not world.one.sees(hvpas[0])
-        assert (world.one.why_not_ready(), world.other.why_not_ready()) == (None, None)
+        assert not world.one.is_available(hvpas[0])
+        assert (world.one.find_readiness_problem(), world.other.find_readiness_problem()) == (None, None)
 
     world.run(play)
 

@@ -98,7 +98,7 @@ class ReviewService:
 
     def find_readiness_problem(self) -> str | None:
         """Why pods are not sized yet, if so."""
-        return self._informer_set.why_not_ready() or (None if self._synced.is_set() else "not started")
+        return self._informer_set.find_readiness_problem() or (None if self._synced.is_set() else "not started")
 
     async def wait_until_synced(self) -> None:
         """Return once the caches are synced."""

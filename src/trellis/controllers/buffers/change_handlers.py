@@ -86,7 +86,7 @@ class BufferChangeHandlers:
         namespace = change.key[0]
         self._states.forget_templates(namespace)
         self._capacity.forget_templates(namespace)
-        for key in (*map(key_of, self._informers.buffers_in(namespace)), *self._capacity.keys_in(namespace)):
+        for key in (*map(key_of, self._informers.list_buffers_in(namespace)), *self._capacity.keys_in(namespace)):
             self._enqueue(key, DEBOUNCE_SECONDS)
 
     def _governor_changed(self, change: ObjectChange[Any]) -> None:
@@ -95,7 +95,7 @@ class BufferChangeHandlers:
             if governor is not None:
                 target = governor.claim.target
                 self._enqueue_by_target(target.namespace, target.kind, target.name)
-                for job in self._informers.jobs_of(target.namespace, target.kind, target.name):
+                for job in self._informers.list_job_names(target.namespace, target.kind, target.name):
                     self._enqueue_by_target(target.namespace, JOBS.kind, job)
 
     def _workload_changed(self, kind: str) -> Callable[[ObjectChange[Any]], None]:
@@ -106,8 +106,8 @@ class BufferChangeHandlers:
         return changed
 
     def _enqueue_by_target(self, namespace: str, kind: str, name: str) -> None:
-        buffers = map(key_of, self._informers.buffers_of(namespace, kind, name))
-        for key in (*buffers, *self._capacity.keys_of(namespace, kind, name)):
+        buffers = map(key_of, self._informers.list_buffers(namespace, kind, name))
+        for key in (*buffers, *self._capacity.list_keys_of(namespace, kind, name)):
             self._enqueue(key)
 
     def _enqueue_by_class(self) -> None:

@@ -71,14 +71,14 @@ class BufferInformers:
         self.demands = PodDemands()
         self._limits: dict[str, NamespaceLimits] = {}
         self.buffers: Informer[Buffer] = informers.follow(
-            MANAGED_BUFFERS, indexes={BY_TARGET: _target_of, BY_NAMESPACE: index_by_namespace}
+            MANAGED_BUFFERS, indexes={BY_TARGET: _index_by_target, BY_NAMESPACE: index_by_namespace}
         )
         self.pods: Informer[Pod] = informers.follow(
             POD_SUMMARIES, field_selector=UNFINISHED_PODS, indexes={**BY_LABELS, BY_DAEMON_NODE: daemon_node}
         )
         self.workloads: dict[str, Informer[Any]] = {
             kind.resource.kind: informers.follow(
-                kind, indexes={BY_CONTROLLER: _controller_of} if kind.resource.kind == JOBS.kind else None
+                kind, indexes={BY_CONTROLLER: _index_by_controller} if kind.resource.kind == JOBS.kind else None
             )
             for kind in COUNTED_WORKLOADS
         }
@@ -100,20 +100,20 @@ class BufferInformers:
         for kind, informer in (*self.workloads.items(), (OBSERVED_CRON_JOBS.kind, self.cron_jobs)):
             informer.subscribe(self._workload_changed(kind))
 
-    def buffers_of(self, namespace: str, kind: str, name: str) -> tuple[Buffer, ...]:
+    def list_buffers(self, namespace: str, kind: str, name: str) -> tuple[Buffer, ...]:
         """The Buffers with this target."""
-        return self.buffers.by_index(BY_TARGET, _target(namespace, kind, name))
+        return self.buffers.by_index(BY_TARGET, _group(namespace, kind, name))
 
-    def jobs_of(self, namespace: str, kind: str, name: str) -> tuple[str, ...]:
+    def list_job_names(self, namespace: str, kind: str, name: str) -> tuple[str, ...]:
         """The names of the Jobs that a workload controls: its governor sizes their pods."""
-        jobs = self.workloads[JOBS.kind].by_index(BY_CONTROLLER, _target(namespace, kind, name))
+        jobs = self.workloads[JOBS.kind].by_index(BY_CONTROLLER, _group(namespace, kind, name))
         return tuple(job.metadata.name for job in jobs)
 
-    def buffers_in(self, namespace: str) -> tuple[Buffer, ...]:
+    def list_buffers_in(self, namespace: str) -> tuple[Buffer, ...]:
         """All Buffers of a namespace."""
         return self.buffers.by_index(BY_NAMESPACE, namespace)
 
-    def quotas_in(self, namespace: str) -> tuple[ResourceQuota, ...]:
+    def list_quotas_in(self, namespace: str) -> tuple[ResourceQuota, ...]:
         """The quotas of a namespace."""
         return self.quotas.by_index(BY_NAMESPACE, namespace)
 
@@ -149,15 +149,15 @@ class BufferInformers:
             self._limits.pop(namespace, None)
 
 
-def _target(namespace: str, kind: str, name: str) -> str:
+def _group(namespace: str, kind: str, name: str) -> str:
     return f"{namespace}/{kind}/{name}"
 
 
-def _controller_of(workload: CountedTarget) -> tuple[str, ...]:
+def _index_by_controller(workload: CountedTarget) -> tuple[str, ...]:
     controller = workload.metadata.controller
-    return (_target(workload.metadata.namespace, controller.kind, controller.name),) if controller is not None else ()
+    return (_group(workload.metadata.namespace, controller.kind, controller.name),) if controller is not None else ()
 
 
-def _target_of(buffer: Buffer) -> tuple[str, ...]:
+def _index_by_target(buffer: Buffer) -> tuple[str, ...]:
     reference = buffer.spec.target_ref
-    return (_target(buffer.metadata.namespace, reference.kind, reference.name),) if reference is not None else ()
+    return (_group(buffer.metadata.namespace, reference.kind, reference.name),) if reference is not None else ()

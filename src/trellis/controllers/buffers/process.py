@@ -138,7 +138,7 @@ def build_buffer_controller(
     objects = ObjectQueue(settings.scope, context.draw)
     translation = settings.translation.figures()
     informers = BufferInformers(context.informers, context.served, settings.scope)
-    states, shares = BufferStates(translation), QuotaShares(informers.quotas_in)
+    states, shares = BufferStates(translation), QuotaShares(informers.list_quotas_in)
     classes = NodeClasses(informers.pods, informers.demands)
     templates = TemplateDryRuns(context.client, context.metrics)
     view = _build_view(context, settings, kinds, informers, states, classes=classes, templates=templates)

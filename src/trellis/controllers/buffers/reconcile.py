@@ -130,7 +130,7 @@ class BufferReconciler:
 
     def is_awaited(self, namespace: str) -> bool:
         """Whether a Buffer of a namespace still has to be translated."""
-        for buffer in self._informers.buffers_in(namespace):
+        for buffer in self._informers.list_buffers_in(namespace):
             state, is_going = self._states.find(key_of(buffer)), buffer.metadata.deletion_timestamp is not None
             unknown = state is None or (state.skip_reason is None and not self._shares.is_translated(key_of(buffer)))
             if unknown and not is_going:

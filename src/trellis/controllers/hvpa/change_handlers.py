@@ -70,7 +70,7 @@ class HvpaChangeHandlers:
                         self._states.add_edit(key, edit)
 
     def _enqueue_by_target(self, namespace: str, kind: str, name: str) -> None:
-        for hvpa in self._informers.hvpas_of(namespace, kind, name):
+        for hvpa in self._informers.list_hvpas(namespace, kind, name):
             self._enqueue(key_of(hvpa))
 
     def _enqueue_existing(self, key: ObjectKey) -> None:

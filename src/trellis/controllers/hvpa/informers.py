@@ -39,24 +39,27 @@ class HvpaInformers:
     """All that the controller follows."""
 
     def __init__(self, informers: Informers, served: Served) -> None:
-        self.hvpas: Informer[WatchedHvpa] = informers.follow(WATCHED_HVPAS, indexes={BY_TARGET: _target_of})
+        self.hvpas: Informer[WatchedHvpa] = informers.follow(WATCHED_HVPAS, indexes={BY_TARGET: _index_by_target})
         self.pods: Informer[HvpaPod] = informers.follow(HVPA_PODS, indexes=BY_LABELS)
         self.hpas: Informer[HorizontalPodAutoscaler] = informers.follow(
-            WHOLE_HPAS, indexes={BY_TARGET: _hpa_target, BY_OWNER: index_by_owner}
+            WHOLE_HPAS, indexes={BY_TARGET: _index_hpa_by_target, BY_OWNER: index_by_owner}
         )
         # Without the definition there are no VPAs, and an HPA alone may be enough.
         self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(
-            WHOLE_VPAS, indexes={BY_TARGET: _target_of, BY_OWNER: index_by_owner}, served=served.serves(VPAS)
+            WHOLE_VPAS, indexes={BY_TARGET: _index_by_target, BY_OWNER: index_by_owner}, served=served.serves(VPAS)
         )
 
-    def hvpas_of(self, namespace: str, kind: str, name: str) -> tuple[Hvpa, ...]:
+    def list_hvpas(self, namespace: str, kind: str, name: str) -> tuple[Hvpa, ...]:
         """The Hvpas with this target."""
-        return self.hvpas.by_index(BY_TARGET, _target(namespace, kind, name))
+        return self.hvpas.by_index(BY_TARGET, _group(namespace, kind, name))
 
-    def around(self, hvpa: Hvpa) -> RelatedAutoscalers:
+    def find_related(self, hvpa: Hvpa) -> RelatedAutoscalers:
         """The autoscalers that have to do with an Hvpa: about its target or itself, its own, or in its own's place."""
         namespace, name, reference = hvpa.metadata.namespace, hvpa.metadata.name, hvpa.spec.target_ref
-        target, itself = _target(namespace, reference.kind, reference.name), _target(namespace, HVPAS.kind, name)
+        target, itself = (
+            _group(namespace, reference.kind, reference.name),
+            _group(namespace, HVPAS.kind, name),
+        )
         hpas = (
             *self.hpas.by_index(BY_TARGET, target),
             *self.hpas.by_index(BY_TARGET, itself),
@@ -65,7 +68,7 @@ class HvpaInformers:
         vpas = (*self.vpas.by_index(BY_TARGET, target), *_owned(self.vpas, hvpa))
         return RelatedAutoscalers(self.hvpas.by_index(BY_TARGET, target), _unique(hpas), _unique(vpas))
 
-    def pods_of(self, namespace: str, selector: Selector) -> list[HvpaPod]:
+    def list_pods(self, namespace: str, selector: Selector) -> list[HvpaPod]:
         """The pods of a target."""
         return select_live_pods(candidate_pods(self.pods, namespace, selector), selector)
 
@@ -80,15 +83,15 @@ def _unique(autoscalers: Iterable[T]) -> tuple[T, ...]:
     return tuple({key_of(autoscaler): autoscaler for autoscaler in autoscalers}.values())
 
 
-def _target(namespace: str, kind: str, name: str) -> str:
+def _group(namespace: str, kind: str, name: str) -> str:
     return f"{namespace}/{kind}/{name}"
 
 
-def _target_of(autoscaler: _Targeting) -> tuple[str, ...]:
+def _index_by_target(autoscaler: _Targeting) -> tuple[str, ...]:
     reference = autoscaler.spec.target_ref
-    return (_target(autoscaler.metadata.namespace, reference.kind, reference.name),)
+    return (_group(autoscaler.metadata.namespace, reference.kind, reference.name),)
 
 
-def _hpa_target(hpa: HorizontalPodAutoscaler) -> tuple[str, ...]:
+def _index_hpa_by_target(hpa: HorizontalPodAutoscaler) -> tuple[str, ...]:
     reference = hpa.spec.scale_target_ref
-    return (_target(hpa.metadata.namespace, reference.kind, reference.name),)
+    return (_group(hpa.metadata.namespace, reference.kind, reference.name),)

@@ -83,7 +83,7 @@ class HvpaReconciler:
         state.needs_retry = False
         if state.meaning is None:
             return await self._publish_without_plan(hvpa, state, HvpaNote(HVPA_REFUSED, state.validation_error), [])
-        related = self._informers.around(hvpa)
+        related = self._informers.find_related(hvpa)
         notes = await self._owned.maintain(hvpa, state, state.meaning.hvpa, related)
         target = await self._targets.find(hvpa)
         if isinstance(target, HvpaNote):
@@ -109,7 +109,7 @@ class HvpaReconciler:
             observed,
             resolved,
             target.scale,
-            self._informers.pods_of(hvpa.metadata.namespace, target.selector),
+            self._informers.list_pods(hvpa.metadata.namespace, target.selector),
             related,
             spec_replicas=state.read_spec_replicas(hvpa),
             scale_writer=state.find_scale_writer(hvpa),

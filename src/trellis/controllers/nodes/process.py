@@ -130,7 +130,7 @@ def build_node_controller(
     autoscaler_metrics = NodeAutoscalerMetrics(metrics, settings.loop.metrics_buffers)
 
     def skip_reason() -> str | None:
-        return context.informers.why_not_trusted() if context.may_act() else NOT_LEADING
+        return context.informers.find_staleness_problem() if context.may_act() else NOT_LEADING
 
     statuses = BufferStatusWriter(
         BufferStatusPublisher(informers.buffers, covers),

@@ -23,7 +23,7 @@ from trellis.runtime.cached_kinds import (
     follow_in,
     follow_pods,
 )
-from trellis.runtime.informers import Informers, why_not_trusted
+from trellis.runtime.informers import Informers, find_staleness_problem
 from trellis.runtime.optional_kinds import OptionalKind
 from trellis.runtime.shared_informers import FollowedKind
 
@@ -64,9 +64,9 @@ class RecommenderInformers:
         vpa = self.vpas.get(namespace, name)
         return resolve_vpa(vpa).recommender if vpa is not None else None
 
-    def why_not_trusted(self) -> str | None:
+    def find_staleness_problem(self) -> str | None:
         """Why a pass must not go by what is known of the VPAs, if it must not."""
-        return why_not_trusted(self.vpas)
+        return find_staleness_problem(self.vpas)
 
     def take_snapshot(self) -> RecommenderSnapshot:
         """The state of the cluster now, with the changes since the last snapshot."""

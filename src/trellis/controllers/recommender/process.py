@@ -101,7 +101,7 @@ class RecommenderController(Controller):
         names = self._leadership.served
         if not names:
             return
-        skip_reason = self._informers.why_not_trusted()
+        skip_reason = self._informers.find_staleness_problem()
         if skip_reason is not None:
             _log.error("this pass changes nothing", why=skip_reason)
             return

@@ -59,11 +59,11 @@ class UpdaterInformers:
 
     def __init__(self, informers: Informers, settings: UpdaterSettings, served: Served) -> None:
         own = settings.scope.vpa_object_namespace
-        self.knows_rooms = not _pod_namespace(settings)
+        self.sees_all_pods = not _pod_namespace(settings)
         # Where the definition is removed there are no VPAs, and boosts that they gave are taken back. Where it is not
         # there yet, it is waited for.
         self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(
-            RESIZING_VPAS, served=served.serves(VPAS) or None, gone_after=_GONE_SECONDS
+            RESIZING_VPAS, served=served.serves(VPAS) or None, removal_grace=_GONE_SECONDS
         )
         self.pods: Informer[Pod] = informers.follow(
             RESIZABLE_PODS, namespace=_pod_namespace(settings), field_selector=_RUNNING

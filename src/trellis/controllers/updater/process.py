@@ -162,9 +162,9 @@ def build_updater(
     """The updater with all its parts."""
     informers = UpdaterInformers(context.informers, settings, context.served)
     recording = UpdaterRecording(context.recorder)
-    recording.write(UpdaterStarted(update, informers.knows_rooms))
+    recording.write(UpdaterStarted(update, informers.sees_all_pods))
     state = _build_state(context, settings, update, informers, recording)
-    headroom = NodeHeadroom(counts_all=update.require_fit) if informers.knows_rooms else None
+    headroom = NodeHeadroom(counts_all=update.require_fit) if informers.sees_all_pods else None
     parts = UpdaterParts(
         planner=UpdatePlanner(update, headroom),
         thread=PassThread("updater"),
@@ -209,7 +209,7 @@ def _build_state(
 
     cache = create_workload_cache(
         recording,
-        tracks_headroom=informers.knows_rooms,
+        tracks_headroom=informers.sees_all_pods,
         on_change=changes.note,
         on_new_target=new_target.set,
         withdraws_in=withdraws_in,
@@ -256,7 +256,7 @@ def _build_reconciler(
 
 def _find_skip_reason(context: ControllerContext) -> str | None:
     """Why nothing may be decided at the moment, if so."""
-    return context.informers.why_not_trusted() if context.may_act() else "not leading"
+    return context.informers.find_staleness_problem() if context.may_act() else "not leading"
 
 
 def updater_spec(settings: UpdaterSettings) -> ComponentSpec[UpdaterController]:

@@ -133,9 +133,9 @@ class PodTransform:
         annotations: Labels = remaining or NOTHING
         owners: tuple[OwnerReference, ...] = (owner,) if owner is not None else ()
         if like is not None:
-            labels = _same_or(labels, like.metadata.labels)
-            annotations = _same_or(annotations, like.metadata.annotations)
-            owners = _same_or(owners, like.metadata.owner_references)
+            labels = _share_equal(labels, like.metadata.labels)
+            annotations = _share_equal(annotations, like.metadata.annotations)
+            owners = _share_equal(owners, like.metadata.owner_references)
         return PodMeta(
             name=metadata.name,
             namespace=intern(metadata.namespace),
@@ -157,10 +157,10 @@ class PodTransform:
         statuses = tuple(map(_cut_container_status, status.container_statuses))
         allocated, resources = status.allocated_resources, status.resources
         if like is not None:
-            init_statuses = _same_or(init_statuses, like.status.init_container_statuses)
-            statuses = _same_or(statuses, like.status.container_statuses)
-            allocated = _same_or(allocated, like.status.allocated_resources)
-            resources = _same_or(resources, like.status.resources)
+            init_statuses = _share_equal(init_statuses, like.status.init_container_statuses)
+            statuses = _share_equal(statuses, like.status.container_statuses)
+            allocated = _share_equal(allocated, like.status.allocated_resources)
+            resources = _share_equal(resources, like.status.resources)
         return PodStatus(
             phase=intern(status.phase),
             conditions=tuple(_cut_conditions(status.conditions)),
@@ -176,9 +176,9 @@ class PodTransform:
 T = TypeVar("T")
 
 
-def _same_or(mine: T, stored: T) -> T:
+def _share_equal(value: T, stored: T) -> T:
     """The equal value that is stored already, if it is equal."""
-    return stored if stored == mine else mine
+    return stored if stored == value else value
 
 
 def _spec(spec: PodSpec, like: Pod | None) -> PodSpec:

@@ -82,14 +82,14 @@ class InformerCache(Generic[T]):
         self.store.add_index(name, function)
         self._listed.add_index(name, function)
 
-    def list_began(self) -> None:
+    def begin_list(self) -> None:
         """Whatever an earlier list brought and did not finish is void."""
         self._listed = self.store.create_empty()
         self._nameless = 0
         for cache in self.derived:
-            cache.list_began()
+            cache.begin_list()
 
-    def page_came(self, page: DecodedList[T], at: float) -> None:
+    def add_page(self, page: DecodedList[T], at: float) -> None:
         """Fill in a part of the list."""
         self._note_contact(at)
         items = page.items if self._transform is None else tuple(map(self._transform, page.items))
@@ -99,9 +99,9 @@ class InformerCache(Generic[T]):
         for cache in self.derived:
             cache.fill_in(items, page.rejected)
 
-    async def list_ended(self, resource_version: str) -> None:
+    async def end_list(self, resource_version: str) -> None:
         """Replace the store by the list, and pass the changes to handlers."""
-        self._keep_what_may_exist()
+        self._retain_unnamed()
         before = self.store.snapshot()
         self.store, self._listed = self._listed, self.store.create_empty()
         self.store.resource_version = resource_version
@@ -109,14 +109,14 @@ class InformerCache(Generic[T]):
         # A handler that is added meanwhile receives all objects, and not these changes as well.
         handlers = tuple(self.handlers)
         for count, change in enumerate(diff_snapshots(before, self.store.snapshot()), 1):
-            self._tell(change, handlers)
+            self._notify(change, handlers)
             if count % _CHANGES_IN_A_ROW == 0:
                 await asyncio.sleep(0)
         self.synced.set()
         for cache in tuple(self.derived):
-            await cache.list_ended(resource_version)
+            await cache.end_list(resource_version)
 
-    def watch_opened(self, at: float) -> None:
+    def on_watch_opened(self, at: float) -> None:
         """From here on silence means that nothing happens."""
         self._note_contact(at)
         self.contact.connected = True
@@ -124,16 +124,16 @@ class InformerCache(Generic[T]):
             self._forbidden = False
             self._log.note(Incident(IncidentKind.GRANTED, "was forbidden, and is watched from now on", at))
 
-    def event_came(self, event: WatchEvent[T], at: float) -> None:
+    def apply_event(self, event: WatchEvent[T], at: float) -> None:
         """One change, or a bookmark."""
         self.contact.heard(at, event=event.kind is not EventKind.BOOKMARK)
         self.store.resource_version = event.resource_version or self.store.resource_version
         if event.object is not None:
             self.events += 1
             transformed = self._transform(event.object) if self._transform else event.object
-            self._tell(self._change(event.kind, transformed), tuple(self.handlers))
+            self._notify(self._change(event.kind, transformed), tuple(self.handlers))
             for cache in self.derived:
-                cache.apply_event(event.kind, transformed, self.store.resource_version)
+                cache.apply_change(event.kind, transformed, self.store.resource_version)
         elif event.rejected is not None:
             self.events += 1
             if event.kind is not EventKind.DELETED:
@@ -154,15 +154,15 @@ class InformerCache(Generic[T]):
         if handler in self.handlers:
             self.handlers.remove(handler)
 
-    def tell_all(self, handler: Handler[T]) -> None:
+    def notify_of_all(self, handler: Handler[T]) -> None:
         """Pass every cached object to a handler."""
         for key, current in self.store.snapshot().objects.items():
-            self._tell(ObjectChange(key, None, current), (handler,))
+            self._notify(ObjectChange(key, None, current), (handler,))
 
     def add_derived(self, cache: DerivedCache[Any]) -> None:
         """Feed one more cache, from what is stored and from what a list has brought so far."""
         state = self.store.snapshot()
-        cache.list_began()
+        cache.begin_list()
         cache.fill_in(state.objects.values(), ())
         cache.begin_with(state.rejected, state.resource_version, synced=self.synced.is_set())
         listed = self._listed.snapshot()
@@ -174,7 +174,7 @@ class InformerCache(Generic[T]):
         put, stored = self._listed.put, self.store.get
         for listed in items:
             key = key_of(listed)
-            put(key, _same_or(listed, stored(key)))
+            put(key, _keep_same_version(listed, stored(key)))
         for unreadable in rejected:
             self._reject(self._listed, unreadable)
 
@@ -193,7 +193,7 @@ class InformerCache(Generic[T]):
             self._reject(self.store, rejected)
         elif (old := self.store.remove(key)) is not None:
             # What it was is known well enough to say that it is gone.
-            self._tell(ObjectChange(key, old, None), tuple(self.handlers))
+            self._notify(ObjectChange(key, old, None), tuple(self.handlers))
 
     def _note_rejected(self, rejected: Rejected, at: float) -> None:
         key = (rejected.namespace, rejected.name) if rejected.name else None
@@ -209,7 +209,7 @@ class InformerCache(Generic[T]):
             store.put(key, stored)
         store.reject(key, rejected.message)
 
-    def _keep_what_may_exist(self) -> None:
+    def _retain_unnamed(self) -> None:
         """An object whose very name cannot be read may be any of those that are missing: none of them is deleted."""
         if not self._nameless:
             return
@@ -225,7 +225,7 @@ class InformerCache(Generic[T]):
             message = f"in contact again, after {gap:.1f} s without"
             self._log.note(Incident(IncidentKind.RECOVERED, message, at, seconds=gap))
 
-    def _tell(self, change: ObjectChange[T], handlers: Sequence[Handler[T]]) -> None:
+    def _notify(self, change: ObjectChange[T], handlers: Sequence[Handler[T]]) -> None:
         for handler in handlers:
             try:
                 handler(change)
@@ -262,14 +262,14 @@ class DerivedCache(InformerCache[T]):
         self._reject_all(self._listed, rejected)
         self._nameless = nameless
 
-    def apply_event(self, kind: EventKind, current: Any, resource_version: str) -> None:
+    def apply_change(self, kind: EventKind, current: Any, resource_version: str) -> None:
         """A change of the other cache."""
         self.store.resource_version = resource_version
         key = key_of(current)
         if self._selection.matches(current):
-            self._tell(self._change(kind, self._project(current)), tuple(self.handlers))
+            self._notify(self._change(kind, self._project(current)), tuple(self.handlers))
         elif (old := self.store.remove(key)) is not None:
-            self._tell(ObjectChange(key, old, None), tuple(self.handlers))
+            self._notify(ObjectChange(key, old, None), tuple(self.handlers))
 
     def _reject_all(self, store: ObjectStore[T], rejected: Mapping[ObjectKey, str]) -> None:
         for key, why in rejected.items():
@@ -281,7 +281,7 @@ class DerivedCache(InformerCache[T]):
             super()._reject(store, rejected)
 
 
-def _same_or(received: T, stored: T | None) -> T:
+def _keep_same_version(received: T, stored: T | None) -> T:
     """The object that is held already, if it is the same version of the same object; without a version none is."""
     if stored is None:
         return received

@@ -70,7 +70,7 @@ class Informer(ABC, Generic[T]):
 
         The handler must be quick: it runs inside the watch.
         """
-        self._cache.tell_all(handler)
+        self._cache.notify_of_all(handler)
         self._cache.handlers.append(handler)
         return partial(self._cache.remove_handler, handler)
 
@@ -161,8 +161,8 @@ class WatchInformer(Informer[T]):
     async def empty(self) -> None:
         """Take it that there is nothing: the kind itself is gone. Not while it runs."""
         self._cache.contact = ServerContact()
-        self._cache.list_began()
-        await self._cache.list_ended("")
+        self._cache.begin_list()
+        await self._cache.end_list("")
 
     def derive(
         self,

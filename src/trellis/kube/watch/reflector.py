@@ -54,19 +54,19 @@ _ABOUT_THE_SERVER: Final = (Unreachable, ServerFault, Unauthorized)
 class Sink(Protocol[T]):
     """Receives what a reflector reads. `at` is the event loop's time; nothing here may raise."""
 
-    def list_began(self) -> None:
+    def begin_list(self) -> None:
         """A list begins; one that began before and did not end is void."""
 
-    def page_came(self, page: DecodedList[T], at: float) -> None:
+    def add_page(self, page: DecodedList[T], at: float) -> None:
         """A part of the list."""
 
-    async def list_ended(self, resource_version: str) -> None:
+    async def end_list(self, resource_version: str) -> None:
         """The list is complete: what was not in it does not exist."""
 
-    def watch_opened(self, at: float) -> None:
+    def on_watch_opened(self, at: float) -> None:
         """The server has taken the request: from here on silence means that nothing happens."""
 
-    def event_came(self, event: WatchEvent[T], at: float) -> None:
+    def apply_event(self, event: WatchEvent[T], at: float) -> None:
         """A change or a bookmark; never an error."""
 
     def failed(self, error: KubeError | UnreadableObject, wait: float, at: float) -> None:
@@ -125,20 +125,20 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         clock = asyncio.get_running_loop().time
-        self._sink.list_began()
+        self._sink.begin_list()
         version = ""
         try:
             async for page in self._client.list_pages(
                 self._resource, limit=self._page_size, **msgspec.structs.asdict(self._selection)
             ):
-                self._sink.page_came(page, clock())
+                self._sink.add_page(page, clock())
                 version = page.resource_version
         except Expired:
             # The pages took longer than the server remembers; in one piece it cannot run out of memory of them.
             self._page_size = 0
             raise
         self._page_size = PAGE_SIZE
-        await self._sink.list_ended(version)
+        await self._sink.end_list(version)
         self._version = version
 
     async def _watch(self) -> None:
@@ -153,7 +153,7 @@ class Reflector(Generic[T]):
             **msgspec.structs.asdict(self._selection),
         ) as events:
             opened = renewed = clock()
-            self._sink.watch_opened(opened)
+            self._sink.on_watch_opened(opened)
             try:
                 async with asyncio.timeout(QUIET_SECONDS) as patience:
                     async for event in events:
@@ -179,7 +179,7 @@ class Reflector(Generic[T]):
         if event.kind is not EventKind.ERROR:
             self._succeed()
             self._version = event.resource_version or self._version
-            self._sink.event_came(event, now)
+            self._sink.apply_event(event, now)
 
     def _succeed(self) -> None:
         self._failures, self._calls, self._has_expired = 0, 0, False

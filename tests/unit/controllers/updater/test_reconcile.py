@@ -460,11 +460,11 @@ def test_the_first_pass_waits_until_caches_are_synced() -> None:
 
     async def play(updater: UpdaterController) -> None:
         await asyncio.sleep(5.0)
-        assert world.informers.why_not_ready() == "not yet seen: limitranges"
+        assert world.informers.find_readiness_problem() == "not yet seen: limitranges"
         assert world.evictions == []
         world.fault = lambda _request: None
         await asyncio.sleep(60.0)
-        assert world.informers.why_not_ready() is None
+        assert world.informers.find_readiness_problem() is None
         assert world.evictions[0][0] > START + 5.0
 
     world.run(play)

@@ -44,21 +44,21 @@ class Story:
         self.waits: list[float] = []
         self.times: list[float] = []
 
-    def list_began(self) -> None:
+    def begin_list(self) -> None:
         self.told.append("list")
 
-    def page_came(self, page: DecodedList[Pod], at: float) -> None:
+    def add_page(self, page: DecodedList[Pod], at: float) -> None:
         self.times.append(at)
         self.told.append(f"page of {len(page.items)}")
 
-    async def list_ended(self, resource_version: str) -> None:
+    async def end_list(self, resource_version: str) -> None:
         self.told.append(f"listed at {resource_version}")
 
-    def watch_opened(self, at: float) -> None:
+    def on_watch_opened(self, at: float) -> None:
         self.times.append(at)
         self.told.append("watch")
 
-    def event_came(self, event: WatchEvent[Pod], at: float) -> None:
+    def apply_event(self, event: WatchEvent[Pod], at: float) -> None:
         self.times.append(at)
         name = event.object.metadata.name if event.object else event.resource_version
         self.told.append(f"{event.kind} {name}")

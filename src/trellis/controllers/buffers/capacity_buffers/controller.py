@@ -94,9 +94,9 @@ class CapacityBuffers:
         """The keys of those in a namespace."""
         return self._reconciler.informers.keys_in(namespace) if self._reconciler is not None else ()
 
-    def keys_of(self, namespace: str, kind: str, name: str) -> Iterable[ObjectKey]:
+    def list_keys_of(self, namespace: str, kind: str, name: str) -> Iterable[ObjectKey]:
         """The keys of those that refer to this object."""
-        return self._reconciler.informers.keys_of(namespace, kind, name) if self._reconciler is not None else ()
+        return self._reconciler.informers.list_keys_of(namespace, kind, name) if self._reconciler is not None else ()
 
     def is_awaited(self, namespace: str) -> bool:
         """Whether one of a namespace is not translated yet."""
@@ -128,7 +128,7 @@ class CapacityBuffers:
             enqueue(capacity_key(change.key) if self._reconciler is not None else change.key)
 
         def template_changed(change: ObjectChange[PodTemplate]) -> None:
-            for key in self.keys_of(change.key[0], POD_TEMPLATES.kind, change.key[1]):
+            for key in self.list_keys_of(change.key[0], POD_TEMPLATES.kind, change.key[1]):
                 enqueue(key)
             enqueue_owners(change)
 

@@ -28,12 +28,12 @@ class CapacityBufferInformers:
 
     def __init__(self, informers: Informers, served: Served) -> None:
         self._informers = informers
-        there = next((version for version in VERSIONS if served.serves(version)), None)
+        served_version = next((version for version in VERSIONS if served.serves(version)), None)
         self.buffers: Informer[CapacityBuffer] = informers.follow(
-            there or CAPACITY_BUFFERS,
+            served_version or CAPACITY_BUFFERS,
             indexes={BY_REFERENCE: _references, BY_NAMESPACE: index_by_namespace},
             dispensable=_WITHOUT,
-            served=there is not None,
+            served=served_version is not None,
             versions=VERSIONS,
         )
         self.templates: Informer[PodTemplate] = informers.follow(POD_TEMPLATES, dispensable=_WITHOUT)
@@ -44,9 +44,9 @@ class CapacityBufferInformers:
         return self.buffers.resource
 
     @property
-    def seen(self) -> bool:
+    def is_synced(self) -> bool:
         """Whether both caches are synced; before that it is not known which names are taken."""
-        return self._informers.sees(self.buffers) and self.templates.synced
+        return self._informers.is_available(self.buffers) and self.templates.synced
 
     def keys(self) -> list[ObjectKey]:
         """The keys in the work queue of all CapacityBuffers."""
@@ -56,7 +56,7 @@ class CapacityBufferInformers:
         """The keys of those in a namespace."""
         return [capacity_key(key_of(buffer)) for buffer in self.buffers.by_index(BY_NAMESPACE, namespace)]
 
-    def keys_of(self, namespace: str, kind: str, name: str) -> list[ObjectKey]:
+    def list_keys_of(self, namespace: str, kind: str, name: str) -> list[ObjectKey]:
         """The keys of those that refer to this workload or PodTemplate."""
         buffers = self.buffers.by_index(BY_REFERENCE, _reference(namespace, kind, name))
         return [capacity_key(key_of(buffer)) for buffer in buffers]

@@ -208,7 +208,7 @@ class CapacityBufferMirror:
         if on_top is None:
             return await self._wait_for_usage(buffer)
         self._unobserved.pop(key, None)
-        inputs = (buffer, translation, capacity, template, self._informers.seen, on_top)
+        inputs = (buffer, translation, capacity, template, self._informers.is_synced, on_top)
         last_inputs = self._last_inputs.get(key)
         if (
             last_inputs is not None
@@ -270,7 +270,7 @@ class CapacityBufferMirror:
         self, buffer: Buffer, translation: Translation, capacity: CapacityBuffer | None, template: PodTemplate | None
     ) -> DetailedReason | OwnedObjectResult[Any]:
         """Write what differs: the reason for the condition if nothing does, otherwise the result of the write."""
-        if not self._informers.seen:
+        if not self._informers.is_synced:
             return OwnedObjectResult(problem=DetailedReason(CAPACITY_BUFFERS_NOT_SERVED))
         namespace, name = key_of(buffer)
         if capacity is not None and not is_owned(capacity, buffer.metadata.uid):

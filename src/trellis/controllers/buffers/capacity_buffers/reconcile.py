@@ -63,7 +63,7 @@ class CapacityBufferReconciler:
         if buffer is None or not is_managed(buffer):
             self._forget(key)
             return None
-        if not self.informers.seen:
+        if not self.informers.is_synced:
             return _UNWATCHED_SECONDS
         state = self._states.get_or_create(key, buffer)
         facts = await self._build_facts(buffer, state)

@@ -62,7 +62,7 @@ class HeadroomLoop:
         await self._loop.run()
 
     async def _pass(self) -> None:
-        skip_reason = self._informer_set.why_not_trusted() if self._context.may_act() else "not leading"
+        skip_reason = self._informer_set.find_staleness_problem() if self._context.may_act() else "not leading"
         if skip_reason is not None:
             _log.detail(2, "the headroom of Buffers is not observed", why=skip_reason)
             return
