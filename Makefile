@@ -11,7 +11,7 @@ SYNC_FLAGS ?=
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 # uv comes from PATH, or is installed into .tools of this checkout: nothing outside it is changed.
 $(STAMP): pyproject.toml uv.lock tools/bootstrap.py
@@ -27,8 +27,12 @@ demo: setup ## Two weeks of a cluster, sized in four ways, with a report to look
 	@$(BIN)/python tools/demo.py
 
 .PHONY: test
-test: setup ## Run every test, those on a real control plane included
+test: setup ## Run all tests but the demo in full, on a real control plane too
 	@$(BIN)/python tools/all_tests.py
+
+.PHONY: demo-test
+demo-test: setup ## Check that the demo prints what the README shows
+	$(BIN)/python -m pytest tests/docs/test_demo_in_full.py
 
 .PHONY: unit
 unit: setup ## Run the unit tests alone (under a minute)

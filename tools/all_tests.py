@@ -1,8 +1,10 @@
-"""`make test`: every test, those that compute beside those that wait for a control plane.
+"""`make test`: tests that compute run while tests on the control plane wait.
 
-What is on a control plane is shown as it runs; what is not runs beside it with less of a claim to the processors, and
-is shown when both have ended. A machine that busy is late at times: a test that fails is shown, and run once more with
-nothing beside it. What fails again fails the run. Whatever else ends a run fails it at once.
+Tests on the control plane are in the foreground, and their output is shown as it comes. The others run in the
+background at a lower priority, and their output follows. A loaded machine makes some tests late: a failed test is
+reported, and run once more alone. A second failure fails the run, and so does any other error.
+
+The demo in full is left to `make demo-test`: it computes for two minutes, and checks figures of the README.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ FAILED_TESTS = 1  # what pytest ends with if all ran and some failed
 
 
 class Suite(NamedTuple):
-    """How to run its tests, and how those that failed."""
+    """The command that runs its tests, and the one that runs those that failed once more."""
 
     command: Sequence[str]
     rerun: Sequence[str]
 
 
 def run(background: Suite, foreground: Suite) -> int:
-    """Run both at once, and once more what failed; what to end with."""
+    """Run both at once, and once more what failed; returns the exit status."""
     with tempfile.TemporaryFile() as output:
         statuses = _run_both(background.command, foreground.command, output)
         output.seek(0)
@@ -35,35 +37,36 @@ def run(background: Suite, foreground: Suite) -> int:
 
 
 def _run_both(background: Sequence[str], foreground: Sequence[str], output: IO[bytes]) -> tuple[int, int]:
-    """Ctrl-C reaches both by themselves: they are waited for, and clean up behind them."""
-    running = [subprocess.Popen(background, stdout=output, stderr=subprocess.STDOUT), subprocess.Popen(foreground)]
+    """Run both. Ctrl-C reaches each of them, and both are awaited, because they clean up."""
+    processes = [subprocess.Popen(background, stdout=output, stderr=subprocess.STDOUT), subprocess.Popen(foreground)]
     try:
-        second = running[1].wait()
-        return running[0].wait(), second
+        foreground_status = processes[1].wait()
+        return processes[0].wait(), foreground_status
     except KeyboardInterrupt:
-        for each in running:
-            each.wait()
+        for process in processes:
+            process.wait()
         raise
 
 
 def _rerun_failed(suite: Suite, status: int) -> int:
     if status != FAILED_TESTS:
         return status
-    print("\nWhat failed is run once more, with nothing beside it.\n", flush=True)
+    print("\nFailed tests are run once more, alone.\n", flush=True)
     return subprocess.run(suite.rerun, check=False).returncode
 
 
 def _build_suite(first: Sequence[str], workers: int, cache: str, *tests: str) -> Suite:
-    """Each writes down in a place of its own what failed."""
+    """A suite with a cache of its own, in which pytest notes what failed."""
     pytest = (sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *tests)
     failed = ("--last-failed", "--last-failed-no-failures", "none", "--maxfail", "3")
     return Suite((*first, *pytest, "-n", str(workers), "--dist", "worksteal"), (*pytest, *failed))
 
 
 if __name__ == "__main__":
-    computing = _build_suite(["nice"], 2, ".pytest_cache", "tests", "--ignore=tests/cluster")
+    ignored = (f"--ignore={path}" for path in ("tests/cluster", "tests/docs/test_demo_in_full.py"))
+    computing = _build_suite(["nice"], 2, ".pytest_cache", "tests", *ignored)
     waiting = _build_suite([], 4, ".pytest_cache/cluster", "tests/cluster")
-    print("Tests without a control plane run beside those on one; what they print comes last.", flush=True)
+    print("Tests without a control plane run in the background; their output comes last.", flush=True)
     try:
         sys.exit(run(computing, waiting))
     except KeyboardInterrupt:
