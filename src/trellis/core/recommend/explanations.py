@@ -21,12 +21,8 @@ from trellis.base.reasons import Reason
 from trellis.base.times import format_time
 from trellis.core.recommend.amounts import LOWER, MIDDLE, RESOURCES, TARGET, UPPER
 from trellis.core.recommend.capping.policy import compile_policy_bounds
-from trellis.core.recommend.publish.status import (
-    HistoryShortage,
-    build_conditions,
-    build_container_recommendations,
-    format_resources,
-)
+from trellis.core.recommend.publish.conditions import HistoryShortage, build_conditions
+from trellis.core.recommend.publish.status import build_container_recommendations, format_resources
 from trellis.core.recommend.recommendation_pass import ContainerExplanation, PassResult, find_shortages
 from trellis.core.recommend.state.condition_types import (
     CONDITION_TYPES,

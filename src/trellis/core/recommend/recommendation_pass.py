@@ -21,14 +21,8 @@ from trellis.core.recommend.estimation import NO_ORIGIN, EstimateOrigin, PassEst
 from trellis.core.recommend.parameters import ParameterValues
 from trellis.core.recommend.post_processing import RECOMMENDATION_KEPT, AmountsObserver, post_process
 from trellis.core.recommend.protocol import Recommender, read_row_explanation
-from trellis.core.recommend.publish.status import (
-    DesiredStatuses,
-    HistoryShortage,
-    build_status_writes,
-    find_conditions,
-    find_low_confidence,
-    find_write_reasons,
-)
+from trellis.core.recommend.publish.conditions import HistoryShortage, find_conditions, find_low_confidence
+from trellis.core.recommend.publish.status import DesiredStatuses, build_status_writes, find_write_reasons
 from trellis.core.recommend.settings import PipelineSettings
 from trellis.core.recommend.state.condition_types import NO_SAMPLES, ConditionBit
 from trellis.core.recommend.state.tables import NO_GROUP, VpaStatusWrite

@@ -25,7 +25,7 @@ from trellis.core.cluster.pod_annotations import (
     UPDATES_ANNOTATION,
 )
 from trellis.core.nodes.scale_down.drainability import DO_NOT_DISRUPT, SAFE_LOCAL_VOLUMES, SAFE_TO_EVICT
-from trellis.core.nodes.scale_down.view import SCALE_DOWN_DISABLED_ANNOTATION
+from trellis.core.nodes.scale_down.removable_nodes import SCALE_DOWN_DISABLED_ANNOTATION
 from trellis.core.nodes.state.pods import MIRROR_POD_ANNOTATION
 from trellis.core.recommend.state.tables import INTEGER_CPU_PREFIX
 

@@ -38,6 +38,7 @@ from trellis.core.nodes.scale_down.drain_simulation import (
 )
 from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, ReplacementDemands
 from trellis.core.nodes.scale_down.memory import NEVER, NodeRemoval, ScaleDownMemory, UnremovableNode
+from trellis.core.nodes.scale_down.removable_nodes import CandidateFilter, GroupMinimums, ScaleDownCandidate
 from trellis.core.nodes.scale_down.removal_steps import (
     RemovalStep,
     find_new_pod,
@@ -45,14 +46,7 @@ from trellis.core.nodes.scale_down.removal_steps import (
     keep_node,
     next_removal_step,
 )
-from trellis.core.nodes.scale_down.view import (
-    CandidateFilter,
-    GroupMinimums,
-    ScaleDownCandidate,
-    ScaleDownInput,
-    ScaleDownView,
-    compute_node_utilization,
-)
+from trellis.core.nodes.scale_down.view import ScaleDownInput, ScaleDownView, compute_node_utilization
 from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.readiness import classify_nodes
 from trellis.core.nodes.state.snapshot import ClusterSnapshot

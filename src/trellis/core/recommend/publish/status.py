@@ -1,4 +1,4 @@
-"""Statuses of VerticalPodAutoscalers: their conditions, when they are written, and the documents to write.
+"""Statuses of VerticalPodAutoscalers: when they are written, and the documents to write.
 
 A status is written at once when the target, the uncapped target or the total moved by more than `change_threshold` of
 what is published, when a bound moved away from the target by as much, when a value appears or vanishes, or when the
@@ -14,9 +14,6 @@ Smaller changes are written once the status is old. `max_age` is the most that a
 unpublished; each object waits for a share of it that depends on its name, between a half and all of it, so that objects
 that were written together once are not written together for ever.
 
-Conditions are computed for all VPAs at once, as bits; their types, reasons and messages are in
-`trellis.core.recommend.state.condition_types`.
-
 A document is that of a merge patch. Its list of containers is sorted by name. Without recommendations it is removed,
 which leaves `recommendation: {}` as upstream writes it. An amount that a policy set is spelled as the policy spells it.
 """
@@ -25,12 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from trellis.base.durations import Duration
 from trellis.base.reasons import Reason
 from trellis.base.times import format_time
 from trellis.core.recommend.amounts import (
@@ -45,155 +41,14 @@ from trellis.core.recommend.amounts import (
     format_cpu_column,
     format_memory_column,
 )
-from trellis.core.recommend.estimation import PassEstimates
+from trellis.core.recommend.publish.conditions import HistoryShortage, build_conditions, mark_owners
 from trellis.core.recommend.settings import PipelineSettings
 from trellis.core.recommend.state.condition_types import (
-    CONDITION_TYPES,
-    HISTORY_LOADING,
-    HISTORY_SOURCE_DOWN,
-    NO_PODS_MATCHED,
-    NO_SAMPLES,
-    NOTHING_TO_SIZE,
-    RECOMMENDER_FAILED,
-    SHORT_HISTORY,
     ConditionBit,
-    ConditionMessages,
-    ConditionTransition,
 )
-from trellis.core.recommend.state.tables import NO_GROUP, VpaStatusWrite
+from trellis.core.recommend.state.tables import VpaStatusWrite
 from trellis.core.recommend.state.vpa_store import VpaStore
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
-
-_SORTED_TYPES = sorted((type_, bit) for bit, type_ in CONDITION_TYPES.items())
-
-
-class HistoryShortage(NamedTuple):
-    """The container with the least history: its samples, and over how many seconds."""
-
-    container: str
-    samples: int
-    span: float
-
-    def __str__(self) -> str:
-        over = Duration.from_seconds(int(self.span))
-        return f"container {self.container} has a history of {self.samples} samples over {over}"
-
-
-class ConditionSubject(Protocol):
-    """The object that conditions are about."""
-
-    @property
-    def generation(self) -> int:
-        """The generation that the conditions are about."""
-
-    @property
-    def messages(self) -> ConditionMessages:
-        """Messages and reasons of the conditions."""
-
-    @property
-    def transitions(self) -> Mapping[str, ConditionTransition]:
-        """The published conditions."""
-
-
-def build_conditions(
-    subject: ConditionSubject, conditions: int, shortage: HistoryShortage | None, now: str, *, sizes_any: bool = True
-) -> list[dict[str, Any]]:
-    """The list as it is written, sorted by type. The time of a transition moves only with the status.
-
-    `sizes_any` is whether any of its containers is to be sized.
-    """
-    documents = []
-    for type_, bit in _SORTED_TYPES:
-        holds = bool(conditions & bit)
-        if not holds and bit is not ConditionBit.PROVIDED:
-            continue
-        status = "True" if holds else "False"
-        previous = subject.transitions.get(type_)
-        since = previous.since if previous is not None and previous.status == status and previous.since else now
-        document: dict[str, Any] = {
-            "type": type_,
-            "status": status,
-            "observedGeneration": subject.generation,
-            "lastTransitionTime": since,
-        }
-        reason, message = _find_reason_and_message(bit, conditions, subject.messages, shortage, sizes_any)
-        if reason:
-            document["reason"] = reason
-        if message:
-            document["message"] = message
-        documents.append(document)
-    return documents
-
-
-def _find_reason_and_message(
-    bit: ConditionBit, conditions: int, messages: ConditionMessages, shortage: HistoryShortage | None, sizes_any: bool
-) -> tuple[str, str]:
-    """The reason and the message of a condition. `RecommendationProvided` is always listed, with a reason if false."""
-    match bit:
-        case ConditionBit.PROVIDED if conditions & ConditionBit.PROVIDED:
-            return "", ""
-        case ConditionBit.PROVIDED if not conditions & ConditionBit.NO_PODS and not sizes_any:
-            return NOTHING_TO_SIZE.code, "All containers have policies of mode Off, or such as control no resource"
-        case ConditionBit.PROVIDED if not conditions & ConditionBit.NO_PODS:
-            return NO_SAMPLES.code, "No container that is to be sized has usage samples yet"
-        case ConditionBit.PROVIDED | ConditionBit.NO_PODS:
-            return NO_PODS_MATCHED.code, "No pods match this VPA object"
-        case ConditionBit.UNSUPPORTED_CONFIG:
-            return messages.config_reason, messages.config
-        case ConditionBit.LOW_CONFIDENCE:
-            return SHORT_HISTORY.code, str(shortage) if shortage is not None else SHORT_HISTORY.meaning
-        case ConditionBit.FETCHING:
-            return HISTORY_LOADING.code, "Past usage is still being fetched"
-        case ConditionBit.NO_HISTORY:
-            return HISTORY_SOURCE_DOWN.code, messages.history
-        case ConditionBit.NO_BOOST:
-            return messages.boost_reason, messages.boost
-        case ConditionBit.CONFLICTING:
-            return messages.conflict_reason, messages.conflict
-        case ConditionBit.FAILED:
-            return RECOMMENDER_FAILED.code, messages.failure
-
-
-def find_conditions(amounts: FloatColumn, estimates: PassEstimates, store: VpaStore) -> IntColumn:
-    """The bits of all VPA numbers. Where the recommender did not run, or failed, `LowConfidence` stays as published."""
-    vpas, containers = store.vpas, store.containers
-    reach, owners = vpas.numbers_end, containers.vpa[: containers.numbers_end]
-    low = mark_owners(find_low_confidence(estimates), owners, reach)
-    not_estimated = vpas.failed[:reach] | (vpas.group[:reach] == NO_GROUP)
-    low = np.where(
-        not_estimated,
-        (vpas.published_conditions[:reach] > 0) & (vpas.published_conditions[:reach] & ConditionBit.LOW_CONFIDENCE > 0),
-        low,
-    )
-    conditions = np.zeros(reach, dtype=np.int64)
-    for bit, holds in (
-        (ConditionBit.PROVIDED, mark_owners(~np.isnan(amounts[TARGET]).all(axis=0), owners, reach)),
-        (ConditionBit.NO_PODS, vpas.pods[:reach] == 0),
-        (ConditionBit.UNSUPPORTED_CONFIG, vpas.problem[:reach] | (vpas.group[:reach] == NO_GROUP)),
-        (ConditionBit.LOW_CONFIDENCE, low),
-        (ConditionBit.FETCHING, vpas.fetching[:reach]),
-        (ConditionBit.CONFLICTING, vpas.rivals[:reach]),
-        (ConditionBit.FAILED, vpas.failed[:reach]),
-        (ConditionBit.NO_HISTORY, vpas.history_unavailable[:reach]),
-        (ConditionBit.NO_BOOST, vpas.boost_unavailable[:reach]),
-    ):
-        conditions[holds] |= bit
-    return conditions
-
-
-def find_low_confidence(estimates: PassEstimates) -> BoolColumn:
-    """Containers whose estimates have less than full confidence."""
-    is_estimated = ~np.isnan(estimates.bounds).all(axis=(0, 1))
-    is_low: BoolColumn = is_estimated & (estimates.confidence < 1)
-    return is_low
-
-
-def mark_owners(containers: BoolColumn, owners: IntColumn, reach: int) -> BoolColumn:
-    """Mask of the VPA numbers that have any of these containers."""
-    marked = np.zeros(reach + 1, dtype=np.bool_)  # the last is for numbers that no VPA has
-    marked[owners[containers]] = True
-    return marked[:-1]
-
 
 GENERATION_OBSERVED = Reason("GenerationObserved", "The object was edited since its status was written.")
 CONDITIONS_CHANGED = Reason("ConditionsChanged", "A condition, or a message that matters, is another one.")
