@@ -177,7 +177,7 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
 
 
 async def _take(url: str, size: Size) -> Cost:
-    from trellis.base.garbage_collection import freeze_live_objects  # noqa: PLC0415
+    from trellis.base.python_gc import freeze_live_objects  # noqa: PLC0415
     from trellis.controllers.admission.metrics import ADMISSION_METRICS  # noqa: PLC0415
     from trellis.controllers.admission.process import ReviewService  # noqa: PLC0415
     from trellis.controllers.admission.settings import AdmissionSettings  # noqa: PLC0415

@@ -22,7 +22,7 @@ from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.api.kube.workloads import DaemonSet
-from trellis.base.garbage_collection import freeze_live_objects, pause_garbage_collection
+from trellis.base.python_gc import freeze_live_objects, pause_garbage_collection
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, PassInput, PassPlans, plan_pass
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup
 from trellis.core.nodes.settings import ScaleDownSettings

@@ -93,8 +93,8 @@ def _planned(pods: int, *, mixed: bool) -> tuple[float, int]:
 
 
 def _plan(snapshot: ClusterSnapshot) -> ScaleUpPlan:
-    from trellis.core.nodes.scale_up.memory import ScaleUpMemory  # noqa: PLC0415
     from trellis.core.nodes.scale_up.plan import plan_scale_up  # noqa: PLC0415
+    from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory  # noqa: PLC0415
     from trellis.core.nodes.settings import ScaleUpSettings  # noqa: PLC0415
 
     return plan_scale_up(snapshot, ScaleUpMemory(), 1e9, ScaleUpSettings(max_nodes_per_scaleup=PODS))

@@ -22,7 +22,7 @@ from bench.recommender.hours_of_history import BEGIN, Containers
 from bench.recommender.in_memory import pin_to_one_core, resident_megabytes
 from bench.recommender.job_runs import Jobs
 from trellis.core.recommend.amounts import CPU
-from trellis.core.recommend.evaluation.choice import ChoiceSettings, choose_candidates
+from trellis.core.recommend.evaluation.recommender_choice import ChoiceSettings, choose_candidates
 from trellis.core.recommend.forecast.candidates import FORECAST_CANDIDATES
 from trellis.core.recommend.protocol import Recommender, Rows
 from trellis.core.recommend.registry import create_built_in_recommenders

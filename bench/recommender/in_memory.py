@@ -22,7 +22,7 @@ from trellis.api.feature_gates import FeatureGates
 from trellis.api.kinds.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerStatus
 from trellis.api.kube.decoder import decode_list
 from trellis.api.kube.observed_pods import ObservedPod
-from trellis.base.garbage_collection import freeze_live_objects, pause_garbage_collection
+from trellis.base.python_gc import freeze_live_objects, pause_garbage_collection
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS, RecommenderMetrics
 from trellis.controllers.recommender.settings import (
     RecommenderSettings,

@@ -19,7 +19,7 @@ from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.workloads import Deployment, ReplicaSet
-from trellis.base.garbage_collection import freeze_live_objects, pause_garbage_collection
+from trellis.base.python_gc import freeze_live_objects, pause_garbage_collection
 from trellis.controllers.updater.metrics import UPDATER_METRICS, UpdaterMetrics
 from trellis.core.resize import (
     NodeHeadroom,

@@ -20,7 +20,7 @@ from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.base.errors import TrellisError
-from trellis.base.garbage_collection import pause_garbage_collection
+from trellis.base.python_gc import pause_garbage_collection
 from trellis.sim.child_processes import start_ignoring_interrupts
 from trellis.sim.cluster.cluster import ModelCluster
 from trellis.sim.cluster.telemetry import PodEvent

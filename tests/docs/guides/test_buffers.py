@@ -8,7 +8,7 @@ from pathlib import Path
 import pages
 from support.builders.collected_clusters import spare
 from trellis.core import buffers
-from trellis.core.buffers.facts import NODE_CLASS_LABELS, BufferSettings
+from trellis.core.buffers.translation_facts import NODE_CLASS_LABELS, BufferSettings
 from trellis.core.cluster import target_problems
 from trellis.core.explain import explain_buffer
 

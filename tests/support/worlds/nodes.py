@@ -16,8 +16,8 @@ from trellis.api.kube.workloads import DaemonSet
 from trellis.core.fit import Demand, find_fitting_nodes
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup
 from trellis.core.nodes.scale_up.decisions import BufferDecision, ScaleUpPlan
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory
 from trellis.core.nodes.scale_up.plan import plan_scale_up
+from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 

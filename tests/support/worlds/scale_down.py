@@ -16,8 +16,8 @@ from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.core.nodes.node_groups import InstanceState, NodeGroup
 from trellis.core.nodes.scale_down.decisions import DrainPod, NodeDecision, ReleaseNode, ScaleDownPlan, SetTaints
 from trellis.core.nodes.scale_down.drainability import StartupBoosts, no_boosts
-from trellis.core.nodes.scale_down.memory import ScaleDownMemory
 from trellis.core.nodes.scale_down.plan import plan_scale_down
+from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory
 from trellis.core.nodes.scale_down.removal_steps import has_leaving_taint
 from trellis.core.nodes.scale_down.view import ScaleDownInput
 from trellis.core.nodes.settings import ScaleDownSettings

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from trellis.api.kube.pods import Pod
-from trellis.base.garbage_collection import freeze_live_objects
+from trellis.base.python_gc import freeze_live_objects
 from trellis.controllers.admission import metrics as named
 from trellis.controllers.admission.certificates.keeper import create_keeper
 from trellis.controllers.admission.informers import AdmissionInformers, BoostCeilings

@@ -19,9 +19,9 @@ from trellis.controllers.nodes.events import ActionReporter
 from trellis.controllers.nodes.provider_client import OrderResult, ProviderClient, ReleaseResult
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, PassPlans
 from trellis.core.nodes.scale_down.decisions import NODE_RELEASED, DrainPod, ReleaseNode, SetTaints
-from trellis.core.nodes.scale_down.memory import ScaleDownMemory, record_added_nodes, record_failed_removal
+from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory, record_added_nodes, record_failed_removal
 from trellis.core.nodes.scale_up.decisions import NodeOrder, ReleaseFailedInstance
-from trellis.core.nodes.scale_up.memory import (
+from trellis.core.nodes.scale_up.remembered_state import (
     ScaleUpMemory,
     record_failed_order,
     record_release,

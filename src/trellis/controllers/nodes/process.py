@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
-from trellis.base.garbage_collection import freeze_live_objects
+from trellis.base.python_gc import freeze_live_objects
 from trellis.controllers.nodes.boosts import BoostInformers
 from trellis.controllers.nodes.events import ActionReporter, NodeEvents
 from trellis.controllers.nodes.executor import NodeExecutor, PendingNodeWrites

@@ -31,7 +31,7 @@ from trellis.core.nodes.autoscaler_pass import (
     PassPlans,
 )
 from trellis.core.nodes.scale_up.decisions import BufferDecision, correct_for_failed_orders, correct_for_silent_provider
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory
+from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.kube.write.actions import Action
 from trellis.kube.write.writer import Writer
 from trellis.providers.protocol import Groups

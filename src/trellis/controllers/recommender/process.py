@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, closing
 from functools import partial
 from typing import Final
 
-from trellis.base.garbage_collection import freeze_live_objects
+from trellis.base.python_gc import freeze_live_objects
 from trellis.controllers.recommender.history import RecommenderHistory
 from trellis.controllers.recommender.http_api import PATHS, RecommendationApi
 from trellis.controllers.recommender.informers import RecommenderInformers

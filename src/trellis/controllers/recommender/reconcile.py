@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from trellis.base.garbage_collection import pause_garbage_collection
+from trellis.base.python_gc import pause_garbage_collection
 from trellis.controllers.recommender import metrics as named
 from trellis.controllers.recommender.history import RecommenderHistory
 from trellis.controllers.recommender.informers import RecommenderInformers

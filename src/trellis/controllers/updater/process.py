@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from trellis.base.garbage_collection import freeze_live_objects
+from trellis.base.python_gc import freeze_live_objects
 from trellis.controllers.updater.events import UpdaterEvents
 from trellis.controllers.updater.executor import UpdateExecutor, WriteQueue
 from trellis.controllers.updater.informers import UpdaterInformers

@@ -20,7 +20,7 @@ from typing import Final
 
 from trellis.api.kube.pods import Pod
 from trellis.base.errors import KubeError, UnreadableObject
-from trellis.base.garbage_collection import pause_garbage_collection
+from trellis.base.python_gc import pause_garbage_collection
 from trellis.controllers.updater import metrics as named
 from trellis.controllers.updater.events import UpdaterEvents
 from trellis.controllers.updater.executor import UpdateExecutor, UpdatePlanResult

@@ -19,12 +19,12 @@ from trellis.core.buffers.capacity_buffers import (
     translate_capacity_buffer,
 )
 from trellis.core.buffers.chunks import Translation, find_skip_reason, sum_filling_amounts, sum_filling_pods, translate
-from trellis.core.buffers.facts import BufferSettings, NodeClassFacts, TargetFacts, TranslationFacts
 from trellis.core.buffers.node_classes import find_class_labels, observe_node_class
 from trellis.core.buffers.pods import find_newest_live, is_live
 from trellis.core.buffers.quotas import QuotaAllowance, QuotaClaim, apply_allowance, apply_quotas, divide_quotas
 from trellis.core.buffers.status import build_status, is_status_current, read_last_shape
 from trellis.core.buffers.target_kinds import TargetKind, TargetReading, selector_in, template_in
+from trellis.core.buffers.translation_facts import BufferSettings, NodeClassFacts, TargetFacts, TranslationFacts
 
 __all__ = [
     "BufferSettings",

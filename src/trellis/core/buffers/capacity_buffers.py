@@ -26,10 +26,10 @@ from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.times import format_time
 from trellis.base.wording import pluralize
 from trellis.core.buffers.chunks import BUFFER_READY, CHUNKS_CUT, TARGET_NOT_SEEN, Translation
-from trellis.core.buffers.facts import BufferSettings, TargetFacts, TranslationFacts
 from trellis.core.buffers.pods import to_document
 from trellis.core.buffers.quota_usage import QuotaUsage
 from trellis.core.buffers.shapes import shape_from_target
+from trellis.core.buffers.translation_facts import BufferSettings, TargetFacts, TranslationFacts
 from trellis.core.cluster.target_problems import TargetProblem
 from trellis.core.fit.resources import parse_nanos_or_zero
 

@@ -22,11 +22,11 @@ from trellis.api.kube.slices import NOTHING, Labels
 from trellis.api.resolve import EffectiveBuffer, FixedPods, FixedReplicas, NodeClassTotals, PercentOfReplicas, Strategy
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import pluralize
-from trellis.core.buffers.facts import BufferSettings, TargetFacts, TranslationFacts
 from trellis.core.buffers.node_classes import find_class_labels, split_into_chunks
 from trellis.core.buffers.pods import is_live, to_document
 from trellis.core.buffers.quota_usage import QuotaUsage
 from trellis.core.buffers.shapes import ChunkShape, shape_from_class, shape_from_spec, shape_from_target
+from trellis.core.buffers.translation_facts import BufferSettings, TargetFacts, TranslationFacts
 from trellis.core.cluster.target_problems import NO_TARGET_REF, TargetProblem
 from trellis.core.fit import read_running_demand_or_empty
 from trellis.core.fit.demand import ResourceAmounts

@@ -18,7 +18,7 @@ from trellis.api.resolve import EffectiveBuffer, NodeClassTotals
 from trellis.base.quantities import NANOS_PER_UNIT, Quantity
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.selectors import LabelOperator, LabelRequirement
-from trellis.core.buffers.facts import BufferSettings, NodeClassFacts
+from trellis.core.buffers.translation_facts import BufferSettings, NodeClassFacts
 from trellis.core.fit import NodeTable
 from trellis.core.fit.resources import count_from_nanos, nanos_from_count
 from trellis.core.recommend.amounts import ResourceAmounts

@@ -23,9 +23,9 @@ from trellis.api.kube.pods import Container, PodSpec, ResourceRequirements, Volu
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.base.errors import InvalidInput, UnreadableObject
 from trellis.base.reasons import DetailedReason, Reason, Severity
-from trellis.core.buffers.facts import TargetFacts
 from trellis.core.buffers.pods import select_scheduling_fields, select_shared_labels
 from trellis.core.buffers.quota_usage import QuotaUsage, count_quota_usage
+from trellis.core.buffers.translation_facts import TargetFacts
 from trellis.core.cluster.json_patches import format_resource_amount
 from trellis.core.fit import Demand
 from trellis.core.fit.demand import ResourceAmounts

@@ -42,7 +42,7 @@ from trellis.core.fit import (
     read_running_demand_or_empty,
 )
 from trellis.core.nodes.buffers.headroom import ObservedHeadroom, observe_headroom
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory
+from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.usage.columns import IntColumn
 

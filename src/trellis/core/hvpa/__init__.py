@@ -10,8 +10,8 @@ and size, and `status` is what is published.
 
 from trellis.core.hvpa.autoscalers import find_conflict_reason
 from trellis.core.hvpa.ladder import Ladder, Ladders
-from trellis.core.hvpa.memory import HvpaDecision, HvpaMemory, forget_written_replicas
 from trellis.core.hvpa.plan import HvpaAction, HvpaPlan, HvpaPlanSummary, SetScale, WriteBack, plan_hvpa
+from trellis.core.hvpa.remembered_state import HvpaDecision, HvpaMemory, forget_written_replicas
 from trellis.core.hvpa.status import build_blocked_steps, build_hpa_demand, build_recommendation, restore_memory
 from trellis.core.hvpa.steps import HeldStep, StepDirection, WorkloadShape
 from trellis.core.hvpa.view import ContainerView, HpaView, HvpaSettings, HvpaView, ResolvedHvpa

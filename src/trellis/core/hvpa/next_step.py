@@ -24,7 +24,7 @@ from trellis.api.resolve import ReplicaSizing
 from trellis.base.reasons import Reason
 from trellis.core.hvpa.demand.stabilization import StabilizedDemand
 from trellis.core.hvpa.ladder import Ladder, find_next_count
-from trellis.core.hvpa.memory import HvpaDecision
+from trellis.core.hvpa.remembered_state import HvpaDecision
 from trellis.core.hvpa.steps import (
     MIN_CHANGE,
     STABILIZATION_WINDOW,

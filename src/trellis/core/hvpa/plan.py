@@ -20,7 +20,6 @@ from trellis.core.hvpa.demand.stabilization import StabilizedDemand, stabilize_d
 from trellis.core.hvpa.demand.vpa import NO_TOTALS, describe_held_totals, read_vpa_totals
 from trellis.core.hvpa.drift import ReplicaDrift, detect_replica_drift, detect_request_drift
 from trellis.core.hvpa.ladder import list_limited_resources
-from trellis.core.hvpa.memory import HvpaDecision, HvpaMemory
 from trellis.core.hvpa.next_step import (
     NextStep,
     ShapeTransition,
@@ -30,6 +29,7 @@ from trellis.core.hvpa.next_step import (
     plan_transition,
     split_among_containers,
 )
+from trellis.core.hvpa.remembered_state import HvpaDecision, HvpaMemory
 from trellis.core.hvpa.steps import (
     MAINTENANCE_WINDOW,
     NO_RECOMMENDATION,

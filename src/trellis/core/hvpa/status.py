@@ -10,8 +10,8 @@ from trellis.base.errors import InvalidTime
 from trellis.base.quantities import Quantity
 from trellis.base.times import format_time, parse_time
 from trellis.core.hvpa.demand.windows import WindowSample
-from trellis.core.hvpa.memory import HvpaMemory
 from trellis.core.hvpa.plan import HvpaPlan
+from trellis.core.hvpa.remembered_state import HvpaMemory
 from trellis.core.hvpa.steps import HeldStep
 from trellis.core.recommend.amounts import ResourceAmounts, parse_amounts
 

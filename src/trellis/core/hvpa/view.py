@@ -19,7 +19,7 @@ from trellis.api.schema.fields import INT32_MAX
 from trellis.api.validation import validate
 from trellis.base.reasons import Reason, Severity
 from trellis.core.hvpa.ladder import Ladders
-from trellis.core.hvpa.memory import HvpaMemory
+from trellis.core.hvpa.remembered_state import HvpaMemory
 from trellis.core.recommend.amounts import ResourceAmounts
 
 

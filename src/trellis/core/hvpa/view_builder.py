@@ -36,7 +36,7 @@ from trellis.core.hvpa.autoscalers import (
     is_owned_by,
     list_conflicting,
 )
-from trellis.core.hvpa.memory import HvpaMemory
+from trellis.core.hvpa.remembered_state import HvpaMemory
 from trellis.core.hvpa.view import ContainerView, HpaView, HvpaView, ResolvedHvpa
 from trellis.core.recommend.amounts import ResourceAmounts, parse_amounts
 

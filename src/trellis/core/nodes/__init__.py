@@ -17,12 +17,12 @@ from trellis.core.nodes.node_groups import (
     find_release_problems,
 )
 from trellis.core.nodes.scale_down.decisions import ScaleDownPlan
-from trellis.core.nodes.scale_down.memory import ScaleDownMemory, record_added_nodes, record_failed_removal
 from trellis.core.nodes.scale_down.plan import plan_scale_down
+from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory, record_added_nodes, record_failed_removal
 from trellis.core.nodes.scale_down.view import ScaleDownInput
 from trellis.core.nodes.scale_up.decisions import ScaleUpPlan
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory, record_failed_order
 from trellis.core.nodes.scale_up.plan import plan_scale_up
+from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory, record_failed_order
 from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 

@@ -20,12 +20,12 @@ from trellis.core.nodes.buffers.headroom import observe_headroom
 from trellis.core.nodes.node_groups import GroupState
 from trellis.core.nodes.scale_down.decisions import ScaleDownAction, ScaleDownPlan, SetTaints
 from trellis.core.nodes.scale_down.drainability import StartupBoosts, no_boosts
-from trellis.core.nodes.scale_down.memory import ScaleDownMemory
 from trellis.core.nodes.scale_down.plan import plan_scale_down
+from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory
 from trellis.core.nodes.scale_down.view import ScaleDownInput
 from trellis.core.nodes.scale_up.decisions import BufferDecision, ScaleUpPlan
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory
 from trellis.core.nodes.scale_up.plan import plan_scale_up
+from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
 from trellis.core.nodes.state.snapshot import ClusterSnapshot, ClusterSnapshotChanges
 

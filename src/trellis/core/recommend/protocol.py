@@ -45,7 +45,7 @@ from trellis.core.recommend.parameters import Parameter, ParameterKind, Paramete
 from trellis.core.usage.columns import FloatColumn, IntColumn, RowKey
 from trellis.core.usage.history.hourly import CELLS, Peaks
 from trellis.core.usage.history.hours import Ring
-from trellis.core.usage.history.runs import RUNS, RecentRuns
+from trellis.core.usage.history.job_runs import RUNS, RecentRuns
 from trellis.core.usage.view import RowsView
 
 # By what it is about: `{"season": ["daily", "weekly"], "score": scores}`.

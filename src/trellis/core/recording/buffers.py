@@ -20,8 +20,8 @@ from trellis.api.kube.pods import PodSpec
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.base.errors import UnreadableObject
 from trellis.core.buffers.chunks import Translation
-from trellis.core.buffers.facts import BufferSettings, NodeClassFacts, TargetFacts, TranslationFacts
 from trellis.core.buffers.quota_usage import QuotaUsage
+from trellis.core.buffers.translation_facts import BufferSettings, NodeClassFacts, TargetFacts, TranslationFacts
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.cluster.target_problems import TargetProblem
 from trellis.core.recommend.amounts import ResourceAmounts

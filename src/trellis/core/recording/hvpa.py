@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import msgspec
 
 from trellis.core.cluster.store import ObjectKey
-from trellis.core.hvpa.memory import HvpaMemory
 from trellis.core.hvpa.plan import HvpaPlan
+from trellis.core.hvpa.remembered_state import HvpaMemory
 from trellis.core.hvpa.steps import HeldStep, WorkloadShape
 from trellis.core.hvpa.view import HvpaSettings, HvpaView
 from trellis.core.recommend.amounts import ResourceAmounts

@@ -27,7 +27,7 @@ from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts, is_rounde
 from trellis.core.recommend.capping import CappedResources, NamespaceLimits, RecommendedResources, cap_for_pod
 from trellis.core.recommend.capping.limit_ranges import ResourceRange
 from trellis.core.recommend.capping.pod import TARGET_FIELD, CapNote
-from trellis.core.sizing.admissibility import (
+from trellis.core.sizing.admissible_sizes import (
     CAPPED_TO_POD_LIMIT,
     FITTED_TO_POD_REQUEST,
     FITTED_TO_RATIO,
@@ -36,8 +36,8 @@ from trellis.core.sizing.admissibility import (
     leave_unsized,
     make_admissible,
 )
-from trellis.core.sizing.drafts import ContainerDraft, ResourceDraft
 from trellis.core.sizing.shapes import ContainerShape, PodShape, QosClass, compute_qos
+from trellis.core.sizing.size_drafts import ContainerDraft, ResourceDraft
 
 KEPT_QOS = Reason(
     "KeptQosClass", "The recommendation was changed, or not applied, so that the pod keeps its QoS class."

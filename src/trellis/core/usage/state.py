@@ -24,7 +24,7 @@ from trellis.core.usage.columns import (
 from trellis.core.usage.histograms.bins import CPU_BINS, CPU_TOTAL_BINS, MEMORY_BINS, MEMORY_TOTAL_BINS
 from trellis.core.usage.histograms.decaying_histograms import FEW_ROWS, HistogramBank
 from trellis.core.usage.history.hourly import HourlyHistory
-from trellis.core.usage.history.runs import RunHistory
+from trellis.core.usage.history.job_runs import RunHistory
 from trellis.core.usage.settings import Tuning, UsageSettings
 
 VpaKey: TypeAlias = tuple[str, str]  # namespace and name

@@ -8,7 +8,7 @@ import numpy as np
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, RowKey
 from trellis.core.usage.histograms.decaying_histograms import HistogramBank
 from trellis.core.usage.history.hourly import HourlyHistory
-from trellis.core.usage.history.runs import RunHistory
+from trellis.core.usage.history.job_runs import RunHistory
 from trellis.core.usage.settings import DAY
 from trellis.core.usage.state import UsageState
 

@@ -33,8 +33,8 @@ from trellis.core.nodes.node_groups import (
 )
 from trellis.core.nodes.scale_down.decisions import DrainPod, SetTaints
 from trellis.core.nodes.scale_down.drainability import StartupBoosts
-from trellis.core.nodes.scale_down.memory import record_added_nodes, record_failed_removal
-from trellis.core.nodes.scale_up.memory import record_failed_order, record_release
+from trellis.core.nodes.scale_down.remembered_state import record_added_nodes, record_failed_removal
+from trellis.core.nodes.scale_up.remembered_state import record_failed_order, record_release
 from trellis.core.nodes.state.pods import is_unschedulable
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.resize.actions import PodRef

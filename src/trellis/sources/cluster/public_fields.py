@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from trellis.api.registry import KWOK_NODE_GROUP
-from trellis.core.buffers.facts import NODE_CLASS_LABELS
+from trellis.core.buffers.translation_facts import NODE_CLASS_LABELS
 from trellis.core.cluster.owners import WELL_KNOWN_KINDS
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
 

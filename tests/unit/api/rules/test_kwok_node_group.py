@@ -11,7 +11,7 @@ from trellis.api.kinds.kwok_node_group import GROUP_LABEL
 from trellis.api.registry import FILE_KINDS, KWOK_NODE_GROUP, find_kind
 from trellis.api.schema.crds import build_crds
 from trellis.api.validation import validate
-from trellis.core.buffers.facts import NODE_CLASS_LABELS
+from trellis.core.buffers.translation_facts import NODE_CLASS_LABELS
 from trellis.core.lint.check import check
 from trellis.core.lint.manifests import ManifestSource
 

@@ -20,12 +20,12 @@ from trellis.controllers.nodes.provider_client import ProviderClient
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, PassInput, PassPlans, plan_pass
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState
 from trellis.core.nodes.scale_down.decisions import ReleaseNode, ScaleDownPlan
-from trellis.core.nodes.scale_down.memory import NodeRemoval, ScaleDownMemory
+from trellis.core.nodes.scale_down.remembered_state import NodeRemoval, ScaleDownMemory
 from trellis.core.nodes.scale_down.removal_steps import add_leaving_taint
 from trellis.core.nodes.scale_up.decisions import FOR_PODS, NodeOrder, ReleaseFailedInstance, ScaleUpPlan
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory, UnconfirmedOrder, record_release
+from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory, UnconfirmedOrder, record_release
 from trellis.core.nodes.settings import ScaleUpSettings
-from trellis.core.nodes.state.readiness import INSTANCE_FAILED
+from trellis.core.nodes.state.upcoming_nodes import INSTANCE_FAILED
 from trellis.kube.write.writer import Writer
 from trellis.providers.protocol import Groups, Ordered, Released, Tended
 from trellis.runtime.telemetry.metrics import Metrics

@@ -13,7 +13,7 @@ from trellis.base.errors import Unreachable
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.process import NodeController
 from trellis.core.nodes.autoscaler_pass import NodePlanner, ObservedBuffers
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory
+from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.providers.kwok import KwokProvider
 from trellis.providers.protocol import Groups, Ordered, Released, Tended

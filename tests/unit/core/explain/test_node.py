@@ -21,7 +21,7 @@ from trellis.core.explain.explanation.node import NodePart, PlacementPart
 from trellis.core.fit import Storage
 from trellis.core.nodes import ScaleDownSettings
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, NodePlanner, PassInput, PassPlans
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory
+from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.state.snapshot import EXPENDABLE_PODS_PRIORITY_CUTOFF, ClusterSnapshotChanges
 
 LEAVING = {"key": "trellis.x-k8s.io/leaving", "value": f"{NOW - 60:.0f}", "effect": "NoSchedule"}

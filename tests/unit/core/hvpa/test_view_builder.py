@@ -15,7 +15,7 @@ from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.scaling import Scale, ScaleSpec
 from trellis.core.hvpa.autoscalers import RelatedAutoscalers
 from trellis.core.hvpa.drift import REQUESTS_DRIFTED
-from trellis.core.hvpa.memory import HvpaMemory
+from trellis.core.hvpa.remembered_state import HvpaMemory
 from trellis.core.hvpa.view_builder import HvpaPod, PodEdit, build_view
 
 LEFT_ALONE = {"containerPolicies": [{"containerName": "helper", "mode": "Off"}]}

@@ -28,9 +28,9 @@ from trellis.core.nodes import (
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, NodePlanner, PassInput, PassPlans
 from trellis.core.nodes.scale_down.decisions import NODE_IN_USE, ScaleDownPlan
 from trellis.core.nodes.scale_down.drainability import no_boosts
-from trellis.core.nodes.scale_down.memory import NodeRemoval, UnremovableNode
+from trellis.core.nodes.scale_down.remembered_state import NodeRemoval, UnremovableNode
 from trellis.core.nodes.scale_up.decisions import ScaleUpPlan
-from trellis.core.nodes.scale_up.memory import GroupBackoff, UnconfirmedOrder
+from trellis.core.nodes.scale_up.remembered_state import GroupBackoff, UnconfirmedOrder
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.core.recording.nodes.changes import ChangesLine, ChangesReader, ChangesWriter
 from trellis.core.recording.nodes.passes import BoostsLine, PassInputReader, PassInputWriter, PassLine, RecordedBoosts

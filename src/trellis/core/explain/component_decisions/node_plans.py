@@ -30,8 +30,8 @@ from trellis.core.nodes import (
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, PassInput, PassPlans, plan_pass
 from trellis.core.nodes.node_groups import InstanceState
 from trellis.core.nodes.scale_down.decisions import NODE_NOT_TRIED, NodeDecision, SetTaints
-from trellis.core.nodes.scale_down.memory import NodeRemoval
 from trellis.core.nodes.scale_down.plan import plan_scale_down
+from trellis.core.nodes.scale_down.remembered_state import NodeRemoval
 from trellis.core.nodes.scale_down.removal_steps import read_leaving_time
 from trellis.core.nodes.scale_up.plan import plan_scale_up
 

@@ -35,7 +35,7 @@ from trellis.core.hvpa.demand.windows import (
     find_next_extreme_change,
     read_extreme,
 )
-from trellis.core.hvpa.memory import ScaleWrite
+from trellis.core.hvpa.remembered_state import ScaleWrite
 from trellis.core.hvpa.view import HpaView, HvpaSettings, HvpaView, sum_containers
 from trellis.core.recommend.amounts import ResourceAmounts
 

@@ -17,7 +17,7 @@ from trellis.base.reasons import Reason, Severity
 from trellis.base.times import format_time
 from trellis.base.wording import AMOUNTS_PER_UNIT, RESOURCE_WORDS, format_amount
 from trellis.core.hvpa.demand.windows import DemandWindow, add_sample, drop_expired
-from trellis.core.hvpa.memory import ScaleWrite
+from trellis.core.hvpa.remembered_state import ScaleWrite
 from trellis.core.hvpa.view import HvpaView, sum_containers
 
 SCALE_WISH = Reason(

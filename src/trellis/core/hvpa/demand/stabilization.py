@@ -23,7 +23,7 @@ from trellis.core.hvpa.demand.windows import (
     find_next_extreme_change,
     read_extreme,
 )
-from trellis.core.hvpa.memory import HvpaMemory
+from trellis.core.hvpa.remembered_state import HvpaMemory
 from trellis.core.hvpa.steps import StepDirection
 from trellis.core.hvpa.view import HvpaView
 from trellis.core.recommend.amounts import ResourceAmounts

@@ -28,8 +28,8 @@ from trellis.core.cluster.store import ObjectKey
 from trellis.core.fit import Demand, find_eligible_nodes
 from trellis.core.fit.resources import PODS
 from trellis.core.nodes.scale_up.decisions import BUFFER_NOT_PROVISIONED, NO_GROUP_FITS, BufferDecision
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory
 from trellis.core.nodes.scale_up.plan import ScaleUpPlacement, build_scale_up_plan, place_pods_and_chunks
+from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.scale_up.view import ScaleUpLimits, build_scale_up_view
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.pods import BufferChunks, PlacedPods

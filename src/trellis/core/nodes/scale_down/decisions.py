@@ -9,7 +9,7 @@ import msgspec
 
 from trellis.api.kube.nodes import Taint
 from trellis.base.reasons import DetailedReason, Reason, Severity
-from trellis.core.nodes.scale_down.memory import ScaleDownMemory
+from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory
 
 
 class SetTaints(msgspec.Struct, frozen=True):

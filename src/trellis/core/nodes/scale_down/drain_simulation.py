@@ -26,7 +26,7 @@ from trellis.core.fit import Demand
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.scale_down.decisions import NODE_NEEDED_AGAIN, NODE_NOT_TRIED, NODE_TAKES_OVER, PODS_ARE_COMING
 from trellis.core.nodes.scale_down.drainability import PodsToDrain, ReplacementDemands
-from trellis.core.nodes.scale_down.memory import NodeRemoval
+from trellis.core.nodes.scale_down.remembered_state import NodeRemoval
 from trellis.core.nodes.scale_down.removable_nodes import GroupMinimums, ScaleDownCandidate
 from trellis.core.nodes.scale_down.removal_steps import without_leaving_taint
 from trellis.core.nodes.state.placement import (

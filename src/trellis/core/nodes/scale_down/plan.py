@@ -37,7 +37,7 @@ from trellis.core.nodes.scale_down.drain_simulation import (
     simulate_drains,
 )
 from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, ReplacementDemands
-from trellis.core.nodes.scale_down.memory import NEVER, NodeRemoval, ScaleDownMemory, UnremovableNode
+from trellis.core.nodes.scale_down.remembered_state import NEVER, NodeRemoval, ScaleDownMemory, UnremovableNode
 from trellis.core.nodes.scale_down.removable_nodes import CandidateFilter, GroupMinimums, ScaleDownCandidate
 from trellis.core.nodes.scale_down.removal_steps import (
     RemovalStep,

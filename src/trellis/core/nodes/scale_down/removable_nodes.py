@@ -25,7 +25,7 @@ from trellis.core.nodes.scale_down.drainability import (
     PodsToDrain,
     find_pods_to_drain,
 )
-from trellis.core.nodes.scale_down.memory import NodeRemoval, UnremovableNode
+from trellis.core.nodes.scale_down.remembered_state import NodeRemoval, UnremovableNode
 from trellis.core.nodes.scale_down.view import ScaleDownView
 
 SCALE_DOWN_DISABLED_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"

@@ -32,7 +32,7 @@ from trellis.core.nodes.scale_down.decisions import (
     SetTaints,
 )
 from trellis.core.nodes.scale_down.drainability import PodsToDrain
-from trellis.core.nodes.scale_down.memory import NEVER, NodeRemoval
+from trellis.core.nodes.scale_down.remembered_state import NEVER, NodeRemoval
 from trellis.core.nodes.scale_down.view import ScaleDownView
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
 

@@ -20,7 +20,7 @@ from trellis.core.nodes.scale_down.drainability import (
     StartupBoosts,
     no_boosts,
 )
-from trellis.core.nodes.scale_down.memory import ScaleDownMemory
+from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory
 from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.readiness import NodeReadiness
 from trellis.core.nodes.state.snapshot import ClusterSnapshot

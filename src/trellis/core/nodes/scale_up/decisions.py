@@ -12,7 +12,7 @@ import msgspec
 
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.cluster.store import ObjectKey
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory
+from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.scale_up.view import SCALE_UP_LIMITED
 
 POD_HAS_ROOM = Reason("PodHasRoom", "There is room for the pod on a node that is ready; the scheduler will find it.")

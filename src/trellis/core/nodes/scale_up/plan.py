@@ -40,7 +40,7 @@ from trellis.core.nodes.scale_up.decisions import (
 )
 from trellis.core.nodes.scale_up.estimator import NodeEstimator, UnplacedPods
 from trellis.core.nodes.scale_up.expanders import find_similar_groups, get_expanders
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory, UnconfirmedOrder
+from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory, UnconfirmedOrder
 from trellis.core.nodes.scale_up.view import ScaleUpLimits, ScaleUpView, build_scale_up_view, fill_to_minimum_sizes
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.placement import (
@@ -53,7 +53,6 @@ from trellis.core.nodes.state.placement import (
     restore_places,
 )
 from trellis.core.nodes.state.pods import BufferChunks, sort_for_placement
-from trellis.core.nodes.state.readiness import ORDER_LOST
 from trellis.core.nodes.state.simulation import (
     ClusterSimulation,
     NodeTemplates,
@@ -61,6 +60,7 @@ from trellis.core.nodes.state.simulation import (
     simulate_cluster,
 )
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
+from trellis.core.nodes.state.upcoming_nodes import ORDER_LOST
 from trellis.core.usage.columns import IntColumn
 
 

@@ -16,7 +16,7 @@ from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import choose_form, pluralize
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.node_groups import GROUP_AT_MAXIMUM
-from trellis.core.nodes.scale_up.memory import (
+from trellis.core.nodes.scale_up.remembered_state import (
     GROUP_BACKED_OFF,
     GroupBackoff,
     ScaleUpMemory,
@@ -24,9 +24,10 @@ from trellis.core.nodes.scale_up.memory import (
     select_active_backoffs,
 )
 from trellis.core.nodes.settings import ScaleUpSettings
-from trellis.core.nodes.state.readiness import NodeReadiness, UpcomingNodes, classify_nodes, find_upcoming_nodes
+from trellis.core.nodes.state.readiness import NodeReadiness, classify_nodes
 from trellis.core.nodes.state.simulation import ClusterSimulation, NodeTemplates
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
+from trellis.core.nodes.state.upcoming_nodes import UpcomingNodes, find_upcoming_nodes
 from trellis.core.usage.columns import FloatColumn, IntColumn
 
 

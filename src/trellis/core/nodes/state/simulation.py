@@ -25,8 +25,9 @@ from trellis.core.fit import Demand, NodeTable, Occupancy, find_eligible_nodes, 
 from trellis.core.fit.resources import CPU, MEMORY, PODS, parse_nanos_or_zero
 from trellis.core.nodes.node_groups import GroupState, InstanceState
 from trellis.core.nodes.state.pods import PlacedPods
-from trellis.core.nodes.state.readiness import NodeReadiness, UpcomingNodes
+from trellis.core.nodes.state.readiness import NodeReadiness
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
+from trellis.core.nodes.state.upcoming_nodes import UpcomingNodes
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 
 GROUP_SHAPE_DIFFERS = Reason(

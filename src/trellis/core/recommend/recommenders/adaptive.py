@@ -14,7 +14,12 @@ import msgspec
 import numpy as np
 
 from trellis.core.recommend.amounts import CPU
-from trellis.core.recommend.evaluation.choice import ChoiceSettings, ChoiceTable, CostWeights, choose_candidates
+from trellis.core.recommend.evaluation.recommender_choice import (
+    ChoiceSettings,
+    ChoiceTable,
+    CostWeights,
+    choose_candidates,
+)
 from trellis.core.recommend.forecast.caches import SettingsCache, find_daily_slots
 from trellis.core.recommend.forecast.candidates import ForecastCandidate
 from trellis.core.recommend.forecast.hourly_forecast import (

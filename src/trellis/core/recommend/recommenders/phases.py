@@ -43,7 +43,7 @@ from trellis.core.recommend.recommenders.fallback import estimate_fallback, over
 from trellis.core.recommend.settings import DAY, DefaultSettings
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.core.usage.history.hours import Ring
-from trellis.core.usage.history.runs import HIGHEST, MEAN, RUNS, SAME_RUN_SECONDS, RecentRuns, RunHistory
+from trellis.core.usage.history.job_runs import HIGHEST, MEAN, RUNS, SAME_RUN_SECONDS, RecentRuns, RunHistory
 
 _MINUTE = 60.0
 

@@ -23,8 +23,8 @@ from trellis.core.fit.resources import ResourceCounts
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, PassInput, PassPlans
 from trellis.core.nodes.node_groups import GroupState, Instance, NodeGroup
 from trellis.core.nodes.scale_down.drainability import StartupBoosts
-from trellis.core.nodes.scale_down.memory import ScaleDownMemory
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory
+from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory
+from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
 from trellis.core.recording.format import ObjectChanges, apply_changes, diff_objects, encoded_fields
 

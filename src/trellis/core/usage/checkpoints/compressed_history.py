@@ -24,7 +24,7 @@ from trellis.base.errors import InvalidCheckpoint
 from trellis.core.usage.columns import IntColumn
 from trellis.core.usage.history.hourly import CELLS, Peaks
 from trellis.core.usage.history.hours import MEASURES, Ring
-from trellis.core.usage.history.runs import HIGHEST, INTERVALS, MEAN, MOST_DOUBLINGS, RUNS, StoredRun
+from trellis.core.usage.history.job_runs import HIGHEST, INTERVALS, MEAN, MOST_DOUBLINGS, RUNS, StoredRun
 
 
 def compress(data: bytes) -> str:

@@ -14,7 +14,7 @@ from trellis.core.usage.columns import FloatColumn, IntColumn, RowKey
 from trellis.core.usage.histograms.decaying_histograms import HistogramBank, SavedHistogram
 from trellis.core.usage.history.hourly import CELL_HOURS, Peaks
 from trellis.core.usage.history.hours import HOUR, HourSummaries, Ring
-from trellis.core.usage.history.runs import StoredRun
+from trellis.core.usage.history.job_runs import StoredRun
 from trellis.core.usage.intake import PEAK_WEIGHT
 from trellis.core.usage.state import UsageState
 

@@ -25,7 +25,7 @@ from trellis.core.hvpa import (
 )
 from trellis.core.hvpa.demand.scale import SCALE_WISH, WISH_WITHOUT_REQUESTS
 from trellis.core.hvpa.demand.vpa import NO_TOTALS
-from trellis.core.hvpa.memory import ScaleWrite
+from trellis.core.hvpa.remembered_state import ScaleWrite
 from trellis.core.hvpa.steps import NO_RECOMMENDATION
 from trellis.core.recording.hvpa import RecordedHvpaPlan
 

@@ -14,7 +14,7 @@ from trellis.api.kube.storage import BIND_COMPLETED, PersistentVolume, Persisten
 from trellis.core.fit import Storage
 from trellis.core.nodes.node_groups import InstanceState
 from trellis.core.nodes.scale_down.decisions import NodeOutcome
-from trellis.core.nodes.scale_down.memory import ScaleDownMemory, record_added_nodes, record_failed_removal
+from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory, record_added_nodes, record_failed_removal
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.worlds.nodes import a_buffer, a_group, a_pod, a_spec
 from support.worlds.scale_down import ShrinkingCluster, a_budget, a_web_pod
 from trellis.core.nodes.scale_down.decisions import DrainPod, NodeOutcome, ScaleDownPlan, SetTaints
-from trellis.core.nodes.scale_down.memory import ScaleDownMemory
+from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory
 from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
 

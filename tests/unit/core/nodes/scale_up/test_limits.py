@@ -10,7 +10,7 @@ from support.worlds.nodes import START, Cluster, a_buffer, a_group, a_node, a_po
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState
 from trellis.core.nodes.scale_up.decisions import PendingPodsDecision
 from trellis.core.nodes.scale_up.expanders import balance_nodes
-from trellis.core.nodes.scale_up.memory import GroupBackoff, back_off, record_failed_order
+from trellis.core.nodes.scale_up.remembered_state import GroupBackoff, back_off, record_failed_order
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.worlds.nodes import Cluster, a_buffer, a_group, a_node, a_pod, a_spec
-from trellis.core.nodes.scale_up.memory import record_failed_order
+from trellis.core.nodes.scale_up.remembered_state import record_failed_order
 from trellis.core.nodes.settings import ScaleUpSettings
 
 ENFORCED = ScaleUpSettings(enforce_node_group_min_size=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from trellis.base.errors import InternalError
-from trellis.core.recommend.evaluation.choice import CostWeights, compute_cost
+from trellis.core.recommend.evaluation.recommender_choice import CostWeights, compute_cost
 from trellis.core.recommend.evaluation.replay import (
     DAY,
     HOUR,

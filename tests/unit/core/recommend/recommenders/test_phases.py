@@ -20,7 +20,7 @@ from trellis.core.recommend.recommenders.phases import PhasesRecommender
 from trellis.core.recommend.registry import apply_preset
 from trellis.core.recommend.validation import needs_runs, read_declaration
 from trellis.core.usage.columns import FloatColumn
-from trellis.core.usage.history.runs import INTERVALS
+from trellis.core.usage.history.job_runs import INTERVALS
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples
 from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod

@@ -18,7 +18,7 @@ from support.builders.usage_samples import batch, kill, row
 from trellis.api.kinds.checkpoint import RUNS_LENGTH
 from trellis.base.errors import InvalidCheckpoint
 from trellis.core.usage.checkpoints.compressed_history import LONGEST_RUNS_TEXT, decode_runs, encode_runs
-from trellis.core.usage.history.runs import (
+from trellis.core.usage.history.job_runs import (
     FIRST_INTERVAL_SECONDS,
     HIGHEST,
     INTERVALS,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from trellis.core.recommend.evaluation.choice import (
+from trellis.core.recommend.evaluation.recommender_choice import (
     CandidateChoice,
     ChoiceSettings,
     ChoiceTable,

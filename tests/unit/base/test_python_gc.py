@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from trellis.base.garbage_collection import pause_garbage_collection
+from trellis.base.python_gc import pause_garbage_collection
 
 
 def test_the_collector_is_disabled_inside_the_context_and_enabled_after_it() -> None:

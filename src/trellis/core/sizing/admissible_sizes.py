@@ -21,8 +21,8 @@ from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.recommend.capping.container import CAPPED_TO_LIMIT, CAPPED_TO_RANGE_MAX, CAPPED_TO_RANGE_MIN
 from trellis.core.recommend.capping.limit_ranges import ResourceRange
 from trellis.core.recommend.capping.pod import FITTED_TO_POD_RANGE
-from trellis.core.sizing.drafts import ContainerDraft, ResourceDraft
 from trellis.core.sizing.shapes import ContainerList, sum_stage
+from trellis.core.sizing.size_drafts import ContainerDraft, ResourceDraft
 
 _NO_RANGE = ResourceRange()
 
