@@ -171,4 +171,4 @@ def drawn_vpa(rng: Random) -> EffectiveVpa:
 def without_boost(meaning: EffectiveVpa) -> EffectiveVpa:
     plain = {name: msgspec.structs.replace(container, boost=None) for name, container in meaning.containers.items()}
     others = msgspec.structs.replace(meaning.default_container, boost=None)
-    return msgspec.structs.replace(meaning, containers=plain, others=others)
+    return msgspec.structs.replace(meaning, containers=plain, default_container=others)

@@ -55,7 +55,7 @@ def test_a_removed_kind_stops_no_informer_and_returns_in_another_version(
     cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_informers, "_ABSENT_SECONDS", 1.0)
-    monkeypatch.setattr(shared_informers, "_DOUBT_SECONDS", 0.5)
+    monkeypatch.setattr(shared_informers, "_MISSING_SECONDS", 0.5)
     group = f"{namespace}.example.com"
     newer = Resource(group, "v1", "weathers", "Weather", True, KubeObject)
     older = msgspec.structs.replace(newer, version="v1alpha1")
