@@ -158,7 +158,10 @@ NO_MODE = ""
 WRITTEN_MODES = (*COUNTED_MODES, NO_MODE)
 
 
-class EffectiveContainerPolicy(msgspec.Struct, frozen=True, gc=False):
+# Recordings hold both with the names that the fields had first.
+class EffectiveContainerPolicy(
+    msgspec.Struct, frozen=True, gc=False, rename={"is_scaled": "scaled", "scales_limits": "limits_follow"}
+):
     """How one container is treated. `scaled` is false under `mode: Off`; boost does not depend on it."""
 
     is_scaled: bool
@@ -173,7 +176,12 @@ class EffectiveContainerPolicy(msgspec.Struct, frozen=True, gc=False):
     memory_windows: int | None = None
 
 
-class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
+class EffectiveVpa(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={"is_auto": "auto", "has_mode": "mode_given", "default_container": "others"},
+):
     """A VerticalPodAutoscaler with all defaults filled in. `None` stands for the flag of the reading component."""
 
     mode: UpdateMode
