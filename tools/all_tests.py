@@ -65,7 +65,7 @@ def _build_suite(first: Sequence[str], workers: int, cache: str, *tests: str) ->
 if __name__ == "__main__":
     ignored = (f"--ignore={path}" for path in ("tests/cluster", "tests/docs/test_demo_in_full.py"))
     computing = _build_suite(["nice"], 2, ".pytest_cache", "tests", *ignored)
-    waiting = _build_suite([], 4, ".pytest_cache/cluster", "tests/cluster")
+    waiting = _build_suite([], 5, ".pytest_cache/cluster", "tests/cluster")
     print("Tests without a control plane run in the background; their output comes last.", flush=True)
     try:
         sys.exit(run(computing, waiting))
