@@ -34,9 +34,9 @@ _OBSTACLES: Final = (
     EVICTION_LOOP,
     BACKING_OFF,
     disruption_budget.TOO_FEW_REPLICAS,
-    disruption_budget.NO_REPLICAS_WANTED,
-    disruption_budget.TOLERANCE_USED_UP,
-    disruption_budget.HOURLY_BUDGET_USED_UP,
+    disruption_budget.ZERO_REPLICAS_DESIRED,
+    disruption_budget.EVICTION_TOLERANCE_EXHAUSTED,
+    disruption_budget.HOURLY_BUDGET_EXHAUSTED,
     disruption_order.WOULD_NOT_FIT,
 )
 

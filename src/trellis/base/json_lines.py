@@ -20,8 +20,10 @@ from trellis.base.durations import Duration, parse_duration
 from trellis.base.errors import InvalidRecording
 from trellis.base.quantities import Quantity
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 HEADER: Final = "header"
+# The first format that is still read, by the component of a header. Format 2 renamed fields of recordings alone.
+_OLDEST_FORMATS: Final[Mapping[str, int]] = {"dump": 1}
 
 
 # Bytes of an invalid line to quote: enough to recognise the file.
@@ -93,8 +95,12 @@ def read_header(kind: str, data: msgspec.Raw) -> RecordingHeader:
     if kind != HEADER:
         raise InvalidRecording(kind, "line 1 is no header: this is not a recording of a component")
     header = decode_payload(data, RecordingHeader)
-    if header.format != FORMAT_VERSION:
-        raise InvalidRecording(header.format, f"is the format of this recording, and only {FORMAT_VERSION} can be read")
+    if not _OLDEST_FORMATS.get(header.component, FORMAT_VERSION) <= header.format <= FORMAT_VERSION:
+        raise InvalidRecording(
+            header.format,
+            f"is the format of this file, which another release wrote; this one reads format {FORMAT_VERSION}: "
+            "record again, or read it with that release",
+        )
     return header
 
 

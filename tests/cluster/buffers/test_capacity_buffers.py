@@ -183,7 +183,7 @@ def test_a_buffer_is_mirrored_as_a_capacity_buffer_and_the_mirror_deleted(
     made = api.create(buffer("web"), namespace)
     started = controller(namespace, "--translate")
     until("its CapacityBuffer", lambda: find_buffer_condition(cluster, namespace, "web", "KeptAsCapacityBuffer"))
-    until("all of it", lambda: find_mirror_condition(cluster, namespace) == ("True", "KeptElsewhere"))
+    until("all of it", lambda: find_mirror_condition(cluster, namespace) == ("True", "HeldByCapacityBuffer"))
     own = template_path(namespace, "capacitybuffer-of-web-pod-template")
     for path in (capacity_path(namespace), own):
         [owner] = api.get(path)["metadata"]["ownerReferences"]
@@ -197,7 +197,7 @@ def test_a_buffer_is_mirrored_as_a_capacity_buffer_and_the_mirror_deleted(
     until("the new count", lambda: api.get(capacity_path(namespace))["spec"]["replicas"] == 5)
     assert find_buffer_condition(cluster, namespace, "web") == ("True", "BufferReady")
     api.patch(buffer_path(namespace, "web"), {"spec": {"recreationStrategy": "KeepMinimum"}})
-    until("a minimum", lambda: find_mirror_condition(cluster, namespace) == ("True", "MinimumKeptElsewhere"))
+    until("a minimum", lambda: find_mirror_condition(cluster, namespace) == ("True", "MinimumHeldByCapacityBuffer"))
 
     # Without the flag nobody keeps it any more.
     started.process.stop()
@@ -234,7 +234,7 @@ def test_a_pod_of_the_template_passes_a_dry_run_under_the_restricted_standard(
     spec = {"containers": [container(resources={"requests": requests})], "initContainers": [container("init")]}
     api.create(buffer("web", kind="", capacity={"pods": {"replicaNum": 3, "podSpec": spec}}), namespace)
     controller(namespace, "--translate")
-    until("all of it", lambda: find_mirror_condition(cluster, namespace) == ("True", "KeptElsewhere"))
+    until("all of it", lambda: find_mirror_condition(cluster, namespace) == ("True", "HeldByCapacityBuffer"))
     template = api.get(template_path(namespace, "capacitybuffer-of-web-pod-template"))["template"]
     tried = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tried"}, "spec": template["spec"]}
     made = api.apply(tried, namespace, dry_run=True)

@@ -85,4 +85,4 @@ def test_the_downgrade_check_lists_what_upstream_would_lose(cluster: Cluster, na
     result = run("crds", "--downgrade-check")
     ours = [line for line in result.output.splitlines() if f"{namespace}/web" in line]
     assert result.exit_code == 1
-    assert [line.rpartition(" ")[2] for line in ours] == ["[Pruned]", "[Stranded]"]
+    assert [line.rpartition(" ")[2] for line in ours] == ["[Pruned]", "[UnsupportedStoredValue]"]

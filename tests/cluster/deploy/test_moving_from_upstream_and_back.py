@@ -127,7 +127,7 @@ def test_stored_objects_survive_the_way_to_our_crd_and_back(api: Api) -> None:
     install(api, upstreams())
     until("upstream's schema to hold", lambda: not accepts(api, vpa("x", updatePolicy={"updateMode": "InPlaceOnly"})))
     assert spec_of(api, "before") == stored["spec"]
-    # Stranded and pruned, exactly as the downgrade check foretells.
+    # UnsupportedStoredValue and pruned, exactly as the downgrade check foretells.
     assert spec_of(api, "after")["updatePolicy"] == {"updateMode": "InPlaceOnly"}
 
 

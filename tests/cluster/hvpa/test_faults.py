@@ -67,7 +67,7 @@ def is_at(cluster: Cluster, namespace: str, count: int, millicores: int) -> bool
 
 def is_left(cluster: Cluster, namespace: str, count: int) -> bool:
     """Whether somebody else's count is left alone, and told of."""
-    result = "DriftLeft" in get_hvpa_conditions(cluster, namespace, "web")
+    result = "DriftTolerated" in get_hvpa_conditions(cluster, namespace, "web")
     return result and get_replicas(cluster, namespace, "web") == count
 
 
@@ -149,7 +149,7 @@ def test_an_externally_written_count_is_reset_and_reported_once_in_a_window(
     until("patience", lambda: is_left(cluster, namespace, 5))
     until("the count to be set back again", lambda: is_at(cluster, namespace, 2, 4000))
     until("two Events", lambda: told(cluster, namespace, "ReplicasDrifted") == 2)
-    until("an Event of the other kind", lambda: told(cluster, namespace, "DriftLeft") == 1)
+    until("an Event of the other kind", lambda: told(cluster, namespace, "DriftTolerated") == 1)
 
 
 def test_an_externally_set_pod_size_is_corrected_and_reported(

@@ -62,7 +62,7 @@ def test_a_node_whose_pod_may_not_be_evicted_is_kept(
     node_groups.scale("web", 2)
     until("the pod to go", lambda: len(node_groups.pods()) == 2)
     uids = {pod["metadata"]["uid"] for pod in node_groups.pods()}
-    until("the reason", lambda: metric_value(controller, "trellis_nodes_nodes", reason="DisruptionsUsedUp") > 0)
+    until("the reason", lambda: metric_value(controller, "trellis_nodes_nodes", reason="DisruptionBudgetExhausted") > 0)
     assert len(node_groups.nodes()) == 2
     assert {pod["metadata"]["uid"] for pod in node_groups.pods()} == uids
 

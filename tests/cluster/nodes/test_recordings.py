@@ -24,4 +24,4 @@ def test_a_replay_adds_and_removes_the_recorded_nodes(
     report = replay(read_recording(file))
     assert str(report) == f"{report.decisions} decisions, all the same"
     result = b"".join(read_recording(file))
-    assert all(word in result for word in (b"OrderedForPods", b"NodeMarked", b"ReleaseNode"))
+    assert all(word in result for word in (b"OrderedForPods", b"NodeTainted", b"ReleaseNode"))

@@ -26,10 +26,10 @@ def test_the_buffer_on_the_page_becomes_the_objects_on_the_page() -> None:
 
 def test_every_reason_of_the_condition_is_on_the_page() -> None:
     reasons = (
-        mirror.KEPT_ELSEWHERE,
-        mirror.NOTHING_ELSEWHERE,
+        mirror.HELD_BY_CAPACITY_BUFFER,
+        mirror.CAPACITY_BUFFER_EMPTY,
         mirror.CAPACITY_BUFFERS_NOT_SERVED,
-        mirror.MINIMUM_KEPT_ELSEWHERE,
+        mirror.MINIMUM_HELD_BY_CAPACITY_BUFFER,
         mirror.MINIMUM_NOT_OBSERVED,
         owned_objects.OWNED_NAME_TAKEN,
         owned_objects.OWNED_REFUSED,

@@ -73,7 +73,7 @@ def test_replayed_translations_of_all_kinds_are_equal_byte_for_byte(recording: b
     assert report.decisions >= 10
     result = b"".join(decision.decided for decision in replay_buffers(read_lines(recording)))
     for word in (
-        *("BufferReady", "ChunksCut", "OutsideSchedule", "NodeClassEmpty", "BufferFilled", "TargetNotFound"),
+        *("BufferReady", "ChunksTruncated", "OutsideSchedule", "NodeClassEmpty", "BufferFilled", "TargetNotFound"),
         *("PodSpecUnreadable", '"cpu":"2"'),
     ):
         assert word.encode() in result, word
@@ -99,14 +99,14 @@ def test_only_fields_that_a_translation_reads_are_recorded(recording: bytes) -> 
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        ([("weather", {})], "weather.*comes before a line of kind began"),
+        ([("weather", {})], "weather.*comes before a line of kind start"),
         (
             [(START_LINE, BufferRecordingStart(BufferSettings())), ("weather", {})],
             "is no line of a recording of the Buffer controller",
         ),
         (
             [(START_LINE, BufferRecordingStart(BufferSettings())), (DECISION_LINE, {})],
-            "decided.*comes before a line of kind looked",
+            "decision.*comes before a line of kind input",
         ),
         (
             [(START_LINE, BufferRecordingStart(BufferSettings())), (INPUT_LINE, {"now": "noon"})],

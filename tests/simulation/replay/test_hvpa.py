@@ -32,7 +32,7 @@ from trellis.base.json_lines import (
 from trellis.cli.main import trellis
 from trellis.controllers.hvpa.process import HvpaController
 from trellis.core.hvpa import HpaView
-from trellis.core.hvpa.autoscalers import ELDER_HVPA
+from trellis.core.hvpa.autoscalers import OLDER_HVPA
 from trellis.core.recommend.amounts import ResourceAmounts
 from trellis.core.recording.format import DECISION_LINE, HVPA, INPUT_LINE, START_LINE
 from trellis.core.recording.hvpa import HvpaPlanInput, HvpaRecordingStart, RecordedHvpaPlan
@@ -140,7 +140,7 @@ def test_a_view_that_is_read_again_is_the_same_and_gives_the_same_plan(
 ) -> None:
     means = meaning(*written, replicaSize=sizing, maintenanceWindow={"begin": "220000+0130", "end": "010000+0130"})
     hpa = HpaView(ratio, frozenset({"cpu", "memory"}))
-    first = view(2, total, target, total, meaning=means, hpa=hpa, conflict=ELDER_HVPA, conflicting=("Hvpa web",))
+    first = view(2, total, target, total, meaning=means, hpa=hpa, conflict=OLDER_HVPA, conflicting=("Hvpa web",))
     for seen in (first, msgspec.structs.replace(first, conflict=None, memory=decided(first).memory)):
         again = decode_payload(encode_payload(HvpaPlanInput(("shop", "web"), NOW, seen)), HvpaPlanInput)
         assert again == HvpaPlanInput(("shop", "web"), NOW, seen)
@@ -156,10 +156,10 @@ LOOKS = (INPUT_LINE, HvpaPlanInput(("shop", "web"), NOW, view(2, {"cpu": 1000}))
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        ([("weather", {})], "weather.*comes before a line of kind began"),
+        ([("weather", {})], "weather.*comes before a line of kind start"),
         ([BEGINS, ("weather", {})], "weather.*is no line of a recording of the Hvpa controller"),
-        ([BEGINS, (DECISION_LINE, {})], "decided.*comes before a line of kind looked"),
-        ([BEGINS, LOOKS, (DECISION_LINE, {}), (DECISION_LINE, {})], "decided.*comes before a line of kind looked"),
+        ([BEGINS, (DECISION_LINE, {})], "decision.*comes before a line of kind input"),
+        ([BEGINS, LOOKS, (DECISION_LINE, {}), (DECISION_LINE, {})], "decision.*comes before a line of kind input"),
         ([BEGINS, (INPUT_LINE, {"hvpa": ["shop", "web"], "now": "noon"})], "is not what it should be.*now"),
         ([(START_LINE, {"settings": {"low_ratio": "much"}})], "is not what it should be.*low_ratio"),
         ([(START_LINE, {"settings": {"low_ratio": "1/0"}})], "is not what it should be"),

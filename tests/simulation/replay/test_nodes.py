@@ -98,12 +98,12 @@ def test_replayed_plans_of_all_kinds_are_equal_byte_for_byte(recording: bytes) -
     result = b"".join(decision.decided for decision in replay_nodes(read_lines(recording)))
     for word in (
         *("OrderedForPods", "NodeOrdered", "NoGroupFits", "BufferProvisioned", "NoPlaceForPods"),
-        *("NodeInUse", "NodeUnneeded", "NodeMarked", "SetTaints", "EvictPod", "ReleaseNode"),
+        *("NodeInUse", "NodeUnneeded", "NodeTainted", "SetTaints", "EvictPod", "ReleaseNode"),
     ):
         assert word.encode() in result, word
     remembered = [data["memory"] for kind, data in documents(recording) if kind == INPUT_LINE and "memory" in data]
     assert any("broken" in each.get("up", {}).get("backoffs", {}) for each in remembered)
-    assert any(each.get("down", {}).get("added", 0) is None for each in remembered)
+    assert any(each.get("down", {}).get("last_added_at", 0) is None for each in remembered)
 
 
 def test_a_replay_decides_again_and_reports_differences(recording: bytes) -> None:
@@ -215,12 +215,12 @@ AGAIN = {"key": ["shop", "web-1"], "version": "7"}
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
-        ([("weather", {})], "weather.*comes before a line of kind began"),
+        ([("weather", {})], "weather.*comes before a line of kind start"),
         ([BEGINS, ("weather", {})], "weather.*is no line of a recording of the node autoscaler"),
-        ([BEGINS, (DECISION_LINE, {})], "decided.*comes before a line of kind looked"),
+        ([BEGINS, (DECISION_LINE, {})], "decision.*comes before a line of kind input"),
         (
             [BEGINS, (INPUT_LINE, PassLine(1.0)), (DECISION_LINE, {}), (DECISION_LINE, {})],
-            "decided.*comes before a line of kind looked",
+            "decision.*comes before a line of kind input",
         ),
         ([BEGINS, (INPUT_LINE, {"now": "noon"})], "is not what it should be.*now"),
         ([BEGINS, (CHANGES, {"pods": [AGAIN]})], "shop/web-1.*is seen again, and no line before has it"),
@@ -229,7 +229,7 @@ AGAIN = {"key": ["shop", "web-1"], "version": "7"}
             "small.*is a group that no line before declares",
         ),
         (
-            [BEGINS, (INPUT_LINE, {"now": 1.0, "memory": {"up": {"seats": 3}}}), (DECISION_LINE, {})],
+            [BEGINS, (INPUT_LINE, {"now": 1.0, "memory": {"up": {"chunk_nodes": 3}}}), (DECISION_LINE, {})],
             "is not what it should be",
         ),
     ],

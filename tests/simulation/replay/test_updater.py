@@ -89,7 +89,7 @@ def test_decisions_are_the_same_byte_for_byte_and_are_all_kinds_of_them() -> Non
     assert report.first is None
     assert report.decisions == len(world.replayed()) > 10
     result = b"".join(each.decided for each in world.replayed())
-    for word in ("EvictPod", "ResizePod", "BackingOff", "TooFewReplicas", "AdmissionAbsent", "HourlyBudgetUsedUp"):
+    for word in ("EvictPod", "ResizePod", "BackingOff", "TooFewReplicas", "AdmissionAbsent", "HourlyBudgetExhausted"):
         assert word.encode() in result, word
 
 
@@ -103,7 +103,7 @@ def test_every_kind_of_line_can_come_in_a_recording() -> None:
 def test_a_replay_decides_again_and_reports_differences() -> None:
     world = busy_world()
     settings = {"settings": {"eviction_tolerance": 1.0, "min_replicas": 1}}
-    report = replay(changed(world.recording.getvalue(), "began", **settings))
+    report = replay(changed(world.recording.getvalue(), "start", **settings))
     assert report.different > 0
     assert report.first is not None
     assert report.first.path.startswith("$.plans")
@@ -124,8 +124,12 @@ def line(kind: str, payload: object) -> bytes:
     ("kind", "payload", "why"),
     [
         ("weather", {}, "weather.*is no line of a recording of the updater"),
-        ("looked", {"workloads": [], "now": 1.0}, "looked.*comes before the line `began`"),
-        ("began", {"settings": {"min_replicas": "two"}, "rooms": True}, "is not what it should be.*min_replicas"),
+        ("input", {"workloads": [], "now": 1.0}, "input.*comes before the line `start`"),
+        (
+            "start",
+            {"settings": {"min_replicas": "two"}, "has_headroom": True},
+            "is not what it should be.*min_replicas",
+        ),
     ],
 )
 def test_an_invalid_recording_is_refused_with_the_reason(kind: str, payload: object, why: str) -> None:
@@ -135,9 +139,9 @@ def test_an_invalid_recording_is_refused_with_the_reason(kind: str, payload: obj
 
 def test_a_controller_of_an_unwatched_kind_is_refused() -> None:
     put = encode_line("workload", {"kind": "Rollout", "key": ["shop", "web"], "new": None, "old": None})
-    began = line("began", {"settings": {}, "rooms": False})
+    start = line("start", {"settings": {}, "has_headroom": False})
     with pytest.raises(InvalidRecording, match=r"Rollout.*is no kind of controller"):
-        list(replay_updater(read_lines(began + put)))
+        list(replay_updater(read_lines(start + put)))
 
 
 class Full(io.BytesIO):

@@ -159,9 +159,7 @@ WRITTEN_MODES = (*COUNTED_MODES, NO_MODE)
 
 
 # Recordings hold both with the names that the fields had first.
-class EffectiveContainerPolicy(
-    msgspec.Struct, frozen=True, gc=False, rename={"is_scaled": "scaled", "scales_limits": "limits_follow"}
-):
+class EffectiveContainerPolicy(msgspec.Struct, frozen=True, gc=False):
     """How one container is treated. `scaled` is false under `mode: Off`; boost does not depend on it."""
 
     is_scaled: bool
@@ -176,12 +174,7 @@ class EffectiveContainerPolicy(
     memory_windows: int | None = None
 
 
-class EffectiveVpa(
-    msgspec.Struct,
-    frozen=True,
-    gc=False,
-    rename={"is_auto": "auto", "has_mode": "mode_given", "default_container": "others"},
-):
+class EffectiveVpa(msgspec.Struct, frozen=True, gc=False):
     """A VerticalPodAutoscaler with all defaults filled in. `None` stands for the flag of the reading component."""
 
     mode: UpdateMode

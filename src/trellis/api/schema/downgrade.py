@@ -14,8 +14,8 @@ from trellis.api.schema.tree import SchemaNode, build_schema_tree
 from trellis.base.reasons import Reason, Severity
 
 PRUNED = Reason("Pruned", "A field that upstream's CRD does not have is lost at the next write.", Severity.WARNING)
-STRANDED = Reason(
-    "Stranded", "A value that upstream does not know stays stored and is refused later.", Severity.WARNING
+UNSUPPORTED_STORED_VALUE = Reason(
+    "UnsupportedStoredValue", "A value that upstream does not know stays stored and is refused later.", Severity.WARNING
 )
 
 
@@ -35,7 +35,7 @@ def _find_losses_below(node: SchemaNode, value: object, path: Path) -> Iterator[
     upstream = node.field.upstream_enum
     if upstream and isinstance(value, str) and value not in upstream:
         values = ", ".join(f'"{name}"' for name in upstream)
-        yield ValidationProblem(path, STRANDED, f"upstream knows only {values}", value)
+        yield ValidationProblem(path, UNSUPPORTED_STORED_VALUE, f"upstream knows only {values}", value)
     if isinstance(value, dict):
         for name, below in value.items():
             member = node.members.get(name)

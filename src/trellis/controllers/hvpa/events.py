@@ -9,7 +9,7 @@ from trellis.base.reasons import Severity
 from trellis.controllers.hvpa.state import HvpaState
 from trellis.controllers.hvpa.status import HvpaNote
 from trellis.core.cluster.store import key_of
-from trellis.core.hvpa.demand.scale import SCALE_WISH
+from trellis.core.hvpa.demand.scale import SCALE_REQUESTED
 from trellis.core.hvpa.demand.vpa import NO_TOTALS
 from trellis.core.hvpa.plan import AS_DECIDED, STEP_BLOCKED
 from trellis.kube.events import build_reference
@@ -46,4 +46,4 @@ class HvpaEvents:
 
 def _event_key(note: HvpaNote) -> tuple[str, str]:
     """What makes a note another one: figures of what is wrong differ from pass to pass, but each wish is news."""
-    return note.reason.code, note.details if note.reason is SCALE_WISH else ""
+    return note.reason.code, note.details if note.reason is SCALE_REQUESTED else ""

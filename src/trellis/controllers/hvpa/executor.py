@@ -17,7 +17,7 @@ from trellis.api.resolve import EffectiveHvpa
 from trellis.controllers.hvpa import metrics as named
 from trellis.controllers.hvpa.owned_autoscalers import (
     NAME_TAKEN,
-    SOURCE_REFUSED,
+    OWNED_AUTOSCALER_REFUSED,
     AutoscalerUpkeep,
     plan_hpa_upkeep,
     plan_vpa_upkeep,
@@ -123,7 +123,7 @@ class OwnedAutoscalers:
             await self._write(state, kind, upkeep, action)
         notes = [HvpaNote(NAME_TAKEN, upkeep.name_conflict)] if upkeep.name_conflict else []
         refusal = state.refusals.get(kind)
-        return [*notes, HvpaNote(SOURCE_REFUSED, refusal)] if refusal else notes
+        return [*notes, HvpaNote(OWNED_AUTOSCALER_REFUSED, refusal)] if refusal else notes
 
     async def _write(self, state: HvpaState, kind: str, upkeep: AutoscalerUpkeep, action: Action) -> None:
         now, key = self._now(), f"{type(action).__name__} {kind} {state.generation}"

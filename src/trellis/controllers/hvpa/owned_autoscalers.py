@@ -109,8 +109,8 @@ NAME_TAKEN = Reason(
     "Another object has the name that the Hvpa's own HPA or VPA would have; it is left as it is.",
     Severity.WARNING,
 )
-SOURCE_REFUSED = Reason(
-    "SourceRefused", "The API server refuses the HPA or VPA that is made from the template.", Severity.WARNING
+OWNED_AUTOSCALER_REFUSED = Reason(
+    "OwnedAutoscalerRefused", "The API server refuses the HPA or VPA that is made from the template.", Severity.WARNING
 )
 
 # The label of owned objects. An object with it and without an owner is an orphan of an Hvpa.

@@ -16,7 +16,7 @@ from trellis.controllers.nodes import metrics as named
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.provisioning.buffer_reports import BufferEvents
 from trellis.core.cluster.store import ObjectKey
-from trellis.core.nodes.scale_down.decisions import NODE_SETTLING, NodeDecision, NodeOutcome
+from trellis.core.nodes.scale_down.decisions import NODE_DELETE_DELAY_AFTER_TAINT, NodeDecision, NodeOutcome
 from trellis.core.nodes.scale_up.decisions import (
     BufferDecision,
     NodeOrder,
@@ -170,7 +170,7 @@ class NodeEvents:
             node = self._informers.nodes.get("", decision.node)
             # A node that has just been released is not in the cache any more.
             uid = node.metadata.uid if node is not None else uid
-            if before != reason.code and reason is not NODE_SETTLING:
+            if before != reason.code and reason is not NODE_DELETE_DELAY_AFTER_TAINT:
                 self._record(ObjectReference("Node", "", decision.node, uid, "v1"), reason, str(decision.reason))
             if is_leaving:
                 recorded[decision.node] = (reason.code, uid)

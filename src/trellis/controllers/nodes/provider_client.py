@@ -20,7 +20,7 @@ from trellis.providers.protocol import GroupProblem, Groups, Ordered, Provider, 
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
 
-PROVIDER_SILENT = Reason("ProviderSilent", "The provider did not answer in time.", Severity.WARNING)
+PROVIDER_TIMED_OUT = Reason("ProviderTimedOut", "The provider did not answer in time.", Severity.WARNING)
 PROVIDER_FAILED = Reason("ProviderFailed", "The provider could not answer.", Severity.WARNING)
 
 # A provider that has not responded for so long counts as one without groups: its last response is too old to remove a
@@ -98,7 +98,9 @@ class ProviderClient:
                 PROVIDER_FAILED, f"{self._provider.name} answered with a {type(response).__name__}"
             )
         except TimeoutError:
-            failure = DetailedReason(PROVIDER_SILENT, f"{self._provider.name} did not answer in {self._patience:g} s")
+            failure = DetailedReason(
+                PROVIDER_TIMED_OUT, f"{self._provider.name} did not answer in {self._patience:g} s"
+            )
         except Exception as error:  # noqa: BLE001 - code of a provider: any error is a failed call
             failure = DetailedReason(PROVIDER_FAILED, f"{self._provider.name}: {error!r}")
         self._metrics.add(named.PROVIDER_FAILURES, 1, call, failure.reason.code)

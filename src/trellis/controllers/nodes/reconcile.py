@@ -19,7 +19,7 @@ from trellis.controllers.nodes.events import ActionReporter, NodeEvents
 from trellis.controllers.nodes.executor import NodeExecutor, NodePlanResult, PendingNodeWrites
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.metrics import NodeAutoscalerMetrics
-from trellis.controllers.nodes.provider_client import PROVIDER_SILENT, ProviderClient
+from trellis.controllers.nodes.provider_client import PROVIDER_TIMED_OUT, ProviderClient
 from trellis.controllers.nodes.state import PlannerThread
 from trellis.controllers.nodes.status import BufferStatusPublisher
 from trellis.controllers.provisioning.buffer_reports import with_unreadable_buffers
@@ -40,7 +40,7 @@ from trellis.runtime.telemetry.metrics import Metrics, StepTimer
 
 # How long to wait for the provider before the status of Buffers is published without it.
 ANSWER_SECONDS: Final = 1.0
-_SILENT: Final = DetailedReason(PROVIDER_SILENT, "nothing is ordered until the provider answers")
+_SILENT: Final = DetailedReason(PROVIDER_TIMED_OUT, "nothing is ordered until the provider answers")
 # How long the Buffer controller gets to translate Buffers again after pods have come.
 _TRANSLATION_SECONDS: Final = 1.0
 # How long to wait before checking again whether the caches can be trusted.

@@ -18,7 +18,7 @@ from trellis.base.wording import pluralize
 from trellis.core.boost.phases import BOOSTED_FOR_LONG
 from trellis.core.resize.actions import Action, DecisionKind, EvictPod, PodDecision, PodRef, ResizePod
 from trellis.core.resize.candidates import POD_PENDING
-from trellis.core.resize.disruption_budget import TOLERANCE_USED_UP
+from trellis.core.resize.disruption_budget import EVICTION_TOLERANCE_EXHAUSTED
 from trellis.core.resize.freeze import FROZEN
 from trellis.core.resize.in_place import RESIZE_INFEASIBLE, RESIZE_REFUSED, RESIZE_UNDER_WAY
 from trellis.core.resize.state import attempts as core
@@ -43,7 +43,7 @@ UPDATE_REFUSED = Reason(
 _USUAL: Final = frozenset({Result.CONFLICT, Result.GONE, Result.SKIPPED, Result.REFUSED})
 
 # Pods take turns, and a resize takes its time: that is how it should be.
-_TEMPORARY: Final = frozenset({TOLERANCE_USED_UP, RESIZE_UNDER_WAY, POD_PENDING})
+_TEMPORARY: Final = frozenset({EVICTION_TOLERANCE_EXHAUSTED, RESIZE_UNDER_WAY, POD_PENDING})
 
 # Upstream says these of each pod, in these words.
 _SKIPPED: Final = frozenset({RESIZE_INFEASIBLE, RESIZE_REFUSED})

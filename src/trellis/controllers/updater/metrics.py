@@ -15,7 +15,7 @@ import msgspec
 
 from trellis.api.resolve import UpdateMode
 from trellis.core.resize.actions import Action, DecisionKind, EvictPod, ResizePod, UnmarkPod
-from trellis.core.resize.disruption_budget import HOURLY_BUDGET_USED_UP, TOLERANCE_USED_UP
+from trellis.core.resize.disruption_budget import EVICTION_TOLERANCE_EXHAUSTED, HOURLY_BUDGET_EXHAUSTED
 from trellis.core.resize.in_place import RESIZE_INFEASIBLE, RESIZE_REFUSED
 from trellis.core.resize.plan import UpdatePlan
 from trellis.core.resize.planner import ADMISSION_ABSENT
@@ -140,7 +140,7 @@ def size_label(pods: int) -> str:
 
 _SIZES = tuple(map(str, range(LARGEST_SIZE)))
 # Why pods that are to be changed wait for their turn.
-_WAITING_REASONS = (BACKING_OFF, HOURLY_BUDGET_USED_UP)
+_WAITING_REASONS = (BACKING_OFF, HOURLY_BUDGET_EXHAUSTED)
 _EVICTING = ("Recreate", "Auto")
 _MODES = (UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE)
 
@@ -164,7 +164,7 @@ class DecisionCounts(msgspec.Struct, frozen=True):
             for kind in (DecisionKind.EVICT, DecisionKind.RESIZE)
         )
         # If no pod may be disrupted now, the tolerance is used up by other pods, and no waiting pod is next.
-        waiting_reasons = (*_WAITING_REASONS, TOLERANCE_USED_UP) if evicts or resizes else _WAITING_REASONS
+        waiting_reasons = (*_WAITING_REASONS, EVICTION_TOLERANCE_EXHAUSTED) if evicts or resizes else _WAITING_REASONS
         waiting = sum(self.decisions[DecisionKind.WAIT.value, reason.code] for reason in waiting_reasons)
         evicts += (
             self.decisions[DecisionKind.WAIT.value, ADMISSION_ABSENT.code]

@@ -29,7 +29,7 @@ from trellis.core.cluster.json_patches import PatchOp
 OBJECT_ACCEPTED = Reason("ObjectAccepted", "The object breaks no rule.")
 OBJECT_DEFAULTED = Reason("ObjectDefaulted", "The object breaks no rule, and a field was filled in.")
 OBJECT_REFUSED = Reason("ObjectRefused", "The object breaks a rule and was not stored.", Severity.WARNING)
-OBJECT_LEFT_ALONE = Reason("ObjectLeftAlone", "The object, or this part of it, is none of ours to judge.")
+OBJECT_NOT_CHECKED = Reason("ObjectNotChecked", "The object, or this part of it, is none of ours to judge.")
 
 _DEFAULT_POLICY: Final = {"updateMode": "Recreate"}
 _KEPT_WARNING: Final = "allowed only because the stored object has it too"
@@ -50,10 +50,10 @@ def review_object(review: AdmissionReview, gates: FeatureGates) -> ObjectAdmissi
     """Decide about an object that is created or updated. Raise `InvalidReview` if it is not JSON."""
     kind = find_kind(review.kind.api_version, review.kind.kind)
     if kind is None or review.sub_resource or not review.has_object:
-        return ObjectAdmissionDecision(OBJECT_LEFT_ALONE)
+        return ObjectAdmissionDecision(OBJECT_NOT_CHECKED)
     document = parse_object(review.object)
     if not isinstance(document, dict) or _is_being_deleted(document):
-        return ObjectAdmissionDecision(OBJECT_LEFT_ALONE)
+        return ObjectAdmissionDecision(OBJECT_NOT_CHECKED)
     old = parse_object(review.old_object) if review.has_old_object else None
     result = _validate_object(kind, document, old if isinstance(old, dict) else None, gates)
     if result.errors:

@@ -37,7 +37,7 @@ from trellis.core.sizing.sizes import PodSize, SizeNote, size_pod
 
 POD_SIZED = Reason("PodSized", "A new pod got the recommended requests and limits.")
 POD_BOOSTED = Reason("PodBoosted", "A new pod got more CPU for its start.")
-POD_SIZED_ALREADY = Reason("PodSizedAlready", "A new pod asked for what is recommended.")
+POD_ALREADY_SIZED = Reason("PodAlreadySized", "A new pod asked for what is recommended.")
 POD_WITHOUT_ADVICE = Reason("PodWithoutRecommendation", "Nothing is recommended yet for the containers of a new pod.")
 
 
@@ -243,4 +243,4 @@ def _find_reason(size: PodSize, boost: PodBoost, *, changed: bool) -> Reason:
         return POD_BOOSTED
     if not size.containers:
         return POD_WITHOUT_ADVICE
-    return POD_SIZED if changed else POD_SIZED_ALREADY
+    return POD_SIZED if changed else POD_ALREADY_SIZED

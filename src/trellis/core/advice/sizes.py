@@ -32,11 +32,11 @@ NO_REQUEST = Reason("NoRequest", "Nothing is requested of what is used.", Severi
 OVER_REQUESTED = Reason("OverRequested", "More is requested than is needed.", Severity.WARNING)
 REQUEST_UNKNOWN = Reason("RequestUnknown", "What is requested now could not be seen.")
 LOW_CONFIDENCE = Reason("LowConfidence", "There is too little history to change anything.")
-NO_USAGE_KNOWN = Reason("NoUsageKnown", "There is no usage to go by.")
-FINE = Reason("Fine", "What is requested is what is needed.")
+NO_USAGE = Reason("NoUsage", "There is no usage to go by.")
+WELL_SIZED = Reason("WellSized", "What is requested is what is needed.")
 
 # What is said only where both the request and what is needed are known, by enough history.
-COMPARED = frozenset({UNDER_REQUESTED, NO_REQUEST, OVER_REQUESTED, FINE})
+COMPARED = frozenset({UNDER_REQUESTED, NO_REQUEST, OVER_REQUESTED, WELL_SIZED})
 
 # From the worst to the best: what a container is called by, if its resources differ.
 ORDER = (
@@ -46,8 +46,8 @@ ORDER = (
     OVER_REQUESTED,
     REQUEST_UNKNOWN,
     LOW_CONFIDENCE,
-    NO_USAGE_KNOWN,
-    FINE,
+    NO_USAGE,
+    WELL_SIZED,
 )
 # One an hour for a day. Fewer say little, however far apart they are.
 _LEAST_SAMPLES = 24
@@ -99,7 +99,7 @@ def advise_request(
     reason = _find_reason(container, resource, request, policy)
     if reason is NO_REQUEST and not is_sized:
         reason = REQUEST_UNKNOWN
-    if reason in {FINE, LOW_CONFIDENCE, NO_USAGE_KNOWN}:
+    if reason in {WELL_SIZED, LOW_CONFIDENCE, NO_USAGE}:
         return ResourceAdvice(reason, before, before, limit, limit, target)
     new_limit = compute_limit(policy, resource, (before, limit), request)
     if resource == "memory" and new_limit < container.highest.memory:
@@ -119,7 +119,7 @@ def _compute_fitting_request(container: SurveyedContainer, resource: str, target
 def _find_reason(container: SurveyedContainer, resource: str, request: float, policy: AdvicePolicy) -> Reason:
     before, limit = select_resource(container.request, resource), select_resource(container.limit, resource)
     if math.isnan(request):
-        return NO_USAGE_KNOWN
+        return NO_USAGE
     # Even a short history is enough to know that it is too little.
     killed = container.kills > 0 and not request <= before
     if resource == "memory" and (killed or request > limit):
@@ -131,7 +131,7 @@ def _find_reason(container: SurveyedContainer, resource: str, request: float, po
     slight = max(policy.tolerance * before, select_resource(policy.slight, resource))
     is_bounded = before < select_resource(policy.least, resource) or before > select_resource(policy.most, resource)
     if abs(request - before) <= slight and not is_bounded:
-        return FINE
+        return WELL_SIZED
     return UNDER_REQUESTED if request > before else OVER_REQUESTED
 
 
@@ -178,7 +178,7 @@ def _collect_requests(container: SurveyedContainer, changes: AdviceByResource) -
     return {
         resource: math.ceil(change.request)
         for resource, change in named.items()
-        if change.reason not in {LOW_CONFIDENCE, NO_USAGE_KNOWN} and not math.isnan(change.request)
+        if change.reason not in {LOW_CONFIDENCE, NO_USAGE} and not math.isnan(change.request)
     }
 
 
@@ -205,6 +205,6 @@ def _apply_cap(
     if max_limit and limit > max_limit:
         limit = max(float(max_limit), request)
     capped_reason = change.reason
-    if capped_reason is FINE:
+    if capped_reason is WELL_SIZED:
         capped_reason = UNDER_REQUESTED if request > change.request_before else OVER_REQUESTED
     return msgspec.structs.replace(change, reason=capped_reason, request=request, limit=limit, capped=reason)

@@ -41,7 +41,7 @@ BOOST_CAPPED_BY_NODE = Reason(
 BOOST_KEPT_BELOW_LIMIT = Reason(
     "BoostKeptBelowLimit", "The boosted request was kept 1m below the limit, which stays, so that the QoS class stays."
 )
-BOOST_NOT_ABOVE = Reason("BoostNotAbove", "Nothing is left of the boost, so that the plain value stands.")
+BOOST_WITHOUT_EFFECT = Reason("BoostWithoutEffect", "Nothing is left of the boost, so that the plain value stands.")
 BOOST_SKIPPED_NO_BASE = Reason(
     "BoostSkippedNoBase", "There is no boost, as the container has neither a recommendation nor a request to raise."
 )
@@ -62,7 +62,7 @@ _PHRASES: Final = {
     BOOST_CAPPED_BY_POD.code: "boost capped to fit pod resources",
     BOOST_CAPPED_BY_NODE.code: "boost capped to fit a node",
     BOOST_KEPT_BELOW_LIMIT.code: "boost kept below container limit",
-    BOOST_NOT_ABOVE.code: "not boosted since nothing is left of the boost",
+    BOOST_WITHOUT_EFFECT.code: "not boosted since nothing is left of the boost",
     BOOST_SKIPPED_NO_BASE.code: "not boosted since there is no request to raise",
     BOOST_SKIPPED_NOT_RESIZABLE.code: "not boosted since the pod cannot be resized",
     BOOST_SKIPPED_RESTART.code: "not boosted since a resize restarts the container",
@@ -252,7 +252,7 @@ def boost_pod(
     _cap_pod(drafts, shape, unboosted, limits, ceiling)
     for draft in drafts.values():
         if not draft.is_above:
-            draft.notes.append(BoostNote(BOOST_NOT_ABOVE))
+            draft.notes.append(BoostNote(BOOST_WITHOUT_EFFECT))
         notes += [(draft.container.name, note) for note in draft.notes]
     return PodBoost(tuple(_to_boosted_container(draft) for draft in drafts.values() if draft.is_above), tuple(notes))
 

@@ -25,7 +25,7 @@ from trellis.api.kube.meta import Condition
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.times import format_time
 from trellis.base.wording import pluralize
-from trellis.core.buffers.chunks import BUFFER_READY, CHUNKS_CUT, TARGET_NOT_SEEN, Translation
+from trellis.core.buffers.chunks import BUFFER_READY, CHUNKS_TRUNCATED, TARGET_NOT_OBSERVED, Translation
 from trellis.core.buffers.pods import to_document
 from trellis.core.buffers.quota_usage import QuotaUsage
 from trellis.core.buffers.shapes import shape_from_target
@@ -56,7 +56,7 @@ def translate_capacity_buffer(buffer: CapacityBuffer, facts: TranslationFacts, s
         return _build_not_ready(DetailedReason(NO_REFERENCE, "neither podTemplateRef nor scalableRef is set"))
     match facts.target:
         case None:
-            return _build_not_ready(DetailedReason(TARGET_NOT_SEEN))
+            return _build_not_ready(DetailedReason(TARGET_NOT_OBSERVED))
         case TargetProblem(reason=reason, message=message):
             return _build_not_ready(DetailedReason(reason, message))
         case TargetFacts() as target:
@@ -68,7 +68,7 @@ def translate_capacity_buffer(buffer: CapacityBuffer, facts: TranslationFacts, s
         return _build_not_ready(replicas)
     chunks = min(replicas, settings.most_chunks)
     cut = DetailedReason(
-        CHUNKS_CUT, f"cut from {replicas} to {pluralize(chunks, 'replica')}, the most that one buffer may have"
+        CHUNKS_TRUNCATED, f"cut from {replicas} to {pluralize(chunks, 'replica')}, the most that one buffer may have"
     )
     return Translation(
         requested=replicas,

@@ -97,8 +97,10 @@ def count_unfilled_chunks(chunks: int, chunk: ResourceAmounts, filled: AmountsRe
 
 
 BUFFER_READY = Reason("BufferReady", "The pods that the Buffer stands for are in its status.")
-CHUNKS_CUT = Reason(
-    "ChunksCut", "The Buffer asks for more chunks than one Buffer may have; it stands for fewer.", Severity.WARNING
+CHUNKS_TRUNCATED = Reason(
+    "ChunksTruncated",
+    "The Buffer asks for more chunks than one Buffer may have; it stands for fewer.",
+    Severity.WARNING,
 )
 OUTSIDE_SCHEDULE = Reason("OutsideSchedule", "No window of the Buffer's schedule is open; it counts for nothing.")
 SCHEDULE_UNREADABLE = Reason(
@@ -109,12 +111,12 @@ POD_SELECTOR_UNREADABLE = Reason(
 )
 BUFFER_FILLED = Reason("BufferFilled", "Pods fill a part of the dedicated Buffer, which is kept no longer.")
 CAPACITY_UNREADABLE = Reason("CapacityUnreadable", "The Buffer states no capacity that can be used.", Severity.ERROR)
-TARGET_NOT_SEEN = Reason("TargetNotSeen", "The target has not been looked at yet.")
+TARGET_NOT_OBSERVED = Reason("TargetNotObserved", "The target has not been looked at yet.")
 TARGET_WITHOUT_COUNT = Reason(
     "TargetWithoutCount", "The target does not say how many replicas it has, so no share of them is known."
 )
 OTHER_TYPE = Reason("OtherBufferType", "The Buffer is of a type that somebody else provisions; it is left alone.")
-KIND_SET_ASIDE = Reason("TargetKindSetAside", "Another controller translates Buffers for this kind of target.")
+TARGET_KIND_EXCLUDED = Reason("TargetKindExcluded", "Another controller translates Buffers for this kind of target.")
 
 
 class _CapacityRequest(msgspec.Struct, frozen=True):
@@ -130,7 +132,7 @@ def find_skip_reason(buffer: EffectiveBuffer, settings: BufferSettings) -> Detai
     if not buffer.is_active_capacity:
         return DetailedReason(OTHER_TYPE, f"{buffer.type} is not a type that we provision")
     if buffer.target is not None and buffer.target.kind in settings.set_aside:
-        return DetailedReason(KIND_SET_ASIDE, f"{buffer.target.kind} is set aside for another controller")
+        return DetailedReason(TARGET_KIND_EXCLUDED, f"{buffer.target.kind} is set aside for another controller")
     return None
 
 
@@ -146,7 +148,9 @@ def translate(buffer: EffectiveBuffer, facts: TranslationFacts, now: float, sett
     ready = DetailedReason(BUFFER_READY, request.shape.source.reason.meaning)
     if size < request.count:
         fewer = pluralize(size, "chunk")
-        ready = DetailedReason(CHUNKS_CUT, f"cut from {request.count} to {fewer}, the most that one Buffer may have")
+        ready = DetailedReason(
+            CHUNKS_TRUNCATED, f"cut from {request.count} to {fewer}, the most that one Buffer may have"
+        )
     if buffer.filled_by is not None:
         chunks = count_unfilled_chunks(size, request.shape.amounts, facts.filled)
         if chunks < size:
@@ -208,7 +212,7 @@ def _read_replicas(
         return DetailedReason(NO_TARGET_REF, "capacity.replicas needs a targetRef")
     match facts.target:
         case None:
-            return DetailedReason(TARGET_NOT_SEEN)
+            return DetailedReason(TARGET_NOT_OBSERVED)
         case TargetProblem(reason=reason, message=message):
             return DetailedReason(reason, message)
         case TargetFacts() as target:

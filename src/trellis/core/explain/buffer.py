@@ -61,11 +61,11 @@ from trellis.core.explain.explanation.buffer import (
 from trellis.core.explain.explanation.document import InfluencePart, MissingEvidencePart, ObjectExplanation
 from trellis.core.explain.explanation.values import QuantityTexts, ReasonPart, format_amounts, format_timestamp
 from trellis.core.explain.missing_evidence import (
+    CAPACITY_NOT_OBSERVED,
     FLAG_UNREADABLE,
-    FLAGS_UNSEEN,
-    ROOM_UNSEEN,
-    TARGET_KINDS_UNSEEN,
-    TEMPLATE_UNSEEN,
+    FLAGS_NOT_OBSERVED,
+    TARGET_KINDS_NOT_OBSERVED,
+    TEMPLATE_NOT_OBSERVED,
     find_missing_objects,
     find_missing_placement_evidence,
     is_partial,
@@ -319,11 +319,11 @@ def _find_missing(
     for problem in evidence.components.problems:
         yield MissingEvidencePart(FLAG_UNREADABLE, problem)
     if _COMPONENT not in evidence.components.with_flags:
-        yield MissingEvidencePart(FLAGS_UNSEEN, _COMPONENT)
+        yield MissingEvidencePart(FLAGS_NOT_OBSERVED, _COMPONENT)
     target = find_buffer_target(buffered.buffer, buffered.meaning)
     if isinstance(buffered.facts.target, TargetProblem) and target is not None and not target.is_well_known:
-        yield MissingEvidencePart(TARGET_KINDS_UNSEEN)
+        yield MissingEvidencePart(TARGET_KINDS_NOT_OBSERVED)
     if part.chunk is not None and part.chunk.source is SHAPED_LIKE_TEMPLATE:
-        yield MissingEvidencePart(TEMPLATE_UNSEEN)
+        yield MissingEvidencePart(TEMPLATE_NOT_OBSERVED)
     if part.chunk is not None and not headroom.is_complete:
-        yield MissingEvidencePart(ROOM_UNSEEN)
+        yield MissingEvidencePart(CAPACITY_NOT_OBSERVED)

@@ -33,8 +33,8 @@ from trellis.core.explain.explanation.hvpa import (
 from trellis.core.explain.explanation.values import format_timestamp, format_total, format_totals
 from trellis.core.hvpa import HvpaPlan, HvpaView, ResolvedHvpa
 from trellis.core.hvpa.autoscalers import find_hpa, find_vpa, is_owned_by
-from trellis.core.hvpa.demand.hpa import WISH_UNREAD
-from trellis.core.hvpa.demand.scale import SCALE_WISH
+from trellis.core.hvpa.demand.hpa import HPA_DEMAND_NOT_READ
+from trellis.core.hvpa.demand.scale import SCALE_REQUESTED
 from trellis.core.hvpa.demand.stabilization import find_stabilization_end
 from trellis.core.hvpa.demand.vpa import VpaTotals, read_vpa_totals
 from trellis.core.hvpa.ladder import (
@@ -178,7 +178,7 @@ def _select_nearest_counts(ladders: Ladders, centers: set[int]) -> list[int]:
 
 
 # Said of every wish by a plan that remembers nothing.
-_FIRST_PLAN_NOTES: Final = (WISH_UNREAD,)
+_FIRST_PLAN_NOTES: Final = (HPA_DEMAND_NOT_READ,)
 
 
 def build_hvpa_part(evidence: Evidence, hvpa_evidence: HvpaEvidence) -> HvpaPart:
@@ -284,7 +284,7 @@ def _build_scale_request_part(
         return None
     since = (status.hpa.time or "") if status.hpa is not None else ""
     message = next(
-        (condition.message for condition in status.conditions or () if condition.type == SCALE_WISH.code), ""
+        (condition.message for condition in status.conditions or () if condition.type == SCALE_REQUESTED.code), ""
     )
     return ScaleRequestPart(format_totals(plan.hpa, binary=binary), since, message)
 

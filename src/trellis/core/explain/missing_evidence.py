@@ -18,46 +18,48 @@ from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.explain.explanation.document import ContainerRecommendationPart, MissingEvidencePart, PodPart
 from trellis.core.resize.actions import DecisionKind
 
-ATTEMPTS_UNSEEN = Reason(
-    "AttemptsUnseen", "What became of the updater's earlier attempts is known to its process alone, and not looked at."
+ATTEMPTS_NOT_OBSERVED = Reason(
+    "AttemptsNotObserved",
+    "What became of the updater's earlier attempts is known to its process alone, and not looked at.",
 )
-SAMPLES_UNSEEN = Reason(
-    "SamplesUnseen",
+SAMPLES_NOT_OBSERVED = Reason(
+    "SamplesNotObserved",
     "Usage since the last checkpoint is known to the recommender's process alone, so that it may be ahead.",
 )
-ROOM_UNSEEN = Reason(
-    "RoomUnseen", "Whether a new pod would fit some node is not looked at: not all nodes and pods could be seen."
+CAPACITY_NOT_OBSERVED = Reason(
+    "CapacityNotObserved",
+    "Whether a new pod would fit some node is not looked at: not all nodes and pods could be seen.",
 )
-ADMISSION_UNSEEN = Reason(
-    "AdmissionUnseen", "Whether somebody sizes new pods could not be seen, and is taken for granted."
+ADMISSION_NOT_OBSERVED = Reason(
+    "AdmissionNotObserved", "Whether somebody sizes new pods could not be seen, and is taken for granted."
 )
-FLAGS_UNSEEN = Reason(
-    "FlagsUnseen", "The flags of a component could not be seen, so that its defaults are taken for granted."
+FLAGS_NOT_OBSERVED = Reason(
+    "FlagsNotObserved", "The flags of a component could not be seen, so that its defaults are taken for granted."
 )
 FLAG_UNREADABLE = Reason(
     "FlagUnreadable", "A flag of a component could not be read, so that its default stands for it.", Severity.WARNING
 )
-OBJECTS_UNSEEN = Reason("ObjectsUnseen", "Some objects could not be read.", Severity.WARNING)
+OBJECTS_NOT_OBSERVED = Reason("ObjectsNotObserved", "Some objects could not be read.", Severity.WARNING)
 DUMP_CUT_OFF = Reason("DumpCutOff", "The dump is cut off: what came after its last line is missing.", Severity.WARNING)
 CHECKPOINT_UNREADABLE = Reason(
     "CheckpointUnreadable", "A checkpoint could not be read, so that its history is missing.", Severity.WARNING
 )
-RECOMMENDER_ELSEWHERE = Reason(
-    "RecommenderElsewhere",
+RECOMMENDER_NOT_AVAILABLE = Reason(
+    "RecommenderNotAvailable",
     "The recommender that the object names is none that can be asked here: only its status is told.",
 )
-SCALING_UNSEEN = Reason(
-    "ScalingUnseen",
+SCALING_NOT_OBSERVED = Reason(
+    "ScalingNotObserved",
     "What the Hvpa controller remembers is known to its process alone: here windows begin anew, and no wish is read.",
 )
-TEMPLATE_UNSEEN = Reason(
-    "TemplateUnseen",
+TEMPLATE_NOT_OBSERVED = Reason(
+    "TemplateNotObserved",
     "What the API server would make of a pod of the template is not asked: it is taken as it is written.",
 )
-TARGET_KINDS_UNSEEN = Reason(
-    "TargetKindsUnseen", "Kinds of targets that other packages know are read by the Buffer controller alone."
+TARGET_KINDS_NOT_OBSERVED = Reason(
+    "TargetKindsNotObserved", "Kinds of targets that other packages know are read by the Buffer controller alone."
 )
-USAGE_UNSEEN = Reason("UsageUnseen", "Nothing is known of what containers use now.", Severity.WARNING)
+USAGE_NOT_OBSERVED = Reason("UsageNotObserved", "Nothing is known of what containers use now.", Severity.WARNING)
 
 # Of these, where they are missing, the whole cluster is concerned.
 _ABOUT_COMPONENTS: Final = ("ConfigMap", "Lease", "Deployments of components")
@@ -83,18 +85,18 @@ def find_missing_evidence(
     for problem in evidence.components.problems:
         yield MissingEvidencePart(FLAG_UNREADABLE, problem)
     if containers and not len(collected.usage) and not collected.history:
-        yield MissingEvidencePart(USAGE_UNSEEN)
+        yield MissingEvidencePart(USAGE_NOT_OBSERVED)
     flagless = [name for name in _COMPONENTS if name not in evidence.components.with_flags]
     if flagless:
-        yield MissingEvidencePart(FLAGS_UNSEEN, ", ".join(flagless))
+        yield MissingEvidencePart(FLAGS_NOT_OBSERVED, ", ".join(flagless))
     if any(container.history == "checkpoint" for container in containers):
-        yield MissingEvidencePart(SAMPLES_UNSEEN)
+        yield MissingEvidencePart(SAMPLES_NOT_OBSERVED)
     if with_decisions and evidence.updated.plans:
-        yield MissingEvidencePart(ATTEMPTS_UNSEEN)
+        yield MissingEvidencePart(ATTEMPTS_NOT_OBSERVED)
         if not evidence.updated.has_headroom and any(pod.way == DecisionKind.EVICT.value for pod in pods):
-            yield MissingEvidencePart(ROOM_UNSEEN)
+            yield MissingEvidencePart(CAPACITY_NOT_OBSERVED)
         if evidence.updated.sized is None:
-            yield MissingEvidencePart(ADMISSION_UNSEEN)
+            yield MissingEvidencePart(ADMISSION_NOT_OBSERVED)
 
 
 def find_missing_objects(evidence: Evidence, without: Collection[str] = ()) -> Iterator[MissingEvidencePart]:
@@ -104,7 +106,7 @@ def find_missing_objects(evidence: Evidence, without: Collection[str] = ()) -> I
     for missing in _list_missing_data(evidence):
         kind = missing.what.partition(" ")[0]
         if kind not in without and kind not in _ABOUT_NODES:
-            yield MissingEvidencePart(OBJECTS_UNSEEN, str(missing))
+            yield MissingEvidencePart(OBJECTS_NOT_OBSERVED, str(missing))
 
 
 def _list_missing_data(evidence: Evidence) -> Iterator[MissingData]:
@@ -121,22 +123,22 @@ def is_partial(missing: tuple[MissingEvidencePart, ...]) -> bool:
     return any(part.reason.severity is not Severity.INFO for part in missing)
 
 
-REMOVALS_UNSEEN = Reason(
-    "RemovalsUnseen",
+REMOVALS_NOT_OBSERVED = Reason(
+    "RemovalsNotObserved",
     "Since when nodes are not needed, and what failed, is known to the autoscaler's process alone: here it begins now.",
 )
-PLACES_UNSEEN = Reason(
-    "PlacesUnseen",
+PLACEMENT_NOT_OBSERVED = Reason(
+    "PlacementNotObserved",
     "Where chunks were before, and which groups failed, is known to the autoscaler's process alone: here nothing was.",
 )
-GROUPS_UNSEEN = Reason(
-    "NodeGroupsUnseen", "Nothing that declares groups of nodes was found: every node is taken for one of no group."
+NODE_GROUPS_NOT_OBSERVED = Reason(
+    "NodeGroupsNotObserved", "Nothing that declares groups of nodes was found: every node is taken for one of no group."
 )
 GROUP_UNREADABLE = Reason(
     "NodeGroupUnreadable", "A group of nodes could not be read, so that it is left out.", Severity.WARNING
 )
-NODES_UNSEEN = Reason(
-    "NodesUnseen", "What becomes of nodes is not told: not all nodes and pods could be seen.", Severity.WARNING
+NODES_NOT_OBSERVED = Reason(
+    "NodesNotObserved", "What becomes of nodes is not told: not all nodes and pods could be seen.", Severity.WARNING
 )
 OBJECT_UNREADABLE = Reason(
     "ObjectUnreadable", "What an object asks of nodes could not be read, so that it is left out.", Severity.WARNING
@@ -167,15 +169,15 @@ def find_missing_node_evidence(
     for missing in collected.missing:
         is_none = missing.why == NOT_SERVED and missing.what == BUFFER.name
         if missing.what.partition(" ")[0] in _RELEVANT_KINDS and not is_none:
-            yield MissingEvidencePart(OBJECTS_UNSEEN, str(missing))
+            yield MissingEvidencePart(OBJECTS_NOT_OBSERVED, str(missing))
     for problem in components.problems:
         yield MissingEvidencePart(FLAG_UNREADABLE, problem)
     if node_evidence is None:
         yield from _find_missing_group_evidence(groups)
-        yield MissingEvidencePart(NODES_UNSEEN)
+        yield MissingEvidencePart(NODES_NOT_OBSERVED)
     else:
         yield from _find_missing_plan_evidence(node_evidence)
-        yield MissingEvidencePart(REMOVALS_UNSEEN)
+        yield MissingEvidencePart(REMOVALS_NOT_OBSERVED)
 
 
 def find_missing_placement_evidence(
@@ -184,22 +186,22 @@ def find_missing_placement_evidence(
     """What an explanation of a pod or Buffer that needs a node lacks, beside what every explanation lacks."""
     for missing in collected.missing:
         if missing.what == NODE_GROUPS or (node_evidence is not None and missing.what.partition(" ")[0] in _STORAGE):
-            yield MissingEvidencePart(OBJECTS_UNSEEN, str(missing))
+            yield MissingEvidencePart(OBJECTS_NOT_OBSERVED, str(missing))
     if node_evidence is not None:
         yield from _find_missing_plan_evidence(node_evidence)
-        yield MissingEvidencePart(PLACES_UNSEEN)
+        yield MissingEvidencePart(PLACEMENT_NOT_OBSERVED)
 
 
 def _find_missing_plan_evidence(node_evidence: NodeEvidence) -> Iterator[MissingEvidencePart]:
     yield from _find_missing_group_evidence(node_evidence.groups)
     if _COMPONENT not in node_evidence.components.with_flags:
-        yield MissingEvidencePart(FLAGS_UNSEEN, _COMPONENT)
+        yield MissingEvidencePart(FLAGS_NOT_OBSERVED, _COMPONENT)
     for (kind, key), problem in node_evidence.snapshot.problems.items():
         yield MissingEvidencePart(OBJECT_UNREADABLE, f"{kind} {'/'.join(key)}: {problem}")
 
 
 def _find_missing_group_evidence(groups: KnownNodeGroups) -> Iterator[MissingEvidencePart]:
     if not groups.declared:
-        yield MissingEvidencePart(GROUPS_UNSEEN)
+        yield MissingEvidencePart(NODE_GROUPS_NOT_OBSERVED)
     for group, problem in groups.problems:
         yield MissingEvidencePart(GROUP_UNREADABLE, f"{group}: {problem}" if group else str(problem))

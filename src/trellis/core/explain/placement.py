@@ -15,12 +15,12 @@ from trellis.core.fit import Demand, explain_unfit_nodes
 from trellis.core.nodes.scale_up.decisions import GroupsRefusal
 from trellis.core.nodes.state.pods import PlacedPods
 
-NO_NODE_SOUGHT = Reason(
-    "NoNodeSought",
+SCALE_UP_NOT_NEEDED = Reason(
+    "ScaleUpNotNeeded",
     "No node is ordered for the pod: it is held back, is of a DaemonSet, or makes way for all others.",
 )
-SCHEDULER_HAS_NOT_LOOKED = Reason(
-    "SchedulerHasNotLooked", "The scheduler has not said yet that it has no node for the pod, so that none is ordered."
+AWAITING_SCHEDULER = Reason(
+    "AwaitingScheduler", "The scheduler has not said yet that it has no node for the pod, so that none is ordered."
 )
 
 
@@ -59,11 +59,11 @@ def explain_pod_placement(node_evidence: NodeEvidence, pod: Pod) -> PlacementPar
     pending_pods = node_evidence.snapshot.pending.get(key)
     decision = next((pod_decision for pod_decision in node_evidence.up.pods if key in pod_decision.pods), None)
     if pending_pods is None:
-        return PlacementPart(ReasonPart(NO_NODE_SOUGHT), 1, unplaced=1)
+        return PlacementPart(ReasonPart(SCALE_UP_NOT_NEEDED), 1, unplaced=1)
     obstacles = _find_obstacles(node_evidence, pending_pods.demand, node_evidence.snapshot.running)
     if decision is None:
         return PlacementPart(
-            ReasonPart(SCHEDULER_HAS_NOT_LOOKED),
+            ReasonPart(AWAITING_SCHEDULER),
             1,
             unplaced=1,
             orders=_count_orders(node_evidence),

@@ -29,9 +29,9 @@ from trellis.core.explain.explanation.document import (
 from trellis.core.explain.explanation.values import format_timestamp
 from trellis.core.explain.hvpa import build_hvpa_part
 from trellis.core.explain.missing_evidence import (
-    FLAGS_UNSEEN,
-    RECOMMENDER_ELSEWHERE,
-    SCALING_UNSEEN,
+    FLAGS_NOT_OBSERVED,
+    RECOMMENDER_NOT_AVAILABLE,
+    SCALING_NOT_OBSERVED,
     find_missing_evidence,
     find_missing_placement_evidence,
     is_partial,
@@ -129,11 +129,11 @@ def _explain_subject(evidence: Evidence, subject: _ExplanationSubject) -> Object
         find_missing_evidence(evidence, subject.containers, parts, with_decisions=subject.kind != RECOMMENDATION_KIND)
     )
     if subject.hvpa is not None and subject.hvpa.plan is not None:
-        missing = (*missing, MissingEvidencePart(SCALING_UNSEEN))
+        missing = (*missing, MissingEvidencePart(SCALING_NOT_OBSERVED))
         if "hvpa" not in evidence.components.with_flags:
-            missing = (*missing, MissingEvidencePart(FLAGS_UNSEEN, "hvpa"))
+            missing = (*missing, MissingEvidencePart(FLAGS_NOT_OBSERVED, "hvpa"))
     if vpa is not None and not vpa.is_answered:
-        missing = (MissingEvidencePart(RECOMMENDER_ELSEWHERE, vpa.recommender), *missing)
+        missing = (MissingEvidencePart(RECOMMENDER_NOT_AVAILABLE, vpa.recommender), *missing)
     explained = ObjectExplanation(
         kind=subject.kind,
         namespace=evidence.namespace,

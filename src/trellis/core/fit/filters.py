@@ -39,7 +39,7 @@ NODE_NOT_SELECTED = Reason("NodeNotSelected", "The node does not match the pod's
 VOLUME_NOT_READY = Reason(
     "VolumeNotReady", "A volume of the pod is missing, lost, not bound yet, or for another pod alone.", Severity.WARNING
 )
-VOLUME_ELSEWHERE = Reason("VolumeElsewhere", "A volume of the pod cannot be reached from the node.")
+VOLUME_NOT_REACHABLE = Reason("VolumeNotReachable", "A volume of the pod cannot be reached from the node.")
 TOPOLOGY_LABEL_MISSING = Reason("TopologyLabelMissing", "The node lacks a label by which the pod is to be placed.")
 HOST_PORT_TAKEN = Reason("HostPortTaken", "Another pod on the node has a port that the pod asks for.")
 NODE_TOO_SMALL = Reason("NodeTooSmall", "The node as a whole has less of a resource than the pod asks for.")
@@ -145,7 +145,9 @@ def _filter_nodes(table: NodeTable, demand: Demand) -> Iterator[_FilterResult]:
     for mask in find_node_selection_masks(table, demand):
         yield _FilterResult(NODE_NOT_SELECTED, mask)
     for terms in demand.volumes:
-        yield _FilterResult(VOLUME_ELSEWHERE if terms else VOLUME_NOT_READY, find_nodes_matching_any_term(table, terms))
+        yield _FilterResult(
+            VOLUME_NOT_REACHABLE if terms else VOLUME_NOT_READY, find_nodes_matching_any_term(table, terms)
+        )
     for requirement in list_required_topology_labels(demand):
         yield _FilterResult(TOPOLOGY_LABEL_MISSING, table.labelled(requirement), requirement.key)
 

@@ -31,13 +31,13 @@ CONFLICTING_VPA = Reason(
     "A VPA that is not in mode Off sizes the target's pods, and the Hvpa leaves the target alone.",
     Severity.WARNING,
 )
-ELDER_HVPA = Reason("ElderHvpa", "An older Hvpa has the same target, and this one leaves it alone.", Severity.WARNING)
+OLDER_HVPA = Reason("OlderHvpa", "An older Hvpa has the same target, and this one leaves it alone.", Severity.WARNING)
 
 
 def find_conflict_reason(*, acting_vpa: bool, hpa_on_target: bool, elder_hvpa: bool) -> Reason | None:
     """Why an Hvpa leaves its target alone; None if it does not."""
     if elder_hvpa:
-        return ELDER_HVPA
+        return OLDER_HVPA
     if acting_vpa:
         return CONFLICTING_VPA
     return CONFLICTING_HPA if hpa_on_target else None

@@ -15,8 +15,8 @@ from trellis.core.hvpa.view import HvpaView
 REPLICAS_DRIFTED = Reason(
     "ReplicasDrifted", "Somebody else changed the target's replicas, and they are set back.", Severity.WARNING
 )
-DRIFT_LEFT = Reason(
-    "DriftLeft",
+DRIFT_TOLERATED = Reason(
+    "DriftTolerated",
     "Somebody else changed the target's replicas again, which is left alone for as long as the scale-down window is.",
     Severity.WARNING,
 )
@@ -42,7 +42,7 @@ def detect_replica_drift(view: HvpaView, now: float) -> ReplicaDrift | None:
     if repaired_at is not None:
         until = repaired_at + view.meaning.hvpa.down.stabilization.total_seconds()
         if now < until:
-            return ReplicaDrift(DRIFT_LEFT, until)
+            return ReplicaDrift(DRIFT_TOLERATED, until)
     return ReplicaDrift(REPLICAS_DRIFTED)
 
 

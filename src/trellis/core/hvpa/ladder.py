@@ -21,7 +21,7 @@ from trellis.base.wording import AMOUNTS_PER_UNIT
 from trellis.core.recommend.amounts import ResourceAmounts
 
 
-class BucketSpan(msgspec.Struct, frozen=True, gc=False, rename={"minimum": "least", "denominator": "over"}):
+class BucketSpan(msgspec.Struct, frozen=True, gc=False):
     """One bucket and one resource. The minimum of a replica is `minimum / denominator`.
 
     Its maximum at the first count is `(minimum + rise) / denominator`, and `rise / denominator` more at each further.

@@ -205,8 +205,10 @@ def split_among_containers(
     return parts
 
 
-READY_FIRST = Reason("ReadyFirst", "Replicas keep their larger size until the new ones are Ready.")
-GROW_FIRST = Reason("GrowFirst", "Replicas grow before there are fewer of them.")
+WAIT_FOR_READY_REPLICAS = Reason(
+    "WaitForReadyReplicas", "Replicas keep their larger size until the new ones are Ready."
+)
+RESIZE_BEFORE_SCALE_IN = Reason("ResizeBeforeScaleIn", "Replicas grow before there are fewer of them.")
 
 
 class ShapeTransition(msgspec.Struct, frozen=True):
@@ -229,9 +231,13 @@ def plan_transition(
         min_requests = sum_containers(view.containers, "min_requests")
         # Not the larger of both: what was published may be more than any node has, and so many replicas need less.
         must_grow_first = any(size[name] > min_requests.get(name, 0) for name in totals)
-        return ShapeTransition(view.replicas, size, GROW_FIRST) if must_grow_first else ShapeTransition(count, size)
+        return (
+            ShapeTransition(view.replicas, size, RESIZE_BEFORE_SCALE_IN)
+            if must_grow_first
+            else ShapeTransition(count, size)
+        )
     if larger != size and decided.grew_at is not None:
         until = decided.grew_at + settings.ready_patience
         if count > view.replicas or (not view.all_ready and now < until):
-            return ShapeTransition(count, larger, READY_FIRST, until)
+            return ShapeTransition(count, larger, WAIT_FOR_READY_REPLICAS, until)
     return ShapeTransition(count, size)

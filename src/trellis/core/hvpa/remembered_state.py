@@ -15,9 +15,7 @@ from trellis.core.hvpa.steps import WorkloadShape
 from trellis.core.recommend.amounts import ResourceAmounts
 
 
-class HvpaDecision(
-    msgspec.Struct, frozen=True, rename={"previous_shape": "came", "changed_at": "since", "grew_at": "grew"}
-):
+class HvpaDecision(msgspec.Struct, frozen=True):
     """The last decision, and the shape before it. `grew_at` is when its count last rose."""
 
     shape: WorkloadShape
@@ -26,7 +24,7 @@ class HvpaDecision(
     grew_at: float | None = None
 
 
-class ScaleWrite(msgspec.Struct, frozen=True, rename={"field_manager": "by", "written_at": "at"}):
+class ScaleWrite(msgspec.Struct, frozen=True):
     """A count that was written to the Hvpa's scale where no HPA drives it."""
 
     replicas: int
@@ -34,28 +32,7 @@ class ScaleWrite(msgspec.Struct, frozen=True, rename={"field_manager": "by", "wr
     written_at: float
 
 
-class HvpaMemory(
-    msgspec.Struct,
-    frozen=True,
-    rename={
-        "hpa_windows": "hpa",
-        "scale_write": "wish",
-        "vpa_windows": "vpa",
-        "scale_up_windows": "low",
-        "last_totals": "settled",
-        "held_totals": "held",
-        "target_replicas": "count",
-        "spec_replicas": "left",
-        "hpa_changed_at": "told",
-        "scaled_at": "scaled",
-        "drift_repaired_at": "repaired",
-        "requests_edited_at": "edited",
-        "target_changed_at": "anew",
-        "means": "measured",
-        "awaiting_status_since": "awaited",
-        "excess_since": "excess",
-    },
-):
+class HvpaMemory(msgspec.Struct, frozen=True):
     """Results of earlier plans, per resource where it is a mapping. Recordings keep the names that fields had first.
 
     `hpa_windows` and `vpa_windows` hold totals of the scale-down window, `scale_up_windows` those of the scale-up

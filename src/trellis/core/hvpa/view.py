@@ -48,7 +48,7 @@ class ResolvedHvpa(msgspec.Struct, frozen=True):
         return cls(hvpa, Ladders.from_buckets(hvpa.buckets), uses_binary_units(hvpa.buckets))
 
 
-class ContainerView(msgspec.Struct, frozen=True, rename={"min_requests": "least", "total_target": "total"}):
+class ContainerView(msgspec.Struct, frozen=True):
     """One container of the pods.
 
     `scaled` is whether its policy has the mode `Auto`; others neither count nor change. `target` and `total_target` are
@@ -65,7 +65,7 @@ class ContainerView(msgspec.Struct, frozen=True, rename={"min_requests": "least"
     published: ResourceAmounts = {}
 
 
-class HpaView(msgspec.Struct, frozen=True, rename={"ratios": "own", "desired_replicas": "desired"}):
+class HpaView(msgspec.Struct, frozen=True):
     """An HPA pointed at the Hvpa.
 
     `ratio` is the highest of current over target among its metrics; None if it has none. `resources` are those of its
@@ -82,19 +82,7 @@ class HpaView(msgspec.Struct, frozen=True, rename={"ratios": "own", "desired_rep
     desired_replicas: int | None = None
 
 
-class HvpaView(
-    msgspec.Struct,
-    frozen=True,
-    rename={
-        "spec_replicas": "wish",
-        "scale_writer": "wisher",
-        "published_totals": "totals",
-        "last_oom_kill": "oom",
-        "conflict": "yields",
-        "conflicting": "rivals",
-        "requests_edited": "edited",
-    },
-):
+class HvpaView(msgspec.Struct, frozen=True):
     """The input of a plan.
 
     `replicas` is the target's count in its `/scale`, `pods` how many exist and `ready` how many of these are Ready.

@@ -116,7 +116,9 @@ def find_release_problems(state: GroupState, instances: Iterable[str]) -> dict[s
     return refused
 
 
-GROUP_UNSOUND = Reason("NodeGroupUnsound", "What the provider says of a group cannot be true.", Severity.ERROR)
+NODE_GROUP_INCONSISTENT = Reason(
+    "NodeGroupInconsistent", "What the provider says of a group cannot be true.", Severity.ERROR
+)
 
 # Upcoming nodes are rows of a table: an endless target would be as many rows.
 _MAX_NODES: Final = 100_000
@@ -138,15 +140,15 @@ def find_group_problem(state: GroupState) -> DetailedReason | None:
         # NaN is not between any two numbers.
         if not minimum <= value <= maximum:
             return DetailedReason(
-                GROUP_UNSOUND, f"{group.name}: {name} is {value}, and must be {minimum:g} to {maximum:g}"
+                NODE_GROUP_INCONSISTENT, f"{group.name}: {name} is {value}, and must be {minimum:g} to {maximum:g}"
             )
     ids: set[str] = set()
     for instance in state.instances:
         if instance.id in ids:
-            return DetailedReason(GROUP_UNSOUND, f"{group.name}: instance {instance.id} is there twice")
+            return DetailedReason(NODE_GROUP_INCONSISTENT, f"{group.name}: instance {instance.id} is there twice")
         ids.add(instance.id)
         if not math.isfinite(instance.since):
             return DetailedReason(
-                GROUP_UNSOUND, f"{group.name}: instance {instance.id} is as it is since {instance.since}"
+                NODE_GROUP_INCONSISTENT, f"{group.name}: instance {instance.id} is as it is since {instance.since}"
             )
     return None

@@ -62,7 +62,7 @@ class TranslationInput(msgspec.Struct, frozen=True, omit_defaults=True):
 class RecordedTranslation(msgspec.Struct, frozen=True, omit_defaults=True):
     """A translation. Reasons are recorded as a code with its details."""
 
-    desired_chunks: int = msgspec.field(name="wanted")
+    desired_chunks: int
     chunks: int
     ready: tuple[str, str]
     is_ready: bool = False

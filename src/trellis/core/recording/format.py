@@ -23,9 +23,9 @@ NODES: Final = "nodes"
 
 
 # Lines of a component whose decisions are independent: its settings, the input and the decision.
-START_LINE: Final = "began"
-INPUT_LINE: Final = "looked"
-DECISION_LINE: Final = "decided"
+START_LINE: Final = "start"
+INPUT_LINE: Final = "input"
+DECISION_LINE: Final = "decision"
 
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ T = TypeVar("T")
 class ObjectChanges(msgspec.Struct, Generic[T], frozen=True):
     """The changes of objects: first the removed ones, then those that are put, in this order."""
 
-    removed: tuple[ObjectKey, ...] = msgspec.field(name="gone")
+    removed: tuple[ObjectKey, ...]
     put: tuple[T, ...]
 
     def __bool__(self) -> bool:

@@ -40,7 +40,7 @@ from trellis.core.usage.settings import UsageSettings
 
 SETUP: Final = "setup"
 HOSTS: Final = "hosts"
-SNAPSHOT: Final = "seen"
+SNAPSHOT: Final = "snapshot"
 VPAS: Final = "vpas"
 RESTORE: Final = "restore"
 PODS: Final = "pods"
@@ -51,7 +51,7 @@ PUBLISH: Final = "publish"
 TOTALS: Final = "totals"
 DUE: Final = "due"
 SAVE: Final = "save"
-DECIDED: Final = "decided"
+DECIDED: Final = "decision"
 
 # Replaces the reason of a recommender that is installed separately, and so cannot be replayed.
 INSTALLED: Final = "installed"
@@ -80,7 +80,7 @@ class VpasLine(msgspec.Struct, frozen=True):
     recommenders: tuple[str, ...]
     namespace: str
     ignored: tuple[str, ...]
-    is_new_scope: bool = msgspec.field(name="all_of_them")
+    is_new_scope: bool
     can_boost: bool
     totals: bool = False
 
@@ -240,7 +240,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {_VPA: VerticalPodAutoscaler, _POD: Obs
 class KindChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """Changes of the objects of one kind."""
 
-    removed: tuple[ObjectKey, ...] = msgspec.field(default=(), name="gone")
+    removed: tuple[ObjectKey, ...] = ()
     put: tuple[msgspec.Raw, ...] = ()
 
 

@@ -30,6 +30,7 @@ from trellis.api.kube.workloads import (
 )
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
 from trellis.core.cluster.store import ObjectKey
+from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, START_LINE
 from trellis.core.resize.actions import Action, PodDecision
 from trellis.core.resize.planner import PlanResult
 from trellis.core.resize.settings import UpdateSettings
@@ -43,13 +44,13 @@ class RecordedPodDecision(msgspec.Struct, frozen=True, omit_defaults=True):
 
     pod: str
     uid: str
-    way: str
+    kind: str
     reason: str
     need: str = ""
     difference: float = 0.0
     details: str = ""
     warnings: tuple[str, ...] = ()
-    next_plan_at: float | None = msgspec.field(default=None, name="look")
+    requeue_at: float | None = None
 
     @classmethod
     def of(cls, decision: PodDecision) -> RecordedPodDecision:
@@ -72,9 +73,9 @@ class RecordedUpdatePlan(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plan, or the kind of error that came instead of it."""
 
     workload: WorkloadKey
-    verdicts: tuple[RecordedPodDecision, ...] = ()
+    decisions: tuple[RecordedPodDecision, ...] = ()
     actions: tuple[Action, ...] = ()
-    next_plan_at: float | None = msgspec.field(default=None, name="look")
+    requeue_at: float | None = None
     error: str = ""
 
     @classmethod
@@ -116,7 +117,7 @@ class UpdaterStarted(_UpdaterLine, frozen=True):
     """The settings of the updater; `has_headroom` is whether it tracks the headroom of nodes."""
 
     settings: UpdateSettings
-    has_headroom: bool = msgspec.field(name="rooms")
+    has_headroom: bool
 
 
 class PutGovernor(_UpdaterLine, frozen=True):
@@ -200,7 +201,7 @@ class PutFreeze(_UpdaterLine, frozen=True):
 class PutScales(_UpdaterLine, frozen=True):
     """All scales that were read."""
 
-    scales: tuple[tuple[TargetRef, ScaleInfo], ...] = msgspec.field(default=(), name="answers")
+    scales: tuple[tuple[TargetRef, ScaleInfo], ...] = ()
 
 
 class PodEvicted(_UpdaterLine, frozen=True):
@@ -233,7 +234,7 @@ class ActionEnded(_UpdaterLine, frozen=True):
 
     action: Action
     now: float
-    is_applied: bool = msgspec.field(name="done")
+    is_applied: bool
 
 
 class PlanExecuted(_UpdaterLine, frozen=True):
@@ -246,7 +247,7 @@ class PlanExecuted(_UpdaterLine, frozen=True):
 
 # The recorded names of lines.
 LINE_TYPES: Final[Mapping[str, type[Any]]] = {
-    "began": UpdaterStarted,
+    START_LINE: UpdaterStarted,
     "governor": PutGovernor,
     "pod": PutPod,
     "workload": PutWorkload,
@@ -254,15 +255,15 @@ LINE_TYPES: Final[Mapping[str, type[Any]]] = {
     "node": PutNode,
     "namespace": PutNamespace,
     "hpa": PutHpa,
-    "switch": PutFreeze,
+    "freeze": PutFreeze,
     "scales": PutScales,
     "evicted": PodEvicted,
     "written": PodWritten,
-    "looked": UpdatesPlanned,
-    "counted": HeadroomCounted,
-    "ended": ActionEnded,
-    "carried": PlanExecuted,
-    "decided": UpdatesDecided,
+    INPUT_LINE: UpdatesPlanned,
+    "headroom": HeadroomCounted,
+    "action": ActionEnded,
+    "executed": PlanExecuted,
+    DECISION_LINE: UpdatesDecided,
 }
 LINE_NAMES: Final[Mapping[type[Any], str]] = {kind: name for name, kind in LINE_TYPES.items()}
 

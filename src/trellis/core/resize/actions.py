@@ -46,7 +46,7 @@ class ControllerKey(msgspec.Struct, frozen=True):
     name: str
 
 
-class ResizePod(msgspec.Struct, frozen=True, tag=True, rename={"requests": "wanted", "node_allocatable": "node"}):
+class ResizePod(msgspec.Struct, frozen=True, tag=True):
     """Patch `pods/resize`. `requests` are the new requests by container."""
 
     pod: PodRef
@@ -64,12 +64,7 @@ class UnmarkPod(msgspec.Struct, frozen=True, tag=True):
     patch: tuple[PatchOp, ...]
 
 
-class EvictPod(
-    msgspec.Struct,
-    frozen=True,
-    tag=True,
-    rename={"controller": "group", "requests": "had", "repeats_useless": "again", "new_pods": "beside"},
-):
+class EvictPod(msgspec.Struct, frozen=True, tag=True):
     """Evict the pod, PodDisruptionBudgets permitting.
 
     `requests` are those of the pod by container. `repeats_useless`: the pod was created after an eviction that changed

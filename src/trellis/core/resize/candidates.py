@@ -81,11 +81,11 @@ UNBOOST_RETRIED = Reason(
 UNBOOST_NOT_SERVED = Reason(
     "UnboostNotServed", "The boost is over, but the API server cannot resize pods in place.", Severity.WARNING
 )
-POD_GOING = Reason("PodGoing", "The pod is being deleted, or has ended.")
+POD_TERMINATING = Reason("PodTerminating", "The pod is being deleted, or has ended.")
 POD_WITHOUT_NODE = Reason("PodWithoutNode", "The pod has no node yet.")
 POD_PENDING = Reason("PodPending", "The pod has not started yet, so that it is not resized.")
 NO_CONTROLLER = Reason("NoController", "Nobody would replace the pod, so that it is left alone.")
-MODE_LEAVES_PODS = Reason("ModeLeavesPods", "The update mode leaves pods that run as they are.")
+MODE_DOES_NOT_UPDATE_PODS = Reason("ModeDoesNotUpdatePods", "The update mode leaves pods that run as they are.")
 IN_PLACE_GATE_OFF = Reason("InPlaceGateOff", "The mode InPlace is switched off.", Severity.WARNING)
 IN_PLACE_NOT_SERVED = Reason(
     "InPlaceNotServed", "The API server cannot resize pods in place, and the mode never evicts.", Severity.WARNING
@@ -343,7 +343,7 @@ def consider_pod(
     if pod.is_inactive or (attempt is not None and attempt.was_evicted(now, settings)):
         return _leave_alone(
             pod,
-            POD_GOING,
+            POD_TERMINATING,
             requeue_at=attempt.written_at + settings.catch_up if attempt and not pod.is_inactive else None,
         )
     vpa, phases = view.governor.vpa, _NO_PHASES
@@ -427,7 +427,7 @@ def _plan_unboost(
 def _find_controller_or_reason(vpa: EffectiveVpa, pod: PodView, settings: UpdateSettings) -> Reason | ControllerKey:
     """The controller of a pod that may be changed, or the reason why it may not."""
     if vpa.mode not in _ACTIVE:
-        return MODE_LEAVES_PODS
+        return MODE_DOES_NOT_UPDATE_PODS
     if vpa.mode is UpdateMode.IN_PLACE and not settings.in_place:
         return IN_PLACE_GATE_OFF
     if vpa.mode is UpdateMode.IN_PLACE and not settings.resizes:

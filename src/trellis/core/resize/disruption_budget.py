@@ -32,12 +32,14 @@ from trellis.core.resize.settings import UpdateSettings
 from trellis.core.sizing.governors import Governor, GovernorRank
 
 TOO_FEW_REPLICAS = Reason("TooFewReplicas", "Fewer pods live than there must be before one of them is disturbed.")
-NO_REPLICAS_WANTED = Reason("NoReplicasWanted", "The controller of the pod wants no pods, so that it is going anyway.")
-TOLERANCE_USED_UP = Reason(
-    "ToleranceUsedUp", "As many pods of the controller are out of service as may be at the same time."
+ZERO_REPLICAS_DESIRED = Reason(
+    "ZeroReplicasDesired", "The controller of the pod wants no pods, so that it is going anyway."
 )
-HOURLY_BUDGET_USED_UP = Reason(
-    "HourlyBudgetUsedUp", "As many pods were disturbed within an hour as may be, in the cluster or in the namespace."
+EVICTION_TOLERANCE_EXHAUSTED = Reason(
+    "EvictionToleranceExhausted", "As many pods of the controller are out of service as may be at the same time."
+)
+HOURLY_BUDGET_EXHAUSTED = Reason(
+    "HourlyBudgetExhausted", "As many pods were disturbed within an hour as may be, in the cluster or in the namespace."
 )
 
 
@@ -82,16 +84,16 @@ class ReplicaBudget:
     def find_refusal(self, *, serving: bool, ready: bool = True) -> Reason | None:
         """Why no pod may be disrupted now; a pod that does not serve needs no budget."""
         if not self.configured:
-            return NO_REPLICAS_WANTED
+            return ZERO_REPLICAS_DESIRED
         if self.living < self._minimum:
             # If enough replicas are configured, the missing one is about to be created, as after every eviction.
-            return TOO_FEW_REPLICAS if self.configured < self._minimum else TOLERANCE_USED_UP
+            return TOO_FEW_REPLICAS if self.configured < self._minimum else EVICTION_TOLERANCE_EXHAUSTED
         available = self.ready if ready else self.serving
         if not serving or available - self._disrupted > self.configured - self.tolerated:
             return None
         # Otherwise a tolerance of less than one pod would never permit a disruption of a single replica.
         is_only_disruption = not self.tolerated and not self._disrupted and available >= self.configured
-        return None if is_only_disruption else TOLERANCE_USED_UP
+        return None if is_only_disruption else EVICTION_TOLERANCE_EXHAUSTED
 
     def record_disruption(self, *, serving: bool) -> None:
         """Count a pod that is about to be disrupted."""

@@ -26,7 +26,7 @@ from trellis.core.resize.actions import (
 )
 from trellis.core.resize.candidates import POD_PENDING, UpdateCandidate
 from trellis.core.resize.disruption_budget import (
-    HOURLY_BUDGET_USED_UP,
+    HOURLY_BUDGET_EXHAUSTED,
     HourlyBudget,
     PodAvailability,
     ReplicaBudget,
@@ -158,7 +158,7 @@ class DisruptionOrder:
         if refusal is not None:
             return _Postponement(DecisionKind.WAIT, refusal, budget=budget.read_status())
         if self._is_disruptive(candidate) and self._hourly.is_used_up:
-            return _Postponement(DecisionKind.WAIT, HOURLY_BUDGET_USED_UP, self._view.hourly_allowance.resets_at)
+            return _Postponement(DecisionKind.WAIT, HOURLY_BUDGET_EXHAUSTED, self._view.hourly_allowance.resets_at)
         return None
 
     def _is_budgeted(self, candidate: UpdateCandidate) -> bool:

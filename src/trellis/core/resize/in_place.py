@@ -66,8 +66,9 @@ CONTAINER_DOWN = Reason(
 CONTAINER_DOWN_TOO_LONG = Reason(
     "ContainerDownTooLong", "A container has been down for so long that the pod is evicted instead of resized."
 )
-AS_NEAR_AS_POSSIBLE = Reason(
-    "AsNearAsPossible", "The pod is as near to the recommendation as it can be, and the rest is not worth an eviction."
+CLOSEST_POSSIBLE_SIZE = Reason(
+    "ClosestPossibleSize",
+    "The pod is as near to the recommendation as it can be, and the rest is not worth an eviction.",
 )
 
 
@@ -153,7 +154,7 @@ DECISION_TABLE: Final = (
         _IDLE,
         (ResizeProspect.TRIED, ResizeProspect.NEGLIGIBLE),
         DecisionKind.LEAVE,
-        AS_NEAR_AS_POSSIBLE,
+        CLOSEST_POSSIBLE_SIZE,
     ),
     DecisionTableRow(_IN_PLACE_OR_RECREATE, (ResizeStage.REQUESTED,), _ANY, DecisionKind.WAIT, RESIZE_UNDER_WAY),
     DecisionTableRow(_IN_PLACE_OR_RECREATE, (ResizeStage.STUCK,), _ANY, DecisionKind.EVICT, RESIZE_STUCK),
@@ -199,7 +200,7 @@ DECISION_TABLE: Final = (
     DecisionTableRow(_IN_PLACE, _IDLE, (ResizeProspect.IMPOSSIBLE,), DecisionKind.LEAVE, NOT_POSSIBLE_IN_PLACE),
     DecisionTableRow(_IN_PLACE, _IDLE, (ResizeProspect.FORBIDDEN,), DecisionKind.LEAVE, REQUIREMENTS_FORBID_RESIZE),
     DecisionTableRow(
-        _IN_PLACE, _IDLE, (ResizeProspect.TRIED, ResizeProspect.NEGLIGIBLE), DecisionKind.LEAVE, AS_NEAR_AS_POSSIBLE
+        _IN_PLACE, _IDLE, (ResizeProspect.TRIED, ResizeProspect.NEGLIGIBLE), DecisionKind.LEAVE, CLOSEST_POSSIBLE_SIZE
     ),
     DecisionTableRow(_IN_PLACE, (ResizeStage.STUCK,), _NOT_UNTRIED, DecisionKind.WAIT, RESIZE_UNDER_WAY),
     DecisionTableRow(

@@ -39,8 +39,8 @@ from trellis.core.sizing.admissible_sizes import (
 from trellis.core.sizing.shapes import ContainerShape, PodShape, QosClass, compute_qos
 from trellis.core.sizing.size_drafts import ContainerDraft, ResourceDraft
 
-KEPT_QOS = Reason(
-    "KeptQosClass", "The recommendation was changed, or not applied, so that the pod keeps its QoS class."
+QOS_CLASS_PRESERVED = Reason(
+    "QosClassPreserved", "The recommendation was changed, or not applied, so that the pod keeps its QoS class."
 )
 
 
@@ -54,16 +54,16 @@ def preserve_qos_class(drafts: Sequence[ResourceDraft], shape: PodShape, limits:
         _lower_one_request(drafts, limits)
     if _compute_draft_qos(drafts, shape) is not shape.qos or any(is_newly_refused(draft, limits) for draft in drafts):
         for draft in drafts:
-            leave_unsized(draft, KEPT_QOS)
+            leave_unsized(draft, QOS_CLASS_PRESERVED)
 
 
 def _equalize_limits(drafts: Sequence[ResourceDraft]) -> None:
     for container in _list_sized(drafts):
         if not container.limit_follows and container.request != container.limit:
-            container.reset(KEPT_QOS)
+            container.reset(QOS_CLASS_PRESERVED)
         elif container.request != container.limit:
             container.limit = container.request
-            container.add_reason(KEPT_QOS)
+            container.add_reason(QOS_CLASS_PRESERVED)
 
 
 def _lower_one_request(drafts: Sequence[ResourceDraft], limits: NamespaceLimits) -> None:
@@ -74,7 +74,7 @@ def _lower_one_request(drafts: Sequence[ResourceDraft], limits: NamespaceLimits)
             continue
         container.request -= 1
         if not any(is_newly_refused(draft, limits) for draft in drafts):
-            container.add_reason(KEPT_QOS)
+            container.add_reason(QOS_CLASS_PRESERVED)
             return
         container.request += 1
 
@@ -99,20 +99,18 @@ def _sized_amounts(resource_drafts: Sequence[ResourceDraft]) -> Iterator[tuple[R
 
 LIMIT_NOT_SET = Reason("LimitNotSet", "A limit was not set, because the container has none.")
 LIMIT_WITHOUT_REQUEST = Reason("LimitWithoutRequest", "A limit was left alone, because nothing is recommended for it.")
-LIMIT_AT_LARGEST = Reason(
-    "LimitAtLargest", "A limit in proportion would be more than can be counted.", Severity.WARNING
-)
+LIMIT_OVERFLOW = Reason("LimitOverflow", "A limit in proportion would be more than can be counted.", Severity.WARNING)
 
 # The first three as upstream words them in the pod's annotation; about the others it has nothing to say.
 _PHRASES: Final = {
     LIMIT_NOT_SET.code: ": limit NOT set since originalLimit is nil or 0",
     LIMIT_WITHOUT_REQUEST.code: ": limit NOT set since recommendedRequest is nil or 0",
-    LIMIT_AT_LARGEST.code: ": failed to keep limit to request ratio; capping limit to int64",
+    LIMIT_OVERFLOW.code: ": failed to keep limit to request ratio; capping limit to int64",
     FITTED_TO_POD_REQUEST.code: " scaled to fit the pod's own request",
     CAPPED_TO_POD_LIMIT.code: " limit capped to the pod's own limit",
     FITTED_TO_RATIO.code: " changed to fit maxLimitRequestRatio in LimitRange",
     SIZE_NOT_ADMISSIBLE.code: " left as it is, since the recommendation would not be admitted",
-    KEPT_QOS.code: " held back to keep the QoS class",
+    QOS_CLASS_PRESERVED.code: " held back to keep the QoS class",
 }
 
 
@@ -263,7 +261,7 @@ def _build_limit_notes(capped: CappedResources, drafts: Sequence[ContainerDraft]
     for draft in drafts:
         if draft.limit_follows:
             if draft.limit == LARGEST_COUNT:
-                notes.append(SizeNote(draft.resource, LIMIT_AT_LARGEST, draft.request))
+                notes.append(SizeNote(draft.resource, LIMIT_OVERFLOW, draft.request))
         elif not (draft.base[1] or draft.default):
             notes.append(SizeNote(draft.resource, LIMIT_NOT_SET, draft.request))
         elif not capped.target.get(draft.resource):

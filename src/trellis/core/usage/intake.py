@@ -29,10 +29,10 @@ from trellis.core.usage.histograms.bins import MIN_WEIGHT
 from trellis.core.usage.histograms.decaying_histograms import HistogramBank
 from trellis.core.usage.history.hourly import CPU_SERIES, MEMORY_SERIES
 from trellis.core.usage.samples import (
-    ABSURD_SAMPLE,
     CLOCK_SKEW,
     EMPTY_SAMPLE,
     FUTURE_SAMPLE,
+    IMPLAUSIBLE_SAMPLE,
     LATE_SAMPLE,
     MOST_BYTES,
     OLDEST,
@@ -409,7 +409,7 @@ def _find_drop_reason(state: UsageState, counted: CountedKills, kill: OomKill, s
     if kill.time > now + CLOCK_SKEW:
         return FUTURE_SAMPLE
     if kill.time < now - OLDEST or kill.memory < 0 or kill.memory > MOST_BYTES:
-        return ABSURD_SAMPLE
+        return IMPLAUSIBLE_SAMPLE
     if kill.time <= state.rows.restored_from[state.slots.row[slot]] or not counted.add_if_new(slot, kill.time):
         return KNOWN_KILL
     return KILL_UNDER_OLD_LIMIT if kill.old_limit else None

@@ -24,8 +24,8 @@ FUTURE_SAMPLE = Reason(
     "FutureSample", "A sample or kill was left out: its time is more than five minutes ahead.", Severity.WARNING
 )
 NEGATIVE_SAMPLE = Reason("NegativeSample", "A usage sample was left out: it is below zero.", Severity.WARNING)
-ABSURD_SAMPLE = Reason(
-    "AbsurdSample",
+IMPLAUSIBLE_SAMPLE = Reason(
+    "ImplausibleSample",
     "A sample or kill was left out: above 100,000 cores or 10^15 bytes, or more than a year old.",
     Severity.WARNING,
 )
@@ -131,7 +131,7 @@ def screen_samples(samples: Measurements, slots: IntColumn, now: float) -> Scree
                 EMPTY_SAMPLE: is_tracked & ~has_value,
                 FUTURE_SAMPLE: is_tracked & has_value & is_future,
                 NEGATIVE_SAMPLE: is_usable & (negative_cpu | negative_memory),
-                ABSURD_SAMPLE: (is_tracked & has_value & is_too_old) | (is_usable & (absurd_cpu | absurd_memory)),
+                IMPLAUSIBLE_SAMPLE: (is_tracked & has_value & is_too_old) | (is_usable & (absurd_cpu | absurd_memory)),
             }
         ),
     )

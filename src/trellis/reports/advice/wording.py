@@ -14,7 +14,7 @@ from trellis.core.advice.sizes import (
     LOW_CONFIDENCE,
     MEMORY_AT_RISK,
     NO_REQUEST,
-    NO_USAGE_KNOWN,
+    NO_USAGE,
     REQUEST_UNKNOWN,
     UNDER_REQUESTED,
     ResourceAdvice,
@@ -145,7 +145,7 @@ def escape_name(name: str) -> str:
 
 def get_severity_mark(container: ContainerAdvice) -> str:
     """The severity as a mark, for output without colour."""
-    if container.reason in {LOW_CONFIDENCE, NO_USAGE_KNOWN}:
+    if container.reason in {LOW_CONFIDENCE, NO_USAGE}:
         return "?"
     return {Severity.ERROR: "!!", Severity.WARNING: "!", Severity.INFO: ""}[container.reason.severity]
 
@@ -195,7 +195,7 @@ def summarize_advice(advised: SurveyAdvice) -> Iterator[str]:
         )
         containers = "" if unknown == total.containers else f" of {pluralize(unknown, 'container')}"
         yield f"{needed or 'Nothing'} are needed in all; what is requested now{containers} could not be seen."
-    early = sum(total.reasons.get(reason.code, 0) for reason in (LOW_CONFIDENCE, NO_USAGE_KNOWN))
+    early = sum(total.reasons.get(reason.code, 0) for reason in (LOW_CONFIDENCE, NO_USAGE))
     if unknown != total.containers:
         yield from _summarize_totals(advised, has_requests=early < total.containers)
     if early:

@@ -41,7 +41,7 @@ def replay_updater(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Rep
         if isinstance(line, lines.UpdaterStarted):
             replay = _UpdaterReplay(line)
         elif replay is None:
-            raise InvalidRecording(name, "comes before the line `began`, which says by which figures plans are made")
+            raise InvalidRecording(name, "comes before the line `start`, which holds the settings")
         elif isinstance(line, UpdatesDecided):
             yield ReplayedDecision(bytes(data), encode_payload(replay.decide(line)))
         else:
@@ -51,12 +51,12 @@ def replay_updater(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Rep
 class _UpdaterReplay:
     """An updater that reads a recording and writes nothing."""
 
-    def __init__(self, began: lines.UpdaterStarted) -> None:
-        settings = began.settings
-        self._cache = WorkloadCache(tracks_headroom=began.has_headroom)
+    def __init__(self, start: lines.UpdaterStarted) -> None:
+        settings = start.settings
+        self._cache = WorkloadCache(tracks_headroom=start.has_headroom)
         self._memory = UpdateMemory(self._cache, settings)
         self._planner = UpdatePlanner(
-            settings, NodeHeadroom(counts_all=settings.require_fit) if began.has_headroom else None
+            settings, NodeHeadroom(counts_all=settings.require_fit) if start.has_headroom else None
         )
         self._plans: list[PlanResult] = []
         self._pods: dict[ObjectKey, Pod] = {}

@@ -43,14 +43,14 @@ def test_added_fields_are_reported_as_pruned() -> None:
 
 def test_added_values_are_reported_as_stranded() -> None:
     assert lost(vpa(updatePolicy={"updateMode": "InPlaceOnly"})) == [
-        'Stranded: spec.updatePolicy.updateMode: upstream knows only "Off", "Initial", "Recreate", '
+        'UnsupportedStoredValue: spec.updatePolicy.updateMode: upstream knows only "Off", "Initial", "Recreate", '
         '"InPlaceOrRecreate", "InPlace", "Auto"'
     ]
     entry = {"resources": ["CPU"], "changeRequirement": "TargetHigherThanOrEqualToRequests"}
     found = lost(vpa(updatePolicy={"updateMode": "Off", "evictionRequirements": [entry]}))
     assert [line.partition(": upstream")[0] for line in found] == [
-        "Stranded: spec.updatePolicy.evictionRequirements[0].resources[0]",
-        "Stranded: spec.updatePolicy.evictionRequirements[0].changeRequirement",
+        "UnsupportedStoredValue: spec.updatePolicy.evictionRequirements[0].resources[0]",
+        "UnsupportedStoredValue: spec.updatePolicy.evictionRequirements[0].changeRequirement",
     ]
 
 

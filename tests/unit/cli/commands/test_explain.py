@@ -94,7 +94,7 @@ def test_the_patience_of_the_hvpa_controller_counts(
     cluster.components.append(DumpedComponent("hvpa", "kube-system", "hvpa", flags=flag))
     result = explain("hvpa", "web", *given, "--dump", dumped(tmp_path, cluster))
     assert decided in result.output
-    assert "FlagsUnseen" not in result.output
+    assert "FlagsNotObserved" not in result.output
 
 
 def recently_scaled() -> Cluster:

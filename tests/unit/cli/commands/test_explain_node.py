@@ -83,7 +83,7 @@ def test_a_node_is_explained(tmp_path: Path) -> None:
 
 def test_json_is_the_structure(tmp_path: Path) -> None:
     found = json.loads(explain(pools(), tmp_path, "node", "small-3", "--json").output)
-    assert (found["kind"], found["node"]["told"]["reason"]["code"]) == ("node", "PodNotReplicated")
+    assert (found["kind"], found["node"]["decision"]["reason"]["code"]) == ("node", "PodNotReplicated")
 
 
 def test_buffers_and_pending_pods_report_nodes(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_where_the_autoscaler_cannot_be_seen_its_defaults_are_named_as_such(tmp_
     cluster = pools()
     cluster.components = []
     result = explain(cluster, tmp_path, "node", "small-2")
-    assert (result.exit_code, "FlagsUnseen" in result.output) == (0, True)
+    assert (result.exit_code, "FlagsNotObserved" in result.output) == (0, True)
 
 
 def test_node_groups_have_the_nodes_with_their_label() -> None:

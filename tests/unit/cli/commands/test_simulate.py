@@ -135,7 +135,7 @@ def test_a_file_that_is_no_recording_is_refused_by_name(folder: Path) -> None:
 def test_a_recording_without_a_decision_is_no_replay_that_agrees(folder: Path) -> None:
     lines = [
         {"kind": "header", "data": {"format": FORMAT_VERSION, "component": "updater"}},
-        {"kind": "began", "data": {"settings": {}, "rooms": False}},
+        {"kind": "start", "data": {"settings": {}, "has_headroom": False}},
     ]
     (folder / "short.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     result = run("--replay", "short.jsonl")

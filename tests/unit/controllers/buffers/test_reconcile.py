@@ -396,7 +396,7 @@ def test_other_types_and_kinds_set_aside_are_not_written() -> None:
         assert world.status("foreign") == world.status("aside") == {}
         assert (world.writes, world.events) == (0, [])
         assert world.metric_value('trellis_buffers_objects{reason="OtherBufferType"}') == 1
-        assert world.metric_value('trellis_buffers_objects{reason="TargetKindSetAside"}') == 1
+        assert world.metric_value('trellis_buffers_objects{reason="TargetKindExcluded"}') == 1
 
     world.run(play)
 

@@ -120,11 +120,11 @@ def test_an_hvpa_that_turns_to_another_target_is_noticed_by_the_younger_one_of_i
     world.add_hvpa("younger", target="app-1", created="2027-01-01T00:00:00Z")
 
     async def play(_: HvpaController) -> None:
-        assert world.conditions("younger")["Active"] == "ElderHvpa"
+        assert world.conditions("younger")["Active"] == "OlderHvpa"
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "app-9"}
         world.edit("hvpas", "app-1", targetRef=target)
         await world.wait(1.0)
-        assert world.conditions("younger")["Active"] != "ElderHvpa"
+        assert world.conditions("younger")["Active"] != "OlderHvpa"
 
     world.run(play)
 

@@ -271,7 +271,7 @@ def test_a_repeated_external_count_is_reset_and_reported_once_in_a_window() -> N
             await world.wait(10.0)
         assert windows - 1 <= len(world.scalings) <= windows
         assert world.count_events("ReplicasDrifted") == len(world.scalings)
-        assert world.count_events("DriftLeft") <= windows
+        assert world.count_events("DriftTolerated") <= windows
         await world.wait(2 * WINDOW_SECONDS)
         assert (world.replicas(), world.conditions()) == (3, {"Active": "AsDecided"})
 
@@ -300,7 +300,7 @@ def test_a_count_written_by_the_autoscaler_it_yielded_to_is_no_drift_after_that_
         assert (world.replicas(), world.size()["cpu"]) == (4, "12")
         await world.wait(WINDOW_SECONDS + 60.0)
         assert (world.replicas(), world.size()["cpu"]) == (3, "8")
-        assert world.count_events("ReplicasDrifted") + world.count_events("DriftLeft") == 0
+        assert world.count_events("ReplicasDrifted") + world.count_events("DriftTolerated") == 0
         world.edit("deployments", "web", replicas=5)
         await world.wait(60.0)
         assert (world.replicas(), world.count_events("ReplicasDrifted")) == (3, 1)
@@ -411,13 +411,13 @@ def test_a_count_on_the_scale_is_demand_for_the_scale_down_window_without_an_hpa
         await world.wait(20.0)
         assert (world.replicas(), world.size()["cpu"]) == (4, "10")
         assert world.spec("hvpas")["replicas"] == 4, "the target's count is written back"
-        assert world.conditions()["ScaleWish"] == "ScaleWish"
-        assert "kubectl wishes 5 replicas" in world.messages()["ScaleWish"]
-        assert world.count_events("ScaleWish") == 1
+        assert world.conditions()["ScaleRequested"] == "ScaleRequested"
+        assert "kubectl wishes 5 replicas" in world.messages()["ScaleRequested"]
+        assert world.count_events("ScaleRequested") == 1
         assert world.status()["hpa"]["total"]["cpu"] == "40"
         await world.wait(300.0)
         assert (world.replicas(), world.size()["cpu"]) == (3, "8"), "the VPA decides again"
-        assert "ScaleWish" not in world.conditions()
+        assert "ScaleRequested" not in world.conditions()
         assert "hpa" not in world.status()
 
     world.run(play)
@@ -432,7 +432,7 @@ def test_a_wish_for_less_lowers_nothing_that_the_vpa_asks_for() -> None:
         world.wish(1, by="kubectl")
         await world.wait(20.0)
         assert (world.replicas(), world.size()["cpu"], world.spec("hvpas")["replicas"]) == (3, "8", 3)
-        assert "kubectl wishes 1 replica " in world.messages()["ScaleWish"]
+        assert "kubectl wishes 1 replica " in world.messages()["ScaleRequested"]
 
     world.run(play)
 
@@ -466,7 +466,7 @@ def test_a_count_that_the_controller_itself_wrote_is_no_wish_after_a_restart() -
     async def play(_: HvpaController) -> None:
         await world.wait(20.0)
         assert (world.replicas(), world.spec("hvpas")["replicas"]) == (2, 2)
-        assert not world.count_events("ScaleWish")
+        assert not world.count_events("ScaleRequested")
 
     world.run(play)
 

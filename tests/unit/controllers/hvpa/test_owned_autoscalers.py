@@ -252,7 +252,9 @@ def test_a_behavior_that_is_none_is_for_the_api_server_to_refuse_and_a_condition
         world.fault = fault
         world.edit("hvpas", "web", hpa={"template": {"spec": template}})
         await world.wait(10.0)
-        [found] = [condition for condition in world.status()["conditions"] if condition["type"] == "SourceRefused"]
+        [found] = [
+            condition for condition in world.status()["conditions"] if condition["type"] == "OwnedAutoscalerRefused"
+        ]
         assert "cannot unmarshal" in found["message"]
         assert world.spec("horizontalpodautoscalers") == before
         assert len(asked) == 1

@@ -216,13 +216,13 @@ def test_the_recommenders_totals_in_the_status_are_left_to_it() -> None:
     world.run(play)
 
 
-@pytest.mark.parametrize("code", ["ConflictingVPA", "ConflictingHPA", "ElderHvpa"])
+@pytest.mark.parametrize("code", ["ConflictingVPA", "ConflictingHPA", "OlderHvpa"])
 def test_an_hvpa_yields_and_names_the_other_autoscaler(code: str) -> None:
     world = world_with_vpa(created="2026-06-01T00:00:00Z")
     rivals = {
         "ConflictingVPA": "VerticalPodAutoscaler acts",
         "ConflictingHPA": "HorizontalPodAutoscaler other",
-        "ElderHvpa": "Hvpa elder",
+        "OlderHvpa": "Hvpa elder",
     }
     match code:
         case "ConflictingVPA":
@@ -235,7 +235,7 @@ def test_an_hvpa_yields_and_names_the_other_autoscaler(code: str) -> None:
     async def play(_: HvpaController) -> None:
         world.advise("12", "2G", "24", "4G")
         await world.wait(60.0)
-        if code != "ElderHvpa":
+        if code != "OlderHvpa":
             assert world.replicas() == 2
         assert world.conditions()["Active"] == code
         assert world.conditions()[code] == code
@@ -260,7 +260,7 @@ def test_a_wish_of_the_hpa_is_read_once_and_written_back() -> None:
         # 4 x 6 = 24 cores, which three replicas hold.
         assert world.replicas() == 3
         assert world.spec("hvpas")["replicas"] == 3
-        assert world.conditions()["HPAStabilizes"] == "HPAStabilizes"
+        assert world.conditions()["HPAStabilizationWindow"] == "HPAStabilizationWindow"
         await world.wait(60.0)
         assert world.size()["cpu"] == "8"
         assert world.status()["hpa"]["total"]["cpu"] == "24"
@@ -321,7 +321,7 @@ def test_an_externally_changed_count_is_reset_once_in_a_window() -> None:
         world.edit("deployments", "web", replicas=6)
         await world.wait(60.0)
         assert world.replicas() == 6
-        assert world.conditions()["DriftLeft"] == "DriftLeft"
+        assert world.conditions()["DriftTolerated"] == "DriftTolerated"
         await world.wait(300.0)
         assert world.replicas() == 3
 
@@ -488,7 +488,9 @@ def test_a_template_that_the_api_server_refuses_is_a_condition_with_its_words() 
 
     async def play(_: HvpaController) -> None:
         await world.wait(10.0)
-        [found] = [condition for condition in world.status()["conditions"] if condition["type"] == "SourceRefused"]
+        [found] = [
+            condition for condition in world.status()["conditions"] if condition["type"] == "OwnedAutoscalerRefused"
+        ]
         assert "metrics are wrong" in found["message"]
         assert world.find("verticalpodautoscalers") is not None
 

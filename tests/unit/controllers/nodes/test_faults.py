@@ -54,7 +54,7 @@ def test_a_node_group_that_hangs_delays_no_other_and_is_backed_off() -> None:
         assert [node["metadata"]["labels"]["kwok-nodegroup"] for node in world.nodes().values()] == ["slow"]
 
     world.run(play)
-    assert world.metric("trellis_nodes_provider_failures_total", call="order", reason="ProviderSilent") == 1
+    assert world.metric("trellis_nodes_provider_failures_total", call="order", reason="ProviderTimedOut") == 1
     assert world.metric("trellis_nodes_failed_orders_total", group="small") == 1
 
 
@@ -354,7 +354,7 @@ class Silent(KwokProvider):
         return await super().groups(now)
 
 
-@pytest.mark.parametrize(("hangs", "reason"), [(True, "ProviderSilent"), (False, "ProviderFailed")])
+@pytest.mark.parametrize(("hangs", "reason"), [(True, "ProviderTimedOut"), (False, "ProviderFailed")])
 def test_a_provider_that_fails_to_report_its_groups_is_called_again(hangs: bool, reason: str) -> None:
     world = World()
     world.provider = lambda informers: Silent(informers, hangs)

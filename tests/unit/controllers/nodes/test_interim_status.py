@@ -18,7 +18,7 @@ from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.providers.kwok import KwokProvider
 from trellis.providers.protocol import Groups, Ordered, Released, Tended
 
-SILENT = ("False", "ProviderSilent")
+SILENT = ("False", "ProviderTimedOut")
 
 
 class Hanging(KwokProvider):
@@ -240,5 +240,5 @@ def test_an_order_in_flight_is_not_ended_by_a_failed_read(monkeypatch: pytest.Mo
         await world.wait(30)
 
     world.run(play)
-    assert world.metric("trellis_nodes_provider_failures_total", call="order", reason="ProviderSilent") == 1
+    assert world.metric("trellis_nodes_provider_failures_total", call="order", reason="ProviderTimedOut") == 1
     assert world.metric("trellis_nodes_failed_orders_total", group="small") == 1

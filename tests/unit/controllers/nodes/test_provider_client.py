@@ -136,7 +136,7 @@ def test_an_invalid_group_of_the_provider_affects_no_other(figures: dict[str, An
         assert not world.pending()
 
     world.run(play)
-    assert world.metric("trellis_nodes_group_problems", reason="NodeGroupUnsound") == 1
+    assert world.metric("trellis_nodes_group_problems", reason="NodeGroupInconsistent") == 1
 
 
 def test_a_refused_order_records_no_event_on_the_pod() -> None:

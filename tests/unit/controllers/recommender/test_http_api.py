@@ -192,5 +192,5 @@ def test_status_writes_are_logged_with_their_reason_below_info(caplog: pytest.Lo
     world.run(play)
     told = [getattr(record, "trellis_fields", {}) for record in caplog.records if record.message == "wrote a status"]
     assert {(item["namespace"], item["vpa"]) for item in told} == {(NAMESPACE, "web")}
-    assert "ValuesCameOrWent" in told[0]["why"]
+    assert "RecommendedValuesChanged" in told[0]["why"]
     assert told[1]["why"] == "BoundsMoved"

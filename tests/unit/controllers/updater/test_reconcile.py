@@ -269,7 +269,7 @@ def test_budgets_per_hour_hold_for_the_cluster_and_for_each_namespace() -> None:
     async def play(_updater: UpdaterController) -> None:
         await world.passes(30)
         assert len(world.evictions) == 3
-        assert world.list_events("HourlyBudgetUsedUp") != []
+        assert world.list_events("HourlyBudgetExhausted") != []
         await world.passes(35)
         assert len(world.evictions) == 6
 

@@ -12,7 +12,7 @@ from trellis.base.errors import InvalidReview
 from trellis.core.admission.objects import (
     OBJECT_ACCEPTED,
     OBJECT_DEFAULTED,
-    OBJECT_LEFT_ALONE,
+    OBJECT_NOT_CHECKED,
     OBJECT_REFUSED,
     ObjectAdmissionDecision,
     review_object,
@@ -159,7 +159,7 @@ def test_a_new_error_beside_a_stored_one_is_refused_and_is_all_that_is_reported(
 def test_an_object_that_is_being_deleted_is_never_refused() -> None:
     leaving = vpa(resourcePolicy={"containerPolicies": [BROKEN]})
     leaving["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": []}
-    assert judged(leaving, vpa()) == ObjectAdmissionDecision(OBJECT_LEFT_ALONE)
+    assert judged(leaving, vpa()) == ObjectAdmissionDecision(OBJECT_NOT_CHECKED)
 
 
 @pytest.mark.req("SB-43")
@@ -221,12 +221,12 @@ def test_other_kinds_other_versions_and_statuses_are_left_alone() -> None:
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}, "spec": {}}
     old_version = vpa(targetRef=None) | {"apiVersion": "autoscaling.k8s.io/v1beta2"}
     for verdict in (judged(deployment), judged(old_version), judged(vpa(targetRef=None), subResource="status")):
-        assert verdict == ObjectAdmissionDecision(OBJECT_LEFT_ALONE)
+        assert verdict == ObjectAdmissionDecision(OBJECT_NOT_CHECKED)
 
 
 def test_a_deletion_has_no_object_and_is_left_alone() -> None:
     verdict = review_object(asked(vpa(), object=None, operation="DELETE"), FeatureGates())
-    assert verdict == ObjectAdmissionDecision(OBJECT_LEFT_ALONE)
+    assert verdict == ObjectAdmissionDecision(OBJECT_NOT_CHECKED)
 
 
 @pytest.mark.parametrize("spec", [None, [], "text", {"updatePolicy": 3}, {"resourcePolicy": {"containerPolicies": {}}}])

@@ -18,9 +18,9 @@ from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.pods import Pod
 from trellis.core.admission.pods import (
+    POD_ALREADY_SIZED,
     POD_BOOSTED,
     POD_SIZED,
-    POD_SIZED_ALREADY,
     POD_WITHOUT_ADVICE,
     PodAdmissionDecision,
     admit_pod,
@@ -120,7 +120,7 @@ def test_a_pod_that_has_it_already_is_marked_and_otherwise_left_as_it_is() -> No
     before = pod(with_memory(container("0.8"), "300Mi"))
     after, verdict = admitted(before, governor(APP))
     assert after["spec"] == before["spec"]
-    assert verdict.reason is POD_SIZED_ALREADY
+    assert verdict.reason is POD_ALREADY_SIZED
     assert not verdict.applied
 
 

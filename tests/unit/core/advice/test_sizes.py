@@ -16,13 +16,13 @@ from trellis.core.advice.advisor import advise
 from trellis.core.advice.policy import DAY, AdvicePolicy, LimitRule, LimitRules, parse_limit_rules
 from trellis.core.advice.results import SurveyAdvice
 from trellis.core.advice.sizes import (
-    FINE,
     LOW_CONFIDENCE,
     MEMORY_AT_RISK,
     NO_REQUEST,
-    NO_USAGE_KNOWN,
+    NO_USAGE,
     OVER_REQUESTED,
     UNDER_REQUESTED,
+    WELL_SIZED,
     advise_request,
 )
 from trellis.core.advice.survey.model import ResourceAmount, SurveyedContainer, SurveyedWorkload
@@ -41,8 +41,8 @@ def test_too_much_too_little_and_nothing_are_distinguished() -> None:
     assert advise_request(container(target=(200, 512 * MIB)), "cpu", POLICY).reason is OVER_REQUESTED
     assert advise_request(container(target=(900, 512 * MIB)), "cpu", POLICY).reason is UNDER_REQUESTED
     assert advise_request(container(request=(NONE, NONE)), "cpu", POLICY).reason is NO_REQUEST
-    assert advise_request(container(target=(540, 512 * MIB)), "cpu", POLICY).reason is FINE
-    assert advise_request(container(target=(NONE, NONE)), "cpu", POLICY).reason is NO_USAGE_KNOWN
+    assert advise_request(container(target=(540, 512 * MIB)), "cpu", POLICY).reason is WELL_SIZED
+    assert advise_request(container(target=(NONE, NONE)), "cpu", POLICY).reason is NO_USAGE
 
 
 def test_cpu_has_no_limit_and_memory_has_one_equal_to_its_request() -> None:
@@ -87,7 +87,7 @@ def test_kills_and_a_low_limit_are_a_risk_even_with_a_short_history() -> None:
 
 def test_kills_of_the_past_that_the_request_already_covers_are_no_risk() -> None:
     assert advise_request(container(target=(500, 400 * MIB), kills=2), "memory", POLICY).reason is OVER_REQUESTED
-    assert advise_request(container(kills=2), "memory", POLICY).reason is FINE
+    assert advise_request(container(kills=2), "memory", POLICY).reason is WELL_SIZED
 
 
 @pytest.mark.parametrize(("days", "samples"), [(0.9, 4000), (14, 23), (0.0, 1)])
@@ -122,8 +122,8 @@ def test_requests_are_rounded_up_to_whole_steps() -> None:
 
 
 def test_a_slight_absolute_difference_is_fine() -> None:
-    assert advise_request(container(request=(8, 30 * MIB), target=(5, 25 * MIB)), "cpu", POLICY).reason is FINE
-    assert advise_request(container(request=(8, 30 * MIB), target=(5, 25 * MIB)), "memory", POLICY).reason is FINE
+    assert advise_request(container(request=(8, 30 * MIB), target=(5, 25 * MIB)), "cpu", POLICY).reason is WELL_SIZED
+    assert advise_request(container(request=(8, 30 * MIB), target=(5, 25 * MIB)), "memory", POLICY).reason is WELL_SIZED
 
 
 def test_risk_is_listed_first_and_then_by_money() -> None:
@@ -194,7 +194,7 @@ def test_advice_is_consistent_for_any_survey(item: SurveyedContainer, limits: Li
             assert change.request > 0
             assert not change.limit < change.request
             assert change.request <= (40_000 if resource == "cpu" else 32 * GIB)
-            assert change.reason not in {FINE, LOW_CONFIDENCE, NO_USAGE_KNOWN}
+            assert change.reason not in {WELL_SIZED, LOW_CONFIDENCE, NO_USAGE}
         second = container(request=(change.request, change.request), target=(change.estimate, change.estimate))
         assert advise_request(second, resource, policy).reason.severity != "error"
     total = found.total

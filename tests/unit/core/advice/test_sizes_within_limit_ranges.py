@@ -14,7 +14,7 @@ from trellis.base.prices import EXAMPLE_PRICES
 from trellis.core.advice.advisor import advise
 from trellis.core.advice.policy import AdvicePolicy, parse_limit_rules
 from trellis.core.advice.results import ContainerAdvice, SurveyAdvice
-from trellis.core.advice.sizes import FINE, LOW_CONFIDENCE, OVER_REQUESTED, UNDER_REQUESTED
+from trellis.core.advice.sizes import LOW_CONFIDENCE, OVER_REQUESTED, UNDER_REQUESTED, WELL_SIZED
 from trellis.core.advice.survey.model import SurveyedContainer
 from trellis.core.recommend.capping import read_limit_ranges
 from trellis.core.recommend.capping.container import CAPPED_TO_RANGE_MAX, CAPPED_TO_RANGE_MIN
@@ -87,7 +87,7 @@ def test_a_raised_request_lowers_no_limit_below_the_highest_usage() -> None:
 def test_a_fitting_request_outside_the_range_is_changed_and_an_unknown_one_is_not() -> None:
     known = only(advised(at_most(cpu="300m"), container()))
     assert (known.cpu.reason, known.cpu.request) == (OVER_REQUESTED, 300)
-    assert known.memory.reason is FINE
+    assert known.memory.reason is WELL_SIZED
     young = only(advised(at_most(cpu="300m"), container(days=0.1, samples=3)))
     assert (young.cpu.reason, young.cpu.request, young.cpu.capped) == (LOW_CONFIDENCE, 500, None)
 

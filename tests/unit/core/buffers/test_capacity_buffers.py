@@ -24,7 +24,7 @@ from trellis.core.buffers import (
     translate_capacity_buffer,
 )
 from trellis.core.buffers.capacity_buffers import LIMITS_NOT_REQUESTED, NO_REFERENCE, SIZE_NOT_STATED
-from trellis.core.buffers.chunks import TARGET_NOT_SEEN
+from trellis.core.buffers.chunks import TARGET_NOT_OBSERVED
 from trellis.core.cluster.target_problems import TARGET_NOT_FOUND, build_target_problem
 
 SCALABLE: Document = {"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}}
@@ -68,7 +68,7 @@ def test_the_larger_of_replicas_and_percentage_counts_within_limits(spec: Docume
         ({**SCALABLE, "percentage": 10}, target_facts(replicas=None), SIZE_NOT_STATED),
         ({**TEMPLATE, "percentage": 10}, target_facts(), SIZE_NOT_STATED),
         ({**SCALABLE, "limits": {"example.com/gpu": "1"}}, target_facts(), LIMITS_NOT_REQUESTED),
-        ({**SCALABLE, "replicas": 1}, TranslationFacts(), TARGET_NOT_SEEN),
+        ({**SCALABLE, "replicas": 1}, TranslationFacts(), TARGET_NOT_OBSERVED),
         (
             {**SCALABLE, "replicas": 1},
             TranslationFacts(build_target_problem(TARGET_NOT_FOUND, "gone")),

@@ -12,13 +12,13 @@ from support.worlds.buffers import NOON, SETTINGS, a_pod, a_spec, app, meaning, 
 from trellis.core.buffers import BufferSettings, TranslationFacts, find_skip_reason, sum_filling_pods
 from trellis.core.buffers.chunks import (
     CAPACITY_UNREADABLE,
-    CHUNKS_CUT,
-    KIND_SET_ASIDE,
+    CHUNKS_TRUNCATED,
     OTHER_TYPE,
     OUTSIDE_SCHEDULE,
     POD_SELECTOR_UNREADABLE,
     SCHEDULE_UNREADABLE,
-    TARGET_NOT_SEEN,
+    TARGET_KIND_EXCLUDED,
+    TARGET_NOT_OBSERVED,
     TARGET_WITHOUT_COUNT,
 )
 from trellis.core.cluster.target_problems import NO_TARGET_REF, TARGET_NOT_FOUND, build_target_problem
@@ -108,7 +108,7 @@ def test_a_given_pod_spec_needs_no_target_and_keeps_its_rules() -> None:
     [
         (buffer(capacity={}), TranslationFacts(), CAPACITY_UNREADABLE),
         (buffer(capacity={"replicas": {"exactly": 2}}), TranslationFacts(), NO_TARGET_REF),
-        (replica_buffer(exactly=2), TranslationFacts(), TARGET_NOT_SEEN),
+        (replica_buffer(exactly=2), TranslationFacts(), TARGET_NOT_OBSERVED),
         (
             replica_buffer(exactly=2),
             TranslationFacts(build_target_problem(TARGET_NOT_FOUND, "no such thing")),
@@ -132,15 +132,15 @@ def test_other_types_and_kinds_set_aside_are_not_translated() -> None:
     assert find_skip_reason(managed, SETTINGS) is None
     reason = find_skip_reason(managed, BufferSettings(set_aside=frozenset({"Deployment"})))
     assert reason is not None
-    assert reason.reason is KIND_SET_ASIDE
+    assert reason.reason is TARGET_KIND_EXCLUDED
 
 
 def test_the_chunks_of_a_buffer_are_limited_with_a_reason() -> None:
     made = translated(replica_buffer(exactly=2_000_000_000), target_facts(), most_chunks=100)
     assert (made.requested, made.chunks, made.is_ready) == (2_000_000_000, 100, True)
-    assert made.ready.reason is CHUNKS_CUT
+    assert made.ready.reason is CHUNKS_TRUNCATED
     assert str(made.ready) == "cut from 2000000000 to 100 chunks, the most that one Buffer may have"
-    assert translated(replica_buffer(exactly=100), target_facts(), most_chunks=100).ready.reason is not CHUNKS_CUT
+    assert translated(replica_buffer(exactly=100), target_facts(), most_chunks=100).ready.reason is not CHUNKS_TRUNCATED
 
 
 @pytest.mark.req("BF-50")

@@ -74,7 +74,7 @@ def test_the_status_has_exactly_the_chunks_to_provision() -> None:
 def test_a_buffer_that_is_not_ready_has_a_reason_and_no_pods() -> None:
     status = build_status(translated(replica_buffer(exactly=3)), None, 1, NOON)
     assert status["podBasedBufferSpec"] is None
-    assert conditions(status)["ReadyForProvisioning"] == ("False", "TargetNotSeen")
+    assert conditions(status)["ReadyForProvisioning"] == ("False", "TargetNotObserved")
 
 
 def test_quotas_are_a_condition_of_their_own() -> None:
@@ -89,7 +89,7 @@ def test_quotas_are_a_condition_of_their_own() -> None:
 def test_notes_are_in_the_message_of_the_condition() -> None:
     made = translated(class_buffer(perChunkResources={"cpu": "1m"}), most_chunks=7)
     [_, ready] = build_status(made, None, 1, NOON)["conditions"]
-    assert ready["reason"] == "ChunksCut"
+    assert ready["reason"] == "ChunksTruncated"
     assert ready["message"] == "cut from 40000 to 7 chunks, the most that one Buffer may have"
     volumes = [{"persistentVolumeClaim": {"claimName": f"claim-{number}"}} for number in range(200)]
     made = translated(buffer(capacity={"pods": {"replicaNum": 1, "podSpec": a_spec(volumes=volumes)}}))

@@ -121,7 +121,7 @@ def test_without_a_live_pod_the_template_shows_the_shape_as_it_is_written() -> N
     cluster = world(0, **exactly(2))
     found = explain_buffer(cluster.evidence(), "web")
     assert (chunk_of(read_part(found)).source.code, read_part(found).chunks) == ("ShapedLikeTemplate", 2)
-    assert "TemplateUnseen" in unseen_codes(found)
+    assert "TemplateNotObserved" in unseen_codes(found)
 
 
 def test_the_scale_subresource_counts_for_unknown_kinds() -> None:
@@ -176,7 +176,7 @@ def test_a_problem_of_an_unknown_kind_names_the_missing_evidence() -> None:
     problem = TargetProblem(TARGET_NOT_SCALABLE, "no scale")
     target = TargetRef(NAMESPACE, ROLLOUT["apiVersion"], "Rollout", "web")
     cluster.scales = [DumpedScale(target, ScaleInfo(problem=problem))]
-    assert "TargetKindsUnseen" in unseen_codes(explain_buffer(cluster.evidence(), "web"))
+    assert "TargetKindsNotObserved" in unseen_codes(explain_buffer(cluster.evidence(), "web"))
 
 
 def test_a_replica_set_below_a_deployment_is_a_target_too() -> None:
@@ -235,7 +235,7 @@ def test_the_settings_of_the_controller_count() -> None:
     cluster = world(**exactly(9))
     part = explained(cluster, components=CollectedSettings(buffers=figures))
     assert part.ready is not None
-    assert (part.ready.reason.code, part.desired_chunks, part.chunks) == ("ChunksCut", 9, 4)
+    assert (part.ready.reason.code, part.desired_chunks, part.chunks) == ("ChunksTruncated", 9, 4)
 
 
 def test_a_younger_buffer_takes_nothing_of_a_quota_from_an_older_one() -> None:
@@ -307,7 +307,7 @@ def test_where_not_all_pods_are_known_free_capacity_is_not_reported() -> None:
     cluster.patterns = ("shop",)
     found = explain_buffer(cluster.evidence(), "web")
     assert (room_of(read_part(found)).fitting_nodes, room_of(read_part(found)).chunks) == (1, None)
-    assert "RoomUnseen" in unseen_codes(found)
+    assert "CapacityNotObserved" in unseen_codes(found)
 
 
 def test_headroom_costs_what_it_requests() -> None:
@@ -350,9 +350,9 @@ def test_a_cluster_without_hvpas_and_buffers_lacks_nothing_for_a_vpa() -> None:
 
 
 def test_unread_flags_are_named() -> None:
-    assert "FlagsUnseen" in unseen_codes(explain_buffer(world().evidence(NOBODY_SEES), "web"))
+    assert "FlagsNotObserved" in unseen_codes(explain_buffer(world().evidence(NOBODY_SEES), "web"))
     seen = CollectedSettings(with_flags=("buffers",))
-    assert "FlagsUnseen" not in unseen_codes(explain_buffer(world().evidence(seen), "web"))
+    assert "FlagsNotObserved" not in unseen_codes(explain_buffer(world().evidence(seen), "web"))
 
 
 def test_a_name_that_is_none_is_answered_with_the_nearest() -> None:

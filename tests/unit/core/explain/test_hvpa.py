@@ -123,7 +123,12 @@ def test_a_total_that_is_scaled_by_another_recommender_names_it() -> None:
 
 
 def test_a_count_on_the_scale_without_an_hpa_is_reported_with_its_writer() -> None:
-    said = {"type": "ScaleWish", "status": "True", "reason": "ScaleWish", "message": "kubectl wishes 4 replicas"}
+    said = {
+        "type": "ScaleRequested",
+        "status": "True",
+        "reason": "ScaleRequested",
+        "message": "kubectl wishes 4 replicas",
+    }
     demand = {"total": {"cpu": "24"}, "time": time(NOW - 60)}
     cluster = world(total={"cpu": "12", "memory": "6G"}, replicas=2, status={"hpa": demand, "conditions": [said]})
     part = explain_part(cluster)
@@ -256,7 +261,7 @@ def test_steps_that_the_controller_holds_back_are_reported_as_in_its_status() ->
 def test_a_wish_is_reported_and_not_read() -> None:
     part = explain_part(search(), "search")
     assert (part.wish, part.replicas) == (4, 2)
-    assert "WishUnread" not in {note.code for note in part.notes}
+    assert "HpaDemandNotRead" not in {note.code for note in part.notes}
 
 
 # What is left alone
@@ -274,7 +279,7 @@ def test_the_autoscaler_it_yields_to_is_named() -> None:
     cluster.add_hvpa("elder", target="web")
     cluster.objects["Hvpa", (NAMESPACE, "elder")]["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
     part = explain_part(cluster)
-    assert (part.yields and part.yields.code, part.rivals[0]) == ("ElderHvpa", "Hvpa elder")
+    assert (part.yields and part.yields.code, part.rivals[0]) == ("OlderHvpa", "Hvpa elder")
 
 
 def test_a_target_at_zero_is_left_there() -> None:
@@ -301,7 +306,7 @@ def test_the_count_of_an_unknown_kind_is_the_one_that_the_status_mirrors() -> No
     total = {"cpu": "24", "memory": "10G"}
     cluster = world(total=total, targetRef={"apiVersion": "argoproj.io/v1", "kind": "Rollout", "name": "web"})
     cluster.objects["VerticalPodAutoscaler", (NAMESPACE, "web")]["spec"]["targetRef"]["kind"] = "Rollout"
-    assert (explain_part(cluster).problem or own_unseen.USAGE_UNSEEN).code == "TargetUnreachable"
+    assert (explain_part(cluster).problem or own_unseen.USAGE_NOT_OBSERVED).code == "TargetUnreachable"
     cluster.scales = [DumpedScale(TargetRef(NAMESPACE, "argoproj.io/v1", "Rollout", "web"), ScaleInfo("app=web"))]
     assert (explain_part(cluster).replicas, explain_part(cluster).pods) == (2, 2)
     cluster.objects["Hvpa", (NAMESPACE, "web")]["status"] = {"replicas": 5}
@@ -356,7 +361,7 @@ def test_events_about_the_hvpa_belong_to_the_answer() -> None:
 
 def test_state_that_only_the_controller_has_is_named() -> None:
     explained = explain_hvpa(search().evidence(), "search")
-    assert "ScalingUnseen" in {each.reason.code for each in explained.missing}
+    assert "ScalingNotObserved" in {each.reason.code for each in explained.missing}
     assert not explained.partial
 
 
@@ -474,5 +479,5 @@ def _collect_known_atoms(evidence: Evidence, scaled: HvpaEvidence) -> Atoms:
 
 
 def _amounts(containers: list[Document], name: str) -> list[int]:
-    fields = ("requests", "published", "target", "least")
+    fields = ("requests", "published", "target", "min_requests")
     return [each[field][name] for each in containers for field in fields if name in each[field]]

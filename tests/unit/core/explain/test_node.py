@@ -70,7 +70,7 @@ def test_a_removable_node_reports_the_decision_after_its_unneeded_time() -> None
     assert verdict(pools(), "small-2") == ("Unneeded", "NodeUnneeded")
     assert found.later_decision is not None
     assert (found.later_decision.reason.code, found.later_decision.details) == (
-        "DisruptionsUsedUp",
+        "DisruptionBudgetExhausted",
         "shop/web-1-4: web",
     )
     assert found.chunks == {"shop/web": 1}
@@ -80,7 +80,7 @@ def test_an_empty_node_will_be_marked() -> None:
     cluster = pool()
     found = node(cluster, "small-1")
     assert found.later_decision is not None
-    assert (found.outcome, found.later_decision.reason.code) == ("Unneeded", "NodeMarked")
+    assert (found.outcome, found.later_decision.reason.code) == ("Unneeded", "NodeTainted")
 
 
 def test_pods_of_a_node_are_reported_with_their_fate() -> None:
@@ -181,15 +181,15 @@ def test_an_unready_node_is_reported_as_unready() -> None:
 
 def test_a_complete_explanation_names_the_state_that_only_the_process_has() -> None:
     found = pools().node("small-1")
-    assert (found.partial, codes(found)) == (False, {"RemovalsUnseen"})
+    assert (found.partial, codes(found)) == (False, {"RemovalsNotObserved"})
 
 
 def test_without_groups_every_node_is_of_none() -> None:
     cluster = pools()
     del cluster.objects["ConfigMap", ("kube-system", "trellis-kwok-node-groups")]
     found = cluster.node("small-1")
-    assert verdict(cluster, "small-1") == ("Kept", "NodeOfNoGroup")
-    assert (found.partial, codes(found)) == (False, {"NodeGroupsUnseen", "RemovalsUnseen"})
+    assert verdict(cluster, "small-1") == ("Kept", "NodeWithoutGroup")
+    assert (found.partial, codes(found)) == (False, {"NodeGroupsNotObserved", "RemovalsNotObserved"})
 
 
 def test_a_group_that_cannot_be_read_makes_the_answer_partial() -> None:
@@ -222,7 +222,7 @@ def test_without_all_pods_there_is_no_decision_about_a_node() -> None:
     cluster = pools()
     cluster.patterns = ("shop",)
     found = cluster.node("small-1")
-    assert (found.partial, "NodesUnseen" in codes(found)) == (True, True)
+    assert (found.partial, "NodesNotObserved" in codes(found)) == (True, True)
     assert node(cluster, "small-1") == NodePart("small-1", ready=True)
 
 
@@ -284,19 +284,19 @@ def test_a_group_that_may_not_grow_is_reported() -> None:
 def test_a_pod_that_the_scheduler_has_not_tried_is_reported() -> None:
     cluster = pool()
     cluster.want("big", "32", looked=False)
-    assert placing(cluster.pod("big")).decision.reason.code == "SchedulerHasNotLooked"
+    assert placing(cluster.pod("big")).decision.reason.code == "AwaitingScheduler"
 
 
 def test_no_node_is_sought_for_a_pod_that_is_held_back() -> None:
     cluster = pool()
     cluster.want("gated", "1", schedulingGates=[{"name": "later"}])
-    assert placing(cluster.pod("gated")).decision.reason.code == "NoNodeSought"
+    assert placing(cluster.pod("gated")).decision.reason.code == "ScaleUpNotNeeded"
 
 
 def test_a_pod_on_a_node_needs_none() -> None:
     cluster = pools()
     assert cluster.pod("web-1-1").placement is None
-    assert "PlacesUnseen" not in codes(cluster.pod("web-1-1"))
+    assert "PlacementNotObserved" not in codes(cluster.pod("web-1-1"))
 
 
 # The same code decides
@@ -384,7 +384,7 @@ def test_explanations_use_only_codes_of_decisions() -> None:
     known = Atoms()
     noded = cluster.noded()
     known.add([noded.down.nodes, noded.up.pods, noded.up.buffers, ["NodeTooSmall"]])
-    known.codes |= {"NodeTooSmall", "DisruptionsUsedUp"}
+    known.codes |= {"NodeTooSmall", "DisruptionBudgetExhausted"}
     found = Atoms()
     for name in ("n1", "small-1", "small-2", "small-3"):
         found.add(cluster.node(name).node)

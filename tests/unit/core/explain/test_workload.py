@@ -110,7 +110,7 @@ def test_for_a_recommender_that_does_not_run_here_only_the_status_is_reported() 
     explained = explain_vpa(found.evidence(), "web")
     assert explained.vpa is not None
     assert (explained.vpa.recommender, explained.vpa.is_answered, explained.vpa.pods) == ("oracle", False, 2)
-    assert "RecommenderElsewhere" in codes(explained)
+    assert "RecommenderNotAvailable" in codes(explained)
     assert pod(found)["way"] == "Evict"
     answered = explain_vpa(found.evidence(CollectedSettings(names=("oracle",))), "web")
     assert answered.vpa is not None
@@ -164,7 +164,11 @@ def test_hours_are_drawn_where_the_recommender_keeps_them() -> None:
     [
         (lambda each: each.add_vpa("web", SAME), "SizeAsRecommended", {"RecommendationChanged": {}}),
         (lambda each: each.add_vpa("web"), "NothingRecommended", {"RecommendationPublished": {}}),
-        (lambda each: each.add_vpa("web", BIG, mode="Initial"), "ModeLeavesPods", {"ModeChanged": {"mode": "Initial"}}),
+        (
+            lambda each: each.add_vpa("web", BIG, mode="Initial"),
+            "ModeDoesNotUpdatePods",
+            {"ModeChanged": {"mode": "Initial"}},
+        ),
         (
             lambda each: each.add_vpa("web", BIG, annotations={"trellis.x-k8s.io/freeze": "alice"}),
             "Frozen",
@@ -387,7 +391,7 @@ def test_missing_objects_are_named_and_make_the_explanation_partial() -> None:
     ]
     explained = explain_vpa(found.evidence(), "web")
     assert explained.partial
-    told = [each.details for each in explained.missing if each.reason.code == "ObjectsUnseen"]
+    told = [each.details for each in explained.missing if each.reason.code == "ObjectsNotObserved"]
     assert told == [
         "PodDisruptionBudget in shop: is forbidden",
         "ConfigMap trellis-freeze in kube-system: is forbidden",
@@ -402,10 +406,12 @@ def test_headroom_on_nodes_is_not_judged_by_a_part_of_the_pods() -> None:
     found.patterns = (NAMESPACE,)
     explained = explain_vpa(found.evidence(), "web")
     assert not any(part.warnings for part in explained.pods)
-    assert "RoomUnseen" in codes(explained)
+    assert "CapacityNotObserved" in codes(explained)
     content = cluster({"app": {"cpu": "500m", "memory": "1Gi"}})
     content.patterns = (NAMESPACE,)
-    assert "RoomUnseen" not in codes(explain_vpa(content.evidence(), "web")), "nobody is evicted: room does not matter"
+    assert "CapacityNotObserved" not in codes(explain_vpa(content.evidence(), "web")), (
+        "nobody is evicted: room does not matter"
+    )
 
 
 def test_unknown_flags_and_unreadable_checkpoints_are_named() -> None:
@@ -414,7 +420,7 @@ def test_unknown_flags_and_unreadable_checkpoints_are_named() -> None:
     explained = explain_vpa(
         found.evidence(CollectedSettings(with_flags=COMPONENTS[1:], problems=("--min-replicas: bad",))), "web"
     )
-    assert {"CheckpointUnreadable", "FlagsUnseen", "FlagUnreadable"} <= codes(explained)
+    assert {"CheckpointUnreadable", "FlagsNotObserved", "FlagUnreadable"} <= codes(explained)
 
 
 # Names

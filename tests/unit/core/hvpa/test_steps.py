@@ -20,8 +20,8 @@ from trellis.core.hvpa import (
     find_conflict_reason,
 )
 from trellis.core.hvpa.demand.stabilization import OOM_OVERRIDES
-from trellis.core.hvpa.drift import DRIFT_LEFT, REPLICAS_DRIFTED, REQUESTS_DRIFTED
-from trellis.core.hvpa.next_step import GROW_FIRST, READY_FIRST
+from trellis.core.hvpa.drift import DRIFT_TOLERATED, REPLICAS_DRIFTED, REQUESTS_DRIFTED
+from trellis.core.hvpa.next_step import RESIZE_BEFORE_SCALE_IN, WAIT_FOR_READY_REPLICAS
 from trellis.core.hvpa.plan import AS_DECIDED, SCALED_TO_ZERO, SCALES_DOWN, SCALES_UP
 from trellis.core.hvpa.steps import NO_RECOMMENDATION, WorkloadShape, describe_step
 from trellis.core.recommend.amounts import ResourceAmounts
@@ -231,7 +231,7 @@ def test_old_pods_keep_their_size_until_the_new_ones_are_ready_or_a_minute_is_ov
     made = decided(told(2, amounts(cpu="6"), amounts(cpu="12001m")))
     assert made.actions == (SetScale(3), WriteBack(3))
     assert made.containers == {"app": {"cpu": 6000}}
-    assert READY_FIRST in made.summary.notes
+    assert WAIT_FOR_READY_REPLICAS in made.summary.notes
     comes = changed(told(3, amounts(cpu="6"), amounts(cpu="12001m"), made.memory), ready=2)
     waits = decided(comes, NOW + 59)
     assert (waits.containers, waits.requeue_at) == ({"app": {"cpu": 6000}}, NOW + 60)
@@ -245,7 +245,7 @@ def test_pods_grow_before_there_are_fewer_of_them() -> None:
     made = decided(told(3, amounts(cpu="4"), low, scaleDown=AT_ONCE))
     assert made.actions == ()
     assert made.containers == {"app": {"cpu": 5400}}
-    assert GROW_FIRST in made.summary.notes
+    assert RESIZE_BEFORE_SCALE_IN in made.summary.notes
     again = decided(told(3, amounts(cpu="4"), low, made.memory, scaleDown=AT_ONCE), NOW + HOUR)
     assert (again.actions, again.shape) == ((), made.shape), "they have not grown yet"
     grown = decided(told(3, amounts(cpu="5400m"), low, again.memory, scaleDown=AT_ONCE), NOW + HOUR + 5)
@@ -258,7 +258,7 @@ def test_pods_that_could_not_get_what_was_published_are_asked_for_no_more_than_w
     stuck = ContainerView("app", True, {"cpu": 0}, low, amounts(cpu="4"), amounts(cpu="4"), amounts(cpu="24"))
     made = decided(changed(told(8, amounts(cpu="24"), low, scaleDown=AT_ONCE), containers=(stuck,)))
     assert (made.shape.count, made.actions, made.containers) == (2, (), {"app": {"cpu": 5400}})
-    assert GROW_FIRST in made.summary.notes
+    assert RESIZE_BEFORE_SCALE_IN in made.summary.notes
     grown = decided(told(8, amounts(cpu="5400m"), low, made.memory, scaleDown=AT_ONCE), NOW + 5)
     assert grown.actions == (SetScale(2), WriteBack(2))
 
@@ -271,7 +271,7 @@ def test_an_external_count_is_reset_once_in_a_window() -> None:
     assert (back.shape.count, back.actions) == (3, (SetScale(3),))
     assert REPLICAS_DRIFTED in back.summary.notes
     again = decided(changed(told(5, amounts(cpu="8"), total), memory=back.memory, spec_replicas=3), NOW + 20)
-    assert DRIFT_LEFT in again.summary.notes
+    assert DRIFT_TOLERATED in again.summary.notes
     assert not [action for action in again.actions if isinstance(action, SetScale)]
     assert again.requeue_at == NOW + 310
     at_last = decided(changed(told(5, amounts(cpu="8"), total), memory=again.memory), NOW + 310)
@@ -284,7 +284,7 @@ def test_a_count_rewritten_before_the_next_reconcile_is_also_left_for_the_window
     back = decided(changed(told(4, amounts(cpu="8"), total, first.memory), spec_replicas=3), NOW + 10)
     assert SetScale(3) in back.actions
     again = decided(changed(told(4, amounts(cpu="8"), total, back.memory), spec_replicas=3), NOW + 11)
-    assert DRIFT_LEFT in again.summary.notes
+    assert DRIFT_TOLERATED in again.summary.notes
     assert not [action for action in again.actions if isinstance(action, SetScale)]
 
 

@@ -266,7 +266,7 @@ def test_a_container_that_no_pod_has_leaves_the_recommendation() -> None:
     shop.ingest_usage()
     (write,) = shop.run()
     assert list(shop.advice()) == ["app"]
-    assert "ValuesCameOrWent" in {str(reason) for reason in write.reasons}
+    assert "RecommendedValuesChanged" in {str(reason) for reason in write.reasons}
 
 
 def test_no_pods_and_no_history_leaves_nothing_to_recommend() -> None:

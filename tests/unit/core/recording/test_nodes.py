@@ -103,7 +103,7 @@ def test_only_changed_instances_and_changed_memory_are_written() -> None:
     line = msgspec.json.decode(encode_payload(writing.build_line(now)))
     (group,) = line["groups"]
     assert (set(group), [each["id"] for each in group["put"]]) == ({"name", "target", "put"}, ["i7"])
-    assert line["memory"] == {"up": {"backoffs": {"small": {"failed_at": START, "seconds": 300.0, "why": ""}}}}
+    assert line["memory"] == {"up": {"backoffs": {"small": {"failed_at": START, "seconds": 300.0, "reason": ""}}}}
 
 
 OBJECTS = {

@@ -174,10 +174,10 @@ def test_requirements_gate_the_eviction_of_recreate() -> None:
 @pytest.mark.req("AR-18")
 def test_off_and_initial_touch_no_running_pod_whatever_is_required() -> None:
     initial = governor(**asking((["cpu"], HIGHER), mode="Initial"), targets=targets("2", "2Gi"))
-    assert list_decisions(decided(initial, *pair(pod()))) == [("Leave", "ModeLeavesPods")] * 2
+    assert list_decisions(decided(initial, *pair(pod()))) == [("Leave", "ModeDoesNotUpdatePods")] * 2
     boost: dict[str, Any] = {"startupBoost": {"cpu": {"type": "Factor", "factor": 2}}}
     off = governor(**asking((["cpu"], HIGHER), mode="Off"), **boost)
-    assert list_decisions(decided(off, *pair(pod()))) == [("Leave", "ModeLeavesPods")] * 2
+    assert list_decisions(decided(off, *pair(pod()))) == [("Leave", "ModeDoesNotUpdatePods")] * 2
 
 
 @pytest.mark.req("AR-16")

@@ -56,7 +56,7 @@ def first(mode: str, *pods: Document, targets: Any = None, **more: Any) -> tuple
 def test_what_can_be_resized_is_not_evicted() -> None:
     for targets in ({"app": {"cpu": "1"}}, {"app": {"cpu": "200m"}}):
         found = decided(governor("InPlaceOrRecreate", targets), *pair(pod()))
-        assert list_decisions(found) == [("Resize", "ResizeInPlace"), ("Wait", "ToleranceUsedUp")]
+        assert list_decisions(found) == [("Resize", "ResizeInPlace"), ("Wait", "EvictionToleranceExhausted")]
 
 
 CASES = [
@@ -154,7 +154,7 @@ def test_a_pod_that_is_as_near_as_it_can_be_is_not_evicted_for_the_rest() -> Non
     policy = {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}
     near = running("web-1-a", container(cpu="999m", memory="1Gi", limits={"cpu": "1", "memory": "1Gi"}))
     found = decided(governor("InPlaceOrRecreate", {"app": {"cpu": "1"}}, 0.0, resourcePolicy=policy), *pair(near))
-    assert list_decisions(found)[0] == ("Leave", "AsNearAsPossible")
+    assert list_decisions(found)[0] == ("Leave", "ClosestPossibleSize")
 
 
 OLD = UpdateSettings(lowers_memory_limits=False)

@@ -84,7 +84,7 @@ def test_a_controller_with_unknown_replicas_wants_the_pods_it_has() -> None:
     assert allowed(None, [SERVING] * 5 + [GOING] * 5) == 0
 
 
-@pytest.mark.parametrize(("configured", "why"), [(1, "TooFewReplicas"), (2, "ToleranceUsedUp")])
+@pytest.mark.parametrize(("configured", "why"), [(1, "TooFewReplicas"), (2, "EvictionToleranceExhausted")])
 def test_below_the_minimum_no_pod_is_disrupted_not_even_a_pending_one(configured: int, why: str) -> None:
     budget = ReplicaBudget(configured, [SERVING], 2, 0.5)
     refused = [budget.find_refusal(serving=serving) for serving in (True, False)]
@@ -130,7 +130,7 @@ def test_the_minimum_is_the_objects_or_else_the_flags() -> None:
 
 def test_pods_that_are_going_do_not_count_towards_the_minimum() -> None:
     found = decided(governor(), *pods(1), running("web-1-z", going=True), configured_replicas={GROUP: 1})
-    assert list_decisions(found) == [("Wait", "TooFewReplicas"), ("Leave", "PodGoing")]
+    assert list_decisions(found) == [("Wait", "TooFewReplicas"), ("Leave", "PodTerminating")]
 
 
 def test_each_controller_has_a_budget_of_its_own() -> None:
@@ -140,7 +140,7 @@ def test_each_controller_has_a_budget_of_its_own() -> None:
 
 def test_a_controller_that_wants_no_pods_is_left_alone() -> None:
     found = decided(governor(), *pods(2), configured_replicas={GROUP: 0})
-    assert list_decisions(found) == [("Wait", "NoReplicasWanted")] * 2
+    assert list_decisions(found) == [("Wait", "ZeroReplicasDesired")] * 2
 
 
 def test_a_resize_under_way_counts_and_one_that_waits_for_headroom_does_not() -> None:
@@ -198,7 +198,7 @@ def test_the_budget_of_the_hour_holds_for_the_lower_of_cluster_and_namespace() -
     left = HourlyAllowance(cluster=10, namespace=1, resets_at=1_900_000_000.0)
     found = decided(governor(), *pods(6), hourly_allowance=left)
     assert ways(found).count("Evict") == 1
-    assert ("Wait", "HourlyBudgetUsedUp") in list_decisions(found)
+    assert ("Wait", "HourlyBudgetExhausted") in list_decisions(found)
     assert found.requeue_at == 1_900_000_000.0
     # A resize that restarts nothing is no disruption.
     assert (

@@ -160,8 +160,8 @@ def test_pods_that_need_more_go_first_and_then_those_further_off() -> None:
     [
         ({"owner": None}, "NoController"),
         ({"nodeName": ""}, "PodWithoutNode"),
-        ({"going": True}, "PodGoing"),
-        ({"phase": "Succeeded"}, "PodGoing"),
+        ({"going": True}, "PodTerminating"),
+        ({"phase": "Succeeded"}, "PodTerminating"),
     ],
 )
 def test_pods_that_must_not_be_disrupted_are_left_alone(changed: dict[str, Any], reason: str) -> None:

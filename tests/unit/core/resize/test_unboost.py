@@ -216,7 +216,7 @@ def test_a_boost_is_taken_back_only_when_the_container_runs() -> None:
 def test_with_the_gate_off_no_pod_is_unboosted(mode: str) -> None:
     off = UpdateSettings(startup_boost=False)
     found = decided(boosting(mode), boosted(), settings=off)
-    assert (list_decisions(found), found.actions) == ([("Leave", "ModeLeavesPods")], ())
+    assert (list_decisions(found), found.actions) == ([("Leave", "ModeDoesNotUpdatePods")], ())
     assert list_decisions(decided(boosting(mode), boosted())) == [("Unboost", "UnboostResized")]
 
 

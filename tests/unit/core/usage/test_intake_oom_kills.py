@@ -141,10 +141,10 @@ def test_a_kill_long_before_the_last_sample_is_too_old(model: UsageModel) -> Non
         (kill("web-1", START, uid="of another pod of that name"), "UnknownContainer"),
         (kill("web-1", math.nan), "EmptySample"),
         (kill("web-1", START + 301), "FutureSample"),
-        (kill("web-1", START, -1.0), "AbsurdSample"),
-        (kill("web-1", START, 1e18), "AbsurdSample"),
-        (kill("web-1", START, math.inf), "AbsurdSample"),
-        (kill("web-1", 0.0, 1e9), "AbsurdSample"),
+        (kill("web-1", START, -1.0), "ImplausibleSample"),
+        (kill("web-1", START, 1e18), "ImplausibleSample"),
+        (kill("web-1", START, math.inf), "ImplausibleSample"),
+        (kill("web-1", 0.0, 1e9), "ImplausibleSample"),
     ],
 )
 def test_an_invalid_kill_is_dropped_and_counted(model: UsageModel, result: object, reason: str) -> None:

@@ -34,11 +34,11 @@ def followed() -> UsageModel:
         (("bad", "app", START, -0.1, NAN), "NegativeSample"),
         (("bad", "app", START, NAN, -1.0), "NegativeSample"),
         (("bad", "app", START, -INF, -1.0), "NegativeSample"),
-        (("bad", "app", START, 1e18, NAN), "AbsurdSample"),
-        (("bad", "app", START, INF, INF), "AbsurdSample"),
-        (("bad", "app", START, 100_001.0, 1e16), "AbsurdSample"),
-        (("bad", "app", 0.0, 0.1, 1e8), "AbsurdSample"),
-        (("bad", "app", -INF, 0.1, 1e8), "AbsurdSample"),
+        (("bad", "app", START, 1e18, NAN), "ImplausibleSample"),
+        (("bad", "app", START, INF, INF), "ImplausibleSample"),
+        (("bad", "app", START, 100_001.0, 1e16), "ImplausibleSample"),
+        (("bad", "app", 0.0, 0.1, 1e8), "ImplausibleSample"),
+        (("bad", "app", -INF, 0.1, 1e8), "ImplausibleSample"),
         (("bad", "app", START + 301, 0.1, 1e8), "FutureSample"),
         (("bad", "app", INF, 0.1, 1e8), "FutureSample"),
         (("bad", "app", START, NAN, NAN), "EmptySample"),
@@ -61,7 +61,7 @@ def test_the_valid_half_of_a_sample_is_accepted() -> None:
     model = followed()
     result = model.ingest(batch(("good", "app", START, -1.0, 1e8), ("bad", "app", START, 0.1, 1e18)), START)
     assert result.accepted == 2
-    assert result.dropped == {"NegativeSample": 1, "AbsurdSample": 1}
+    assert result.dropped == {"NegativeSample": 1, "ImplausibleSample": 1}
     assert result.memory[0] == 1e8
     assert result.cpu[1] == 0.1
     assert np.isnan([result.cpu[0], result.memory[1]]).all()

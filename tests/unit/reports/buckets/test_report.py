@@ -86,7 +86,7 @@ def test_nothing_to_propose_is_reported_in_every_form() -> None:
         assert "There are no buckets to propose for 7 workloads." in render_buckets(nothing, form)
     assert list(yaml.safe_load_all(render_buckets(nothing, "yaml"))) in ([], [None])
     document = json.loads(render_buckets(nothing, "json"))
-    assert {workload["reason"] for workload in document["workloads"]} == {"NotScaled", "TooYoungForBuckets"}
+    assert {workload["reason"] for workload in document["workloads"]} == {"NotScaled", "TooLittleHistoryForBuckets"}
     assert document["partial"] is True
     rows = list(csv.DictReader(io.StringIO(render_buckets(nothing, "csv"))))
     assert [row["most"] for row in rows] == [""] * 7

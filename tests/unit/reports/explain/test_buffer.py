@@ -52,7 +52,7 @@ def test_explanations_of_buffers_are_as_approved() -> None:
 
 def test_machines_get_the_same_as_data() -> None:
     found = json.loads(as_json(spare_explained("spot")))["buffer"]
-    assert (found["wanted"], found["chunks"], found["chunk"]["requests"]["cpu"]) == (3, 3, "3333m")
+    assert (found["desiredChunks"], found["chunks"], found["chunk"]["requests"]["cpu"]) == (3, 3, "3333m")
     assert msgspec.json.decode(msgspec.json.encode(found), type=BufferPart) == spare_explained("spot").buffer
 
 

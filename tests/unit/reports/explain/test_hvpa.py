@@ -60,7 +60,7 @@ def test_an_explanation_of_an_hvpa_is_as_approved() -> None:
 def test_machines_get_the_same_as_data() -> None:
     found = json.loads(as_json(explain_hvpa(search().evidence(), "search")))["hvpa"]
     assert (found["count"], found["size"]) == (3, {"cpu": "8", "memory": "5G"})
-    assert found["turns"][0] == {"count": 4, "upwards": True, "totals": {"cpu": "27", "memory": "29062500k"}}
+    assert found["countChanges"][0] == {"count": 4, "upwards": True, "totals": {"cpu": "27", "memory": "29062500k"}}
 
 
 @pytest.mark.parametrize("plain", [True, False])

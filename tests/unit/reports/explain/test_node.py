@@ -59,7 +59,7 @@ def test_a_node_without_a_decision_has_no_reason_lines() -> None:
     cluster.patterns = ("shop",)
     found = text(cluster.node("small-1"), 1000)
     assert "What becomes of it is not known." in found
-    assert "NodesUnseen" in found
+    assert "NodesNotObserved" in found
     assert "WHY IT IS THERE" not in found
 
 

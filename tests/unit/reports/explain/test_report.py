@@ -12,7 +12,7 @@ from trellis.core.cluster.dump_format import MissingData
 from trellis.core.explain import ObjectExplanation, explain_pod, explain_recommendation, explain_vpa
 from trellis.core.explain.counterfactuals import CounterfactualCode
 from trellis.core.explain.explanation.document import CounterfactualPart, InfluencePart, PodPart, VpaPart
-from trellis.core.resize.candidates import MODE_LEAVES_PODS
+from trellis.core.resize.candidates import MODE_DOES_NOT_UPDATE_PODS
 from trellis.reports.explain.pods import describe_counterfactual
 from trellis.reports.explain.report import as_json, as_text
 from trellis.reports.text.quantities import draw_sparkline, format_moment, format_quantity
@@ -134,7 +134,7 @@ def test_amounts_and_times_read_as_people_write_them() -> None:
 
 
 def test_json_has_the_codes_and_nothing_that_is_empty() -> None:
-    part = PodPart("p", "", "Leave", MODE_LEAVES_PODS)
+    part = PodPart("p", "", "Leave", MODE_DOES_NOT_UPDATE_PODS)
     found = json.loads(as_json(ObjectExplanation("pod", "shop", "p", AT, pods=(part,))))
     assert found == {
         "kind": "pod",
@@ -147,7 +147,7 @@ def test_json_has_the_codes_and_nothing_that_is_empty() -> None:
                 "by": "",
                 "way": "Leave",
                 "reason": {
-                    "code": "ModeLeavesPods",
+                    "code": "ModeDoesNotUpdatePods",
                     "meaning": "The update mode leaves pods that run as they are.",
                     "severity": "info",
                 },
@@ -163,5 +163,5 @@ def test_what_could_not_be_read_is_reported_once_for_each_reason_and_cause() -> 
         MissingData("Node", "", "may not be read"),
     ]
     found = text(explain_vpa(cluster.evidence(), "job"), 1000)
-    assert found.count("ObjectsUnseen") == 1
+    assert found.count("ObjectsNotObserved") == 1
     assert "(PodDisruptionBudget in shop: is forbidden; LimitRange in shop, Node: may not be read)." in found

@@ -93,11 +93,11 @@ def test_objects_that_decide_about_nodes_are_read_in_all_namespaces() -> None:
 
 def test_with_nodes_only_no_other_objects_are_read() -> None:
     server = with_groups(shop())
-    about = {"involvedObject": {"kind": "Node", "name": "ip-10-0-0-7"}, "reason": "NodeMarked"}
+    about = {"involvedObject": {"kind": "Node", "name": "ip-10-0-0-7"}, "reason": "NodeTainted"}
     server.put("/api/v1/namespaces/default/events/n", {**about, "source": {"component": "trellis-nodes"}})
     result = around(server, alone=True)
     assert (len(result.vpas), len(result.workloads["Deployment"]), len(result.usage)) == (0, 0, 0)
-    assert [event.reason for event in result.events] == ["NodeMarked"]
+    assert [event.reason for event in result.events] == ["NodeTainted"]
     assert len(result.pods) == 3
 
 

@@ -26,7 +26,7 @@ from trellis.controllers.admission.webhook.http_requests import BadRequest, Http
 from trellis.controllers.admission.webhook.owner_lookups import OwnerLookups
 from trellis.controllers.admission.webhook.server import HttpReply
 from trellis.core.admission.decisions import NOT_GOVERNED, GovernorIndex, PodAdmitter
-from trellis.core.admission.objects import OBJECT_LEFT_ALONE, review_object
+from trellis.core.admission.objects import OBJECT_NOT_CHECKED, review_object
 from trellis.core.admission.pods import PodAdmissionDecision
 from trellis.core.admission.reviews import AdmissionRefusal, AdmissionReview, encode_response, read_review
 from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling
@@ -176,7 +176,7 @@ class ReviewHandler:
             return self._decide_pod(review)
         resource = _OWN_KINDS.get((kind.group, kind.kind))
         if resource is None:
-            return _ReviewResult(named.UNKNOWN, OBJECT_LEFT_ALONE, named.ERROR)
+            return _ReviewResult(named.UNKNOWN, OBJECT_NOT_CHECKED, named.ERROR)
         decision = review_object(review, self._gates)
         # Upstream counts a refusal as skipped, and so what it let through as it came.
         status = named.APPLIED if decision.patch else named.SKIPPED
@@ -184,7 +184,7 @@ class ReviewHandler:
 
     def _decide_pod(self, review: AdmissionReview) -> _ReviewResult | Awaitable[_ReviewResult]:
         if review.operation != _CREATE or review.sub_resource or review.kind.version != "v1" or not review.has_object:
-            return _ReviewResult(named.POD, OBJECT_LEFT_ALONE)
+            return _ReviewResult(named.POD, OBJECT_NOT_CHECKED)
         try:
             pod = decode_object(review.object, Pod)
         except UnreadableObject as error:

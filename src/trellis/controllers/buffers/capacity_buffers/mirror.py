@@ -51,9 +51,11 @@ from trellis.runtime.telemetry.event_queue import EventSink
 FIELD_MANAGER: Final = "trellis-buffers-translate"
 KEPT_AS_CAPACITY_BUFFER: Final = "KeptAsCapacityBuffer"
 
-KEPT_ELSEWHERE = Reason("KeptElsewhere", "A CapacityBuffer of the same name keeps the room of the Buffer.")
-MINIMUM_KEPT_ELSEWHERE = Reason(
-    "MinimumKeptElsewhere",
+HELD_BY_CAPACITY_BUFFER = Reason(
+    "HeldByCapacityBuffer", "A CapacityBuffer of the same name keeps the room of the Buffer."
+)
+MINIMUM_HELD_BY_CAPACITY_BUFFER = Reason(
+    "MinimumHeldByCapacityBuffer",
     "A CapacityBuffer of the same name keeps what pods leave of the minimum; its replicas follow as pods come and go.",
 )
 MINIMUM_NOT_OBSERVED = Reason(
@@ -61,8 +63,8 @@ MINIMUM_NOT_OBSERVED = Reason(
     "How much of the minimum pods use is not known: trellis buffers has to list and watch nodes and all pods.",
     Severity.WARNING,
 )
-NOTHING_ELSEWHERE = Reason(
-    "NothingKeptElsewhere",
+CAPACITY_BUFFER_EMPTY = Reason(
+    "CapacityBufferEmpty",
     "The Buffer stands for no pods at the moment, and so there is no CapacityBuffer, or it is empty.",
 )
 CAPACITY_BUFFERS_NOT_SERVED = Reason(
@@ -71,7 +73,7 @@ CAPACITY_BUFFERS_NOT_SERVED = Reason(
     Severity.WARNING,
 )
 
-KEPT: Final = (KEPT_ELSEWHERE, MINIMUM_KEPT_ELSEWHERE)
+KEPT: Final = (HELD_BY_CAPACITY_BUFFER, MINIMUM_HELD_BY_CAPACITY_BUFFER)
 
 
 def find_condition(buffer: Buffer) -> StatusCondition | None:
@@ -288,8 +290,8 @@ class CapacityBufferMirror:
         if capacity_result is not None:
             return capacity_result
         if not translation.on_top:
-            return DetailedReason(MINIMUM_KEPT_ELSEWHERE)
-        return DetailedReason(KEPT_ELSEWHERE, f"kept as CapacityBuffer {name}")
+            return DetailedReason(MINIMUM_HELD_BY_CAPACITY_BUFFER)
+        return DetailedReason(HELD_BY_CAPACITY_BUFFER, f"kept as CapacityBuffer {name}")
 
     async def _ensure_empty(
         self, buffer: Buffer, capacity: CapacityBuffer | None
@@ -299,7 +301,7 @@ class CapacityBufferMirror:
             result = await self._ensure_capacity_buffer(buffer, capacity, build_empty_spec(buffer.metadata.name))
             if result is not None:
                 return result
-        return DetailedReason(NOTHING_ELSEWHERE)
+        return DetailedReason(CAPACITY_BUFFER_EMPTY)
 
     async def _ensure_capacity_buffer(
         self, buffer: Buffer, capacity: CapacityBuffer | None, spec: Mapping[str, Any]

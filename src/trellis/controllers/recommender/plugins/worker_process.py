@@ -40,7 +40,9 @@ from trellis.core.recommend.validation import RecommenderDeclaration
 
 TIMED_OUT = Reason("RecommenderTimedOut", "A recommender did not answer in time and was killed.", Severity.ERROR)
 CRASHED = Reason("RecommenderCrashed", "The process of a recommender ended by itself.", Severity.ERROR)
-GARBLED = Reason("RecommenderGarbled", "What came from the process of a recommender is no answer.", Severity.ERROR)
+RECOMMENDER_ANSWER_UNREADABLE = Reason(
+    "RecommenderAnswerUnreadable", "What came from the process of a recommender is no answer.", Severity.ERROR
+)
 OUT_OF_MEMORY = Reason("RecommenderOutOfMemory", "A recommender needed more memory than it may have.", Severity.ERROR)
 RAISED = Reason("RecommenderRaised", "A recommender raised an error, or answered in another shape.", Severity.ERROR)
 NOT_LOADED = Reason("RecommenderNotLoaded", "A recommender cannot be imported, or is none.", Severity.ERROR)
@@ -98,7 +100,7 @@ class WorkerProcess:
             return reply.declaration
         if isinstance(reply, LoadFailure):
             raise WorkerError(NOT_LOADED, reply.problem)
-        raise WorkerError(GARBLED, "sent an answer before it was asked")
+        raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, "sent an answer before it was asked")
 
     def estimate(self, request: EstimateRequest, until: float) -> Estimates:
         """The estimates, if the reply comes in time."""
@@ -108,11 +110,11 @@ class WorkerProcess:
                 raise WorkerError(OUT_OF_MEMORY, f"{reply.problem}: it may have {self._load_request.memory} bytes")
             raise WorkerError(RAISED, reply.problem)
         if not isinstance(reply, EstimateReply):
-            raise WorkerError(GARBLED, "sent something else than an answer")
+            raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, "sent something else than an answer")
         try:
             return from_reply(reply)
         except ValueError as error:
-            raise WorkerError(GARBLED, f"sent garbage in place of an answer: {error}") from error
+            raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, f"sent garbage in place of an answer: {error}") from error
 
     def end(self) -> None:
         """End it, and all that it has started."""
@@ -132,11 +134,11 @@ class WorkerProcess:
         self._send(frame(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)), until)
         mark, length = HEADER.unpack(self._receive(HEADER.size, until))
         if mark != MARK or length > LONGEST:
-            raise WorkerError(GARBLED, "sent garbage in place of an answer")
+            raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, "sent garbage in place of an answer")
         try:
             return decode(self._receive(length, until))
         except ValueError as error:
-            raise WorkerError(GARBLED, f"sent garbage in place of an answer: {error}") from error
+            raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, f"sent garbage in place of an answer: {error}") from error
 
     def _send(self, message: bytes, until: float) -> None:
         remaining = memoryview(message)

@@ -29,7 +29,7 @@ from trellis.core.nodes import (
 )
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, PassInput, PassPlans, plan_pass
 from trellis.core.nodes.node_groups import InstanceState
-from trellis.core.nodes.scale_down.decisions import NODE_NOT_TRIED, NodeDecision, SetTaints
+from trellis.core.nodes.scale_down.decisions import NODE_NOT_SIMULATED, NodeDecision, SetTaints
 from trellis.core.nodes.scale_down.plan import plan_scale_down
 from trellis.core.nodes.scale_down.remembered_state import NodeRemoval
 from trellis.core.nodes.scale_down.removal_steps import read_leaving_time
@@ -62,7 +62,7 @@ class NodeEvidence(msgspec.Struct, frozen=True):
     def find_decision(self, node: str) -> NodeDecision | None:
         """The decision about a node. One that was not tried in the plan is decided by a plan that tries it first."""
         decision = _decision(self.down, node)
-        if decision is None or decision.reason.reason != NODE_NOT_TRIED:
+        if decision is None or decision.reason.reason != NODE_NOT_SIMULATED:
             return decision
         first = msgspec.structs.replace(self.memory, unneeded_since={node: self.now})
         return _decision(plan_scale_down(self.view, first, self.now, self.components.nodes_down), node)

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from trellis.base.reasons import Reason
 from trellis.core.explain.explanation.values import ExplanationPart, ObstaclePart, QuantityTexts, ReasonPart
 
@@ -79,9 +77,9 @@ class HeadroomPart(ExplanationPart, frozen=True):
     """
 
     nodes: int
-    fitting_nodes: int = msgspec.field(name="takes")
+    fitting_nodes: int
     chunks: int | None = None
-    nodes_used: int = msgspec.field(default=0, name="on")
+    nodes_used: int = 0
     obstacles: tuple[ObstaclePart, ...] = ()
     kept_on_top: int | None = None
 
@@ -107,11 +105,11 @@ class BufferPart(ExplanationPart, frozen=True):
     name: str
     strategy: str
     target: str = ""
-    skip_reason: ReasonPart | None = msgspec.field(default=None, name="alone")
+    skip_reason: ReasonPart | None = None
     ready: ReasonPart | None = None
     is_ready: bool = False
-    requested_capacity: CapacityPart | None = msgspec.field(default=None, name="asked")
-    desired_chunks: int = msgspec.field(default=0, name="wanted")
+    requested_capacity: CapacityPart | None = None
+    desired_chunks: int = 0
     chunks: int = 0
     on_top: bool = True
     notes: tuple[ReasonPart, ...] = ()
@@ -123,7 +121,7 @@ class BufferPart(ExplanationPart, frozen=True):
     chunk: ChunkPart | None = None
     totals: QuantityTexts = {}
     cost: CostPart | None = None
-    headroom: HeadroomPart | None = msgspec.field(default=None, name="room")
+    headroom: HeadroomPart | None = None
     conditions: tuple[Mapping[str, Any], ...] = ()
     stored_chunks: int | None = None
     is_stored: bool = False

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from trellis.base.reasons import Reason
 from trellis.core.explain.explanation.buffer import BufferPart
 from trellis.core.explain.explanation.hvpa import HvpaPart
@@ -108,9 +106,9 @@ class PodPart(ExplanationPart, frozen=True):
     need: Reason | None = None
     difference: float = 0.0
     warnings: tuple[Reason, ...] = ()
-    next_check: str = msgspec.field(default="", name="nextLook")
+    next_check: str = ""
     containers: tuple[ContainerSizePart, ...] = ()
-    counterfactuals: tuple[CounterfactualPart, ...] = msgspec.field(default=(), name="otherwise")
+    counterfactuals: tuple[CounterfactualPart, ...] = ()
     boosts: tuple[BoostPart, ...] = ()
     budget: DisruptionBudgetPart | None = None
 
@@ -181,11 +179,11 @@ class ObjectExplanation(ExplanationPart, frozen=True):
     hvpa: HvpaPart | None = None
     buffer: BufferPart | None = None
     node: NodePart | None = None
-    placement: PlacementPart | None = msgspec.field(default=None, name="placing")
+    placement: PlacementPart | None = None
     containers: tuple[ContainerRecommendationPart, ...] = ()
     pods: tuple[PodPart, ...] = ()
     new_pods: tuple[NewPodPart, ...] = ()
-    influences: tuple[InfluencePart, ...] = msgspec.field(default=(), name="says")
+    influences: tuple[InfluencePart, ...] = ()
     events: tuple[EventPart, ...] = ()
-    missing: tuple[MissingEvidencePart, ...] = msgspec.field(default=(), name="unseen")
+    missing: tuple[MissingEvidencePart, ...] = ()
     partial: bool = False

@@ -58,7 +58,7 @@ class ScaleRequestPart(ExplanationPart, frozen=True):
 
     totals: QuantityTexts = {}
     since: str = ""
-    condition_message: str = msgspec.field(default="", name="said")
+    condition_message: str = ""
 
 
 class CountCapacityPart(ExplanationPart, frozen=True):
@@ -80,7 +80,7 @@ class DemandPart(ExplanationPart, frozen=True):
     """
 
     resource: str
-    requested: str = msgspec.field(name="asked")
+    requested: str
     total: str
     has: str
     count: int
@@ -110,7 +110,7 @@ class HvpaContainerPart(ExplanationPart, frozen=True):
     requests: QuantityTexts = {}
     target: QuantityTexts = {}
     published: QuantityTexts = {}
-    planned: QuantityTexts = msgspec.field(default_factory=dict, name="gets")
+    planned: QuantityTexts = msgspec.field(default_factory=dict)
 
 
 class HeldStepPart(ExplanationPart, frozen=True):
@@ -149,7 +149,7 @@ class HvpaPart(ExplanationPart, frozen=True):
     rivals: tuple[str, ...] = ()
     hpa: HpaSourcePart | None = None
     vpa: VpaSourcePart | None = None
-    scale_request: ScaleRequestPart | None = msgspec.field(default=None, name="wished")
+    scale_request: ScaleRequestPart | None = None
     verdict: Reason | None = None
     details: str = ""
     count: int = 0
@@ -158,11 +158,11 @@ class HvpaPart(ExplanationPart, frozen=True):
     blocked: tuple[HeldStepPart, ...] = ()
     demands: tuple[DemandPart, ...] = ()
     containers: tuple[HvpaContainerPart, ...] = ()
-    count_changes: tuple[CountChangePart, ...] = msgspec.field(default=(), name="turns")
-    capacities: Mapping[str, tuple[CountCapacityPart, ...]] = msgspec.field(default_factory=dict, name="rungs")
+    count_changes: tuple[CountChangePart, ...] = ()
+    capacities: Mapping[str, tuple[CountCapacityPart, ...]] = msgspec.field(default_factory=dict)
     binary: bool = False
     overlap_percent: int = 0
     min_change_percent: int = 0
     conditions: tuple[Mapping[str, Any], ...] = ()
     stored_blocked: tuple[Mapping[str, Any], ...] = ()
-    next_check: str = msgspec.field(default="", name="nextLook")
+    next_check: str = ""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from trellis.base.reasons import Reason
 from trellis.core.explain.explanation.values import ExplanationPart, ObstaclePart, QuantityTexts, ReasonPart
 
@@ -32,7 +30,7 @@ class ResourceSharePart(ExplanationPart, frozen=True):
     """How much of a resource the pods on a node ask for, and how much it offers."""
 
     resource: str
-    requested: str = msgspec.field(name="asked")
+    requested: str
     offered: str
 
 
@@ -61,15 +59,15 @@ class NodePart(ExplanationPart, frozen=True):
     name: str
     ready: bool = False
     outcome: str = ""
-    decision: ReasonPart | None = msgspec.field(default=None, name="told")
+    decision: ReasonPart | None = None
     used: float = 0.0
     threshold: float = 0.0
     since: str = ""
-    next_check: str = msgspec.field(default="", name="nextLook")
-    later_decision: ReasonPart | None = msgspec.field(default=None, name="then")
+    next_check: str = ""
+    later_decision: ReasonPart | None = None
     group: NodeGroupPart | None = None
     shares: tuple[ResourceSharePart, ...] = ()
-    pods: tuple[NodePodPart, ...] = msgspec.field(default=(), name="tenants")
+    pods: tuple[NodePodPart, ...] = ()
     chunks: Mapping[str, int] = {}
 
 
@@ -89,10 +87,10 @@ class PlacementPart(ExplanationPart, frozen=True):
     `obstacles` say why existing nodes take no more.
     """
 
-    decision: ReasonPart = msgspec.field(name="told")
+    decision: ReasonPart
     count: int
     ready: int = 0
-    upcoming: int = msgspec.field(default=0, name="coming")
+    upcoming: int = 0
     ordered: Mapping[str, int] = {}
     unplaced: int = 0
     nodes: Mapping[str, int] = {}

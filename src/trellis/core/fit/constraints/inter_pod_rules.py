@@ -37,7 +37,9 @@ def find_node_selection_masks(table: NodeTable, demand: Demand) -> Iterator[Bool
 
 POD_AFFINITY_UNMET = Reason("PodAffinityUnmet", "No pod that the pod must be near to runs in the node's domain.")
 POD_ANTI_AFFINITY_BROKEN = Reason("PodAntiAffinityBroken", "A pod that the pod keeps away from runs in the domain.")
-KEPT_AWAY_BY_PODS = Reason("KeptAwayByPods", "A pod that runs in the node's domain keeps such pods away from it.")
+EXISTING_POD_ANTI_AFFINITY = Reason(
+    "ExistingPodAntiAffinity", "A pod that runs in the node's domain keeps such pods away from it."
+)
 SPREAD_TOO_UNEVEN = Reason("SpreadTooUneven", "Pods would lie more unevenly over the domains than the pod allows.")
 
 
@@ -71,7 +73,7 @@ def build_inter_pod_rules(table: NodeTable, existing: ExistingPods, demand: Dema
     for term in existing.find_anti_affinity_terms(demand.profile):
         codes, size = table.domains(term.key)
         yield InterPodRule(
-            KEPT_AWAY_BY_PODS,
+            EXISTING_POD_ANTI_AFFINITY,
             AntiAffinityRule(codes, size, existing.counts(AntiAffinityHolders(term)), from_self=False),
         )
 

@@ -44,13 +44,13 @@ HPA_BOUNDS = Reason(
     "The HPA's own minReplicas or maxReplicas keeps it from asking for what it needs.",
     Severity.WARNING,
 )
-HPA_STABILIZES = Reason(
-    "HPAStabilizes",
+HPA_STABILIZATION_WINDOW = Reason(
+    "HPAStabilizationWindow",
     "The HPA waits before it scales down, and so does the Hvpa: set its scaleDown.stabilizationWindowSeconds to 0.",
     Severity.WARNING,
 )
-WISH_UNREAD = Reason(
-    "WishUnread",
+HPA_DEMAND_NOT_READ = Reason(
+    "HpaDemandNotRead",
     "What the HPA wishes is not read while the pods of the last step are not Ready: it is measured on the others.",
 )
 
@@ -285,9 +285,9 @@ def _list_notes(view: HvpaView, *, is_ignored: bool) -> tuple[Reason, ...]:
         and view.spec_replicas is not None
         and view.spec_replicas not in (view.replicas, view.memory.spec_replicas)
     ):
-        notes.append(WISH_UNREAD)
+        notes.append(HPA_DEMAND_NOT_READ)
     if view.hpa.stabilizes:
-        notes.append(HPA_STABILIZES)
+        notes.append(HPA_STABILIZATION_WINDOW)
     return tuple(notes)
 
 

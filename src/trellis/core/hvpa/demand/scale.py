@@ -20,13 +20,13 @@ from trellis.core.hvpa.demand.windows import DemandWindow, add_sample, drop_expi
 from trellis.core.hvpa.remembered_state import ScaleWrite
 from trellis.core.hvpa.view import HvpaView, sum_containers
 
-SCALE_WISH = Reason(
-    "ScaleWish",
+SCALE_REQUESTED = Reason(
+    "ScaleRequested",
     "A count was written to the Hvpa's scale, and no HPA drives it. "
     "It counts as demand for the scale-down window; then the VPA decides again.",
 )
-WISH_WITHOUT_REQUESTS = Reason(
-    "WishWithoutRequests",
+SCALE_REQUEST_WITHOUT_REQUESTS = Reason(
+    "ScaleRequestWithoutRequests",
     "A count that was written to the Hvpa's scale is not followed: its pods request nothing that it could multiply.",
     Severity.WARNING,
 )
@@ -57,8 +57,8 @@ def read_scale_demand(view: HvpaView, now: float) -> ScaleDemand:
         pod_requests = {name: requests[name] for name in RESOURCES if requests.get(name)}
         if not pod_requests:
             details = f"{_format_manager(view.scale_writer)} wishes {new_count} replicas"
-            code = WISH_WITHOUT_REQUESTS.code
-            return ScaleDemand(windows, msgspec.UNSET, (WISH_WITHOUT_REQUESTS,), {code: details})
+            code = SCALE_REQUEST_WITHOUT_REQUESTS.code
+            return ScaleDemand(windows, msgspec.UNSET, (SCALE_REQUEST_WITHOUT_REQUESTS,), {code: details})
         for name, request in pod_requests.items():
             before = windows.get(name) or add_sample(
                 (), view.limit_to_capacity(name, request * view.replicas), now, length
@@ -68,7 +68,7 @@ def read_scale_demand(view: HvpaView, now: float) -> ScaleDemand:
         return ScaleDemand({}, msgspec.UNSET)
     ends = [window[0].until + length for window in windows.values()]
     details = _describe_write(view, last_write, windows, max(window[-1].until for window in windows.values()) + length)
-    return ScaleDemand(windows, last_write, (SCALE_WISH,), {SCALE_WISH.code: details}, tuple(ends))
+    return ScaleDemand(windows, last_write, (SCALE_REQUESTED,), {SCALE_REQUESTED.code: details}, tuple(ends))
 
 
 def _new_scale_write(view: HvpaView) -> int | None:

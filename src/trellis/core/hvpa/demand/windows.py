@@ -23,7 +23,7 @@ DemandWindow: TypeAlias = tuple[WindowSample, ...]
 """From the most extreme to the present one."""
 
 
-class MeanDemand(msgspec.Struct, frozen=True, gc=False, rename={"is_current": "present"}):
+class MeanDemand(msgspec.Struct, frozen=True, gc=False):
     """A mean of late, of which older amounts fade: their weighted sum, its weight, and the extremes.
 
     `is_current` is whether the last amount still holds; else it does not count from `time` on.

@@ -31,7 +31,7 @@ from trellis.core.hvpa.suggest.replay import (
     replay_buckets,
     replay_hpa,
 )
-from trellis.core.hvpa.suggest.suitability import NOTHING_GAINED, REPLICA_TOO_LARGE, find_unsuitable
+from trellis.core.hvpa.suggest.suitability import NO_SAVINGS, REPLICA_TOO_LARGE, find_unsuitable
 from trellis.core.hvpa.view import ResolvedHvpa
 
 Document = dict[str, Any]
@@ -107,7 +107,7 @@ def suggest(workload: WorkloadHistory, rules: SuggestionRules, prices: Prices) -
     proposed = compute_replay_cost(history, replay_buckets(workload, meaning, base, rules), prices)
     is_gain = _is_better(proposed, observed)
     return Suggestion(
-        reason=None if is_gain else NOTHING_GAINED,
+        reason=None if is_gain else NO_SAVINGS,
         proposal=proposal,
         manifest=document if is_gain else {},
         days=days,

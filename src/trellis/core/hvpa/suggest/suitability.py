@@ -10,11 +10,13 @@ from trellis.core.hvpa.suggest.history import SuggestionRules, WorkloadHistory
 from trellis.core.usage.columns import FloatColumn
 
 NOT_SCALED = Reason("NotScaled", "Nobody can change how many replicas a workload of this kind has.")
-ODD_NAME = Reason("OddName", "It has a name or a namespace that no object of Kubernetes can have.")
-TOO_YOUNG_FOR_BUCKETS = Reason("TooYoungForBuckets", "Too little of its usage is known to propose buckets.")
+INVALID_NAME = Reason("InvalidName", "It has a name or a namespace that no object of Kubernetes can have.")
+TOO_LITTLE_HISTORY_FOR_BUCKETS = Reason(
+    "TooLittleHistoryForBuckets", "Too little of its usage is known to propose buckets."
+)
 ONE_REPLICA = Reason("OneReplica", "It always had one replica, and nobody knows whether two could do its work.")
 STEADY_LOAD = Reason("SteadyLoad", "It uses about the same all the time: one size is enough, and a VPA finds it.")
-NOTHING_GAINED = Reason("NothingGained", "Buckets would have cost no less than what there is, and helped no more.")
+NO_SAVINGS = Reason("NoSavings", "Buckets would have cost no less than what there is, and helped no more.")
 REPLICA_TOO_LARGE = Reason("ReplicaTooLarge", "What each replica needs in any case is more than it may have.")
 
 # Kinds with a scale subresource whose pods do the same work.
@@ -32,10 +34,10 @@ def find_unsuitable(workload: WorkloadHistory, rules: SuggestionRules) -> Reason
     if not is_scaled(workload.kind, workload.api_version):
         return NOT_SCALED
     if check_dns_subdomain(workload.name) or check_dns_label(workload.namespace):
-        return ODD_NAME
+        return INVALID_NAME
     history = workload.usage.complete_samples
     if history.seconds < rules.min_seconds:
-        return TOO_YOUNG_FOR_BUCKETS
+        return TOO_LITTLE_HISTORY_FOR_BUCKETS
     may_have = workload.hpa.most if workload.hpa is not None else 1
     if max(int(history.pods.max()), workload.replicas, may_have) < 2:
         return ONE_REPLICA

@@ -44,36 +44,44 @@ ScaleDownAction: TypeAlias = SetTaints | DrainPod | ReleaseNode
 
 SCALE_DOWN_OFF = Reason("ScaleDownOff", "Removing nodes is switched off.")
 SCALE_DOWN_DISABLED = Reason("ScaleDownDisabled", "An annotation of the node forbids that it is removed.")
-NODE_OF_NO_GROUP = Reason("NodeOfNoGroup", "The node is of no group that could take it back.")
+NODE_WITHOUT_GROUP = Reason("NodeWithoutGroup", "The node is of no group that could take it back.")
 NODE_STARTING = Reason("NodeStarting", "The node is on its way, and not up yet.")
-NODE_GOING = Reason("NodeGoing", "The node is deleted or given back already, or somebody else is about to.")
+NODE_TERMINATING = Reason("NodeTerminating", "The node is deleted or given back already, or somebody else is about to.")
 NODE_UNREADY_KEPT = Reason("NodeUnreadyKept", "The node is not ready, and such nodes are not removed.")
 NODE_IN_USE = Reason("NodeInUse", "Pods on the node ask for more than the share up to which a node is underused.")
-PODS_ARE_COMING = Reason("PodsAreComing", "There is room on the node for a pod that waits, so that it may come soon.")
-NODE_TAKES_OVER = Reason("NodeTakesOver", "What runs on nodes that are not needed would go here.")
-NODE_NOT_TRIED = Reason("NodeNotTried", "Whether the node is needed has not been tried yet; others come first.")
+PENDING_POD_FITS = Reason("PendingPodFits", "There is room on the node for a pod that waits, so that it may come soon.")
+NODE_RECEIVES_PODS = Reason("NodeReceivesPods", "What runs on nodes that are not needed would go here.")
+NODE_NOT_SIMULATED = Reason("NodeNotSimulated", "Whether the node is needed has not been tried yet; others come first.")
 
 NODE_UNNEEDED = Reason("NodeUnneeded", "The node is not needed, but not for long enough yet.")
 SCALE_DOWN_DELAYED = Reason("ScaleDownDelayed", "Nodes were added or removed, or could not be, a short while ago.")
 SCALE_DOWN_LIMITED = Reason("ScaleDownLimited", "As many nodes are being removed as may be at the same time.")
 
-NODE_MARKED = Reason("NodeMarked", "The node is not needed, and is marked so that no pod comes any more.")
-NODE_SETTLING = Reason("NodeSettling", "The node is marked; a pod may still be on its way to it.")
+NODE_TAINTED = Reason("NodeTainted", "The node is not needed, and is marked so that no pod comes any more.")
+NODE_DELETE_DELAY_AFTER_TAINT = Reason(
+    "NodeDeleteDelayAfterTaint", "The node is marked; a pod may still be on its way to it."
+)
 NODE_DRAINING = Reason("NodeDraining", "The pods on the node are being moved.")
 NODE_RELEASED = Reason("NodeReleased", "Nothing is left on the node, and it is given back.")
 
-MARK_LEFT_BEHIND = Reason("MarkLeftBehind", "Somebody began to remove the node and did not go on; it is kept.")
-MARK_TAKEN_OFF = Reason("MarkTakenOff", "Somebody took our mark off the node, so that it is kept.")
-MARK_UNSEEN = Reason(
-    "MarkUnseen", "The node was to be marked, and no mark has been seen on it, so that it is kept.", Severity.WARNING
+STALE_REMOVAL_TAINT = Reason("StaleRemovalTaint", "Somebody began to remove the node and did not go on; it is kept.")
+REMOVAL_TAINT_REMOVED = Reason("RemovalTaintRemoved", "Somebody took our mark off the node, so that it is kept.")
+REMOVAL_TAINT_NOT_OBSERVED = Reason(
+    "RemovalTaintNotObserved",
+    "The node was to be marked, and no mark has been seen on it, so that it is kept.",
+    Severity.WARNING,
 )
-POD_CAME_MEANWHILE = Reason("PodCameMeanwhile", "A pod came to the node while it was being removed; it is kept.")
+POD_ARRIVED_DURING_REMOVAL = Reason(
+    "PodArrivedDuringRemoval", "A pod came to the node while it was being removed; it is kept."
+)
 NODE_NEEDED_AGAIN = Reason("NodeNeededAgain", "The node is needed after all, so that it is kept.")
 EVICTIONS_REFUSED = Reason(
     "EvictionsRefused", "Pods on the node could not be evicted in time, so that it is kept.", Severity.WARNING
 )
-RELEASE_UNSEEN = Reason(
-    "ReleaseUnseen", "The provider was given the node back and still has it, so that it is kept.", Severity.WARNING
+DELETION_NOT_OBSERVED = Reason(
+    "DeletionNotObserved",
+    "The provider was given the node back and still has it, so that it is kept.",
+    Severity.WARNING,
 )
 
 
@@ -94,10 +102,10 @@ class NodeDecision(msgspec.Struct, frozen=True):
 
     node: str
     outcome: NodeOutcome
-    reason: DetailedReason = msgspec.field(name="said")
+    reason: DetailedReason
     utilization: float = 0.0
     since: float | None = None
-    recheck_at: float | None = msgspec.field(default=None, name="look")
+    recheck_at: float | None = None
 
 
 class ScaleDownPlan(msgspec.Struct, frozen=True):
@@ -106,4 +114,4 @@ class ScaleDownPlan(msgspec.Struct, frozen=True):
     actions: tuple[ScaleDownAction, ...]
     nodes: tuple[NodeDecision, ...]
     memory: ScaleDownMemory
-    requeue_at: float | None = msgspec.field(default=None, name="next_look")
+    requeue_at: float | None = None

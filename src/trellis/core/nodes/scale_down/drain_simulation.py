@@ -24,7 +24,12 @@ from trellis.base.reasons import DetailedReason, Reason
 from trellis.base.wording import pluralize
 from trellis.core.fit import Demand
 from trellis.core.fit.resources import CPU, MEMORY
-from trellis.core.nodes.scale_down.decisions import NODE_NEEDED_AGAIN, NODE_NOT_TRIED, NODE_TAKES_OVER, PODS_ARE_COMING
+from trellis.core.nodes.scale_down.decisions import (
+    NODE_NEEDED_AGAIN,
+    NODE_NOT_SIMULATED,
+    NODE_RECEIVES_PODS,
+    PENDING_POD_FITS,
+)
 from trellis.core.nodes.scale_down.drainability import PodsToDrain, ReplacementDemands
 from trellis.core.nodes.scale_down.remembered_state import NodeRemoval
 from trellis.core.nodes.scale_down.removable_nodes import GroupMinimums, ScaleDownCandidate
@@ -311,11 +316,11 @@ def _drain_candidates(
         if refusal is not None:
             needed_candidates[candidate.name] = refusal
         elif candidate.number in initial.expected:
-            needed_candidates[candidate.name] = DetailedReason(PODS_ARE_COMING)
+            needed_candidates[candidate.name] = DetailedReason(PENDING_POD_FITS)
         elif simulator.hosts[candidate.number]:
-            needed_candidates[candidate.name] = DetailedReason(NODE_TAKES_OVER)
+            needed_candidates[candidate.name] = DetailedReason(NODE_RECEIVES_PODS)
         elif candidate.pods.to_evict and tried[is_unneeded] >= drain_input.max_drained:
-            needed_candidates[candidate.name] = DetailedReason(NODE_NOT_TRIED)
+            needed_candidates[candidate.name] = DetailedReason(NODE_NOT_SIMULATED)
         else:
             tried[is_unneeded] += bool(candidate.pods.to_evict)
             refusal = simulator.drain(candidate.number, candidate.pods.to_evict)

@@ -32,7 +32,9 @@ from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.pods import DemandReader, PlacedPod
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
 
-DISRUPTIONS_USED_UP = Reason("DisruptionsUsedUp", "A disruption budget allows no eviction of a pod on the node now.")
+DISRUPTION_BUDGET_EXHAUSTED = Reason(
+    "DisruptionBudgetExhausted", "A disruption budget allows no eviction of a pod on the node now."
+)
 SEVERAL_BUDGETS = Reason(
     "SeveralBudgets",
     "A pod on the node is under several disruption budgets, and so is never evicted.",
@@ -67,7 +69,7 @@ class DisruptionBudgets:
             return DetailedReason(SEVERAL_BUDGETS, f"{name}: {', '.join(key[1] for key in budgets)}")
         if not budgets or self._may_evict_unhealthy(pod, budgets[0]) or self._remaining[budgets[0]] > 0:
             return None
-        return DetailedReason(DISRUPTIONS_USED_UP, f"{name}: {budgets[0][1]}")
+        return DetailedReason(DISRUPTION_BUDGET_EXHAUSTED, f"{name}: {budgets[0][1]}")
 
     def count_eviction(self, pod: Pod) -> None:
         """Count a pod that is about to be evicted."""
@@ -118,8 +120,9 @@ POD_OF_CUSTOM_CONTROLLER = Reason(
 )
 POD_OF_SYSTEM = Reason("PodOfSystem", "A pod of the system is on the node, and no budget says that it may be moved.")
 POD_HAS_LOCAL_STORAGE = Reason("PodHasLocalStorage", "A pod on the node has files there that would be lost.")
-POD_WOULD_COME_BACK = Reason(
-    "PodWouldComeBack", "A pod on the node tolerates the mark of nodes that go, and would come back to this one."
+POD_TOLERATES_REMOVAL_TAINT = Reason(
+    "PodToleratesRemovalTaint",
+    "A pod on the node tolerates the mark of nodes that go, and would come back to this one.",
 )
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -150,7 +153,7 @@ def find_drain_problem(
         return _build_pod_reason(POD_NOT_REPLICATED, pod, "it has no controller")
     if tolerates(pod.spec.tolerations, _LEAVING):
         # The scheduler prefers nodes that are almost empty: the pod would come back and be evicted again and again.
-        return _build_pod_reason(POD_WOULD_COME_BACK, pod, f"it tolerates {LEAVING_TAINT}")
+        return _build_pod_reason(POD_TOLERATES_REMOVAL_TAINT, pod, f"it tolerates {LEAVING_TAINT}")
     if settings.skip_nodes_with_custom_controller_pods and owner.kind not in _REPLICATING_KINDS:
         return _build_pod_reason(POD_OF_CUSTOM_CONTROLLER, pod, f"its controller is {owner.kind} {owner.name}")
     if settings.skip_nodes_with_system_pods and placed.key[0] == _SYSTEM and not budgets.covers(pod):

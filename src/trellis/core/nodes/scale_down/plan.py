@@ -17,14 +17,14 @@ from trellis.base.reasons import DetailedReason
 from trellis.base.wording import pluralize
 from trellis.core.nodes.node_groups import InstanceState
 from trellis.core.nodes.scale_down.decisions import (
-    MARK_LEFT_BEHIND,
-    NODE_GOING,
-    NODE_MARKED,
-    NODE_NOT_TRIED,
-    NODE_OF_NO_GROUP,
+    NODE_NOT_SIMULATED,
+    NODE_TAINTED,
+    NODE_TERMINATING,
     NODE_UNNEEDED,
+    NODE_WITHOUT_GROUP,
     SCALE_DOWN_DELAYED,
     SCALE_DOWN_LIMITED,
+    STALE_REMOVAL_TAINT,
     NodeDecision,
     NodeOutcome,
     ScaleDownAction,
@@ -101,7 +101,7 @@ class RemovalStarter:
         self._drains += drains
         uid, pods = self._view.snapshot.nodes[candidate.name].metadata.uid, candidate.pods.uids
         return RemovalStart(
-            DetailedReason(NODE_MARKED),
+            DetailedReason(NODE_TAINTED),
             NodeRemoval(candidate.name, uid, candidate.group, candidate.instance, now, now, pods, drains, len(pods)),
         )
 
@@ -155,7 +155,7 @@ class _ScaleDownPlanner:
             self._builder.record_deleted()
             return None
         if self._view.is_being_deleted(name):
-            self._builder.await_deletion(removal, DetailedReason(NODE_GOING))
+            self._builder.await_deletion(removal, DetailedReason(NODE_TERMINATING))
             return None
         ongoing = OngoingRemoval(removal, self._snapshot.table.find(name), self._filter.find_pods(name))
         if removal.released_at is not None:
@@ -163,7 +163,7 @@ class _ScaleDownPlanner:
             return None
         reason = self._filter.find_removal_problem(node) or ongoing.pods.refusal or find_new_pod(removal, ongoing.pods)
         if self._view.get_group(name) != removal.group:
-            reason = DetailedReason(NODE_OF_NO_GROUP)
+            reason = DetailedReason(NODE_WITHOUT_GROUP)
         if reason is not None:
             self._apply_next_step(ongoing, reason)
             return None
@@ -187,7 +187,7 @@ class _ScaleDownPlanner:
                 continue
             is_in_group = bool(self._view.get_group(name))
             if is_abandoned(node, self._view.now, is_in_group=is_in_group) and not self._view.is_being_deleted(name):
-                self._builder.apply_step(name, keep_node(node, DetailedReason(MARK_LEFT_BEHIND)))
+                self._builder.apply_step(name, keep_node(node, DetailedReason(STALE_REMOVAL_TAINT)))
                 continue
             result = self._filter.check(name, node)
             if isinstance(result, ScaleDownCandidate):
@@ -235,7 +235,7 @@ class _ScaleDownPlanner:
                 view.now if candidate.unneeded_since is None else candidate.unneeded_since,
                 simulation.candidates.get(candidate.name),
             )
-            if reason is not None and reason.reason is NODE_NOT_TRIED and candidate.unneeded_since is not None:
+            if reason is not None and reason.reason is NODE_NOT_SIMULATED and candidate.unneeded_since is not None:
                 builder.keep_unneeded(candidate.name, reason, since, None)
             elif reason is not None and candidate.name in simulation.undrainable:
                 builder.keep_unremovable(candidate.name, UnremovableNode(reason, until))

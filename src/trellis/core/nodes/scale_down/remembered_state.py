@@ -29,13 +29,13 @@ class NodeRemoval(msgspec.Struct, frozen=True):
     uid: str
     group: str
     instance: str
-    started_at: float = msgspec.field(name="since")
-    progress_at: float = msgspec.field(name="progress")
+    started_at: float
+    progress_at: float
     pods: frozenset[str] = frozenset()
     drains: bool = False
-    remaining_pods: int = msgspec.field(default=0, name="left")
-    tainted_at: float | None = msgspec.field(default=None, name="marked")
-    released_at: float | None = msgspec.field(default=None, name="released")
+    remaining_pods: int = 0
+    tainted_at: float | None = None
+    released_at: float | None = None
 
 
 class UnremovableNode(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class UnremovableNode(msgspec.Struct, frozen=True):
     With `since` the node is unneeded, and only a disruption budget keeps it.
     """
 
-    reason: DetailedReason = msgspec.field(name="said")
+    reason: DetailedReason
     until: float
     since: float | None = None
 
@@ -55,12 +55,12 @@ class ScaleDownMemory(msgspec.Struct, frozen=True):
     The times are those of the last node that was added, deleted, or could not be removed.
     """
 
-    unneeded_since: Mapping[str, float] = msgspec.field(default=MappingProxyType({}), name="unneeded")
-    unremovable: Mapping[str, UnremovableNode] = msgspec.field(default=MappingProxyType({}), name="held")
+    unneeded_since: Mapping[str, float] = MappingProxyType({})
+    unremovable: Mapping[str, UnremovableNode] = MappingProxyType({})
     removals: Mapping[str, NodeRemoval] = MappingProxyType({})
-    last_added_at: float = msgspec.field(default=NEVER, name="added")
-    last_deleted_at: float = msgspec.field(default=NEVER, name="deleted")
-    last_failed_at: float = msgspec.field(default=NEVER, name="failed")
+    last_added_at: float = NEVER
+    last_deleted_at: float = NEVER
+    last_failed_at: float = NEVER
 
 
 def record_added_nodes(memory: ScaleDownMemory, now: float) -> ScaleDownMemory:

@@ -11,12 +11,12 @@ from trellis.api.kube.nodes import Node
 from trellis.base.reasons import DetailedReason
 from trellis.core.nodes.node_groups import GROUP_AT_MINIMUM, GroupState, find_release_problems
 from trellis.core.nodes.scale_down.decisions import (
-    NODE_GOING,
     NODE_IN_USE,
-    NODE_OF_NO_GROUP,
     NODE_STARTING,
+    NODE_TERMINATING,
     NODE_UNREADY_KEPT,
-    PODS_ARE_COMING,
+    NODE_WITHOUT_GROUP,
+    PENDING_POD_FITS,
     SCALE_DOWN_DISABLED,
     SCALE_DOWN_OFF,
 )
@@ -69,9 +69,9 @@ class CandidateFilter:
         number = self._view.snapshot.table.find(name)
         member = self._view.snapshot.node_instances.instances.get(name)
         if member is None:
-            return DetailedReason(NODE_OF_NO_GROUP)
+            return DetailedReason(NODE_WITHOUT_GROUP)
         if self._view.readiness.leaving[number]:
-            return DetailedReason(NODE_GOING)
+            return DetailedReason(NODE_TERMINATING)
         if self._view.readiness.starting[number]:
             return DetailedReason(NODE_STARTING)
         problem = self.find_removal_problem(node)
@@ -89,7 +89,7 @@ class CandidateFilter:
         if pods.refusal is not None:
             return pods.refusal
         if any(not pod.pod.spec.node_name for pod in pods.to_evict):
-            return DetailedReason(PODS_ARE_COMING)
+            return DetailedReason(PENDING_POD_FITS)
         group, instance = member
         price = self._view.snapshot.groups[group].group.price
         since = self._view.memory.unneeded_since.get(name, unremovable.since if unremovable is not None else None)

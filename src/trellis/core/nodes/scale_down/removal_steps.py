@@ -17,15 +17,15 @@ from trellis.api.kube.pods import Pod
 from trellis.base.reasons import DetailedReason
 from trellis.base.wording import choose_form, pluralize
 from trellis.core.nodes.scale_down.decisions import (
+    DELETION_NOT_OBSERVED,
     EVICTIONS_REFUSED,
-    MARK_TAKEN_OFF,
-    MARK_UNSEEN,
+    NODE_DELETE_DELAY_AFTER_TAINT,
     NODE_DRAINING,
-    NODE_MARKED,
     NODE_RELEASED,
-    NODE_SETTLING,
-    POD_CAME_MEANWHILE,
-    RELEASE_UNSEEN,
+    NODE_TAINTED,
+    POD_ARRIVED_DURING_REMOVAL,
+    REMOVAL_TAINT_NOT_OBSERVED,
+    REMOVAL_TAINT_REMOVED,
     DrainPod,
     ReleaseNode,
     ScaleDownAction,
@@ -101,7 +101,7 @@ def find_new_pod(removal: NodeRemoval, pods: PodsToDrain) -> DetailedReason | No
     """The reason to keep a node on which a pod was placed since the removal began; None if there is none."""
     for pod in pods.to_evict:
         if pod.pod.metadata.uid not in removal.pods:
-            return DetailedReason(POD_CAME_MEANWHILE, f"{pod.key[0]}/{pod.key[1]}")
+            return DetailedReason(POD_ARRIVED_DURING_REMOVAL, f"{pod.key[0]}/{pod.key[1]}")
     return None
 
 
@@ -118,19 +118,19 @@ def next_removal_step(removal: NodeRemoval, node: Node, pods: PodsToDrain, view:
         return (
             RemovalStep(DetailedReason(NODE_RELEASED), removal, recheck_at=deadline)
             if now < deadline
-            else keep_node(node, DetailedReason(RELEASE_UNSEEN), failed=True)
+            else keep_node(node, DetailedReason(DELETION_NOT_OBSERVED), failed=True)
         )
     if not has_leaving_taint(node):
         if removal.tainted_at is not None:
-            return keep_node(node, DetailedReason(MARK_TAKEN_OFF))
+            return keep_node(node, DetailedReason(REMOVAL_TAINT_REMOVED))
         if now - removal.started_at >= settings.max_pod_eviction_seconds:
-            return keep_node(node, DetailedReason(MARK_UNSEEN), failed=True)
-        return RemovalStep(DetailedReason(NODE_MARKED), removal, (add_leaving_taint(node, removal.started_at),))
+            return keep_node(node, DetailedReason(REMOVAL_TAINT_NOT_OBSERVED), failed=True)
+        return RemovalStep(DetailedReason(NODE_TAINTED), removal, (add_leaving_taint(node, removal.started_at),))
     if removal.tainted_at is None:
         removal = msgspec.structs.replace(removal, tainted_at=now, progress_at=now)
     evict_after = (removal.tainted_at or now) + settings.node_delete_delay_after_taint_seconds
     if now < evict_after:
-        return RemovalStep(DetailedReason(NODE_SETTLING), removal, recheck_at=evict_after)
+        return RemovalStep(DetailedReason(NODE_DELETE_DELAY_AFTER_TAINT), removal, recheck_at=evict_after)
     if pods.is_empty:
         released = msgspec.structs.replace(removal, released_at=now)
         release = ReleaseNode(removal.node, removal.group, removal.instance)

@@ -15,15 +15,17 @@ from trellis.core.cluster.store import ObjectKey
 from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.scale_up.view import SCALE_UP_LIMITED
 
-POD_HAS_ROOM = Reason("PodHasRoom", "There is room for the pod on a node that is ready; the scheduler will find it.")
+POD_FITS = Reason("PodFits", "There is room for the pod on a node that is ready; the scheduler will find it.")
 POD_AWAITS_NODE = Reason("PodAwaitsNode", "There will be room for the pod on a node that is on its way.")
 NODE_ORDERED = Reason("NodeOrdered", "A node has been ordered for the pod.")
 NO_GROUP_FITS = Reason("NoGroupFits", "No group has nodes that would take it.", Severity.WARNING)
 GROUPS_EXHAUSTED = Reason(
     "GroupsExhausted", "Groups whose nodes would take it may not grow, or failed a short while ago.", Severity.WARNING
 )
-NOT_BESIDE_OTHERS = Reason(
-    "NotBesideOthers", "What it asks about other pods keeps it from new nodes of every group.", Severity.WARNING
+INTER_POD_RULES_UNSATISFIABLE = Reason(
+    "InterPodRulesUnsatisfiable",
+    "What it asks about other pods keeps it from new nodes of every group.",
+    Severity.WARNING,
 )
 
 BUFFER_PROVISIONED = Reason("BufferProvisioned", "Every chunk fits on nodes that are ready.")
@@ -43,7 +45,7 @@ class NodeOrder(msgspec.Struct, frozen=True):
     group: str
     count: int
     target: int
-    reason: DetailedReason = msgspec.field(name="why")
+    reason: DetailedReason
 
 
 class ReleaseFailedInstance(msgspec.Struct, frozen=True):
@@ -51,7 +53,7 @@ class ReleaseFailedInstance(msgspec.Struct, frozen=True):
 
     group: str
     instance: str
-    reason: DetailedReason = msgspec.field(name="why")
+    reason: DetailedReason
 
 
 class GroupsRefusal(msgspec.Struct, frozen=True):
@@ -70,9 +72,9 @@ class PendingPodsDecision(msgspec.Struct, frozen=True):
     """The decision about equal pending pods. `ordered` is for how many of them nodes are ordered, by group."""
 
     pods: tuple[ObjectKey, ...]
-    reason: DetailedReason = msgspec.field(name="said")
+    reason: DetailedReason
     on_ready: int = 0
-    on_upcoming: int = msgspec.field(default=0, name="on_coming")
+    on_upcoming: int = 0
     ordered: dict[str, int] = {}
     unplaced: int = 0
     refused: tuple[GroupsRefusal, ...] = ()
@@ -88,10 +90,10 @@ class BufferDecision(msgspec.Struct, frozen=True):
 
     key: ObjectKey
     uid: str
-    reason: DetailedReason = msgspec.field(name="said")
+    reason: DetailedReason
     chunks: int
     on_ready: int = 0
-    on_upcoming: int = msgspec.field(default=0, name="on_coming")
+    on_upcoming: int = 0
     ordered: dict[str, int] = {}
     unplaced: int = 0
     refused: tuple[GroupsRefusal, ...] = ()
@@ -99,7 +101,7 @@ class BufferDecision(msgspec.Struct, frozen=True):
     hits: int = 0
     misses: int = 0
     price: float = 0.0
-    provisioned_at: float | None = msgspec.field(default=None, name="full_at")
+    provisioned_at: float | None = None
 
     @property
     def is_provisioned(self) -> bool:
@@ -115,12 +117,12 @@ class ScaleUpPlan(msgspec.Struct, frozen=True):
     """
 
     orders: tuple[NodeOrder, ...]
-    releases: tuple[ReleaseFailedInstance, ...] = msgspec.field(name="give_backs")
+    releases: tuple[ReleaseFailedInstance, ...]
     pods: tuple[PendingPodsDecision, ...]
     buffers: tuple[BufferDecision, ...]
     notes: dict[str, DetailedReason]
     memory: ScaleUpMemory
-    requeue_at: float | None = msgspec.field(default=None, name="next_look")
+    requeue_at: float | None = None
     lost: dict[str, float] = {}
 
 

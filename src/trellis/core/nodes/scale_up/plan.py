@@ -26,11 +26,11 @@ from trellis.core.nodes.scale_up.decisions import (
     FOR_MINIMUM,
     FOR_PODS,
     GROUPS_EXHAUSTED,
+    INTER_POD_RULES_UNSATISFIABLE,
     NO_GROUP_FITS,
     NODE_ORDERED,
-    NOT_BESIDE_OTHERS,
     POD_AWAITS_NODE,
-    POD_HAS_ROOM,
+    POD_FITS,
     BufferDecision,
     GroupsRefusal,
     NodeOrder,
@@ -175,7 +175,7 @@ def explain_group_refusals(
     for unfit in find_unfit_nodes(templates.table, demand, templates.used):
         unfit_groups.setdefault((unfit.reason, unfit.resource), []).extend(np.flatnonzero(unfit.nodes & ~able).tolist())
     for group in np.flatnonzero(able).tolist():
-        reason = NOT_BESIDE_OTHERS if allowed[group] else limits.explain_limit(group).reason
+        reason = INTER_POD_RULES_UNSATISFIABLE if allowed[group] else limits.explain_limit(group).reason
         unfit_groups.setdefault((reason, ""), []).append(group)
     refusals = tuple(
         GroupsRefusal(reason, tuple(names[group] for group in sorted(groups)), resource)
@@ -188,7 +188,7 @@ def explain_group_refusals(
 def _choose_refusal_reason(fits_somewhere: bool, is_limited: bool) -> DetailedReason:
     if not fits_somewhere:
         return DetailedReason(NO_GROUP_FITS)
-    return DetailedReason(GROUPS_EXHAUSTED if is_limited else NOT_BESIDE_OTHERS)
+    return DetailedReason(GROUPS_EXHAUSTED if is_limited else INTER_POD_RULES_UNSATISFIABLE)
 
 
 def build_scale_up_plan(
@@ -276,9 +276,7 @@ class _DecisionBuilder:
             len(previous_nodes),
         )
         self.pod_nodes.update((pod.uid, name) for pod, name in zip(placement.group.pods, assigned, strict=True) if name)
-        outcome: Reason = (
-            NODE_ORDERED if len(placement.unplaced.places) else POD_AWAITS_NODE if upcoming else POD_HAS_ROOM
-        )
+        outcome: Reason = NODE_ORDERED if len(placement.unplaced.places) else POD_AWAITS_NODE if upcoming else POD_FITS
         reason, refused = self._explain_refusals(placement.unplaced, placement.group.demand, outcome)
         return PendingPodsDecision(
             pods=placement.group.keys,

@@ -25,7 +25,7 @@ class GroupBackoff(msgspec.Struct, frozen=True):
 
     failed_at: float
     seconds: float
-    reason: str = msgspec.field(default="", name="why")
+    reason: str = ""
 
     @property
     def until(self) -> float:
@@ -61,7 +61,7 @@ class UnconfirmedOrder(msgspec.Struct, frozen=True):
     """
 
     target: int
-    ordered_at: float = msgspec.field(name="at")
+    ordered_at: float
     released: tuple[str, ...] = ()
 
     def without_confirmed_releases(self, state: GroupState) -> UnconfirmedOrder:
@@ -87,13 +87,13 @@ class ScaleUpMemory(msgspec.Struct, frozen=True):
     """
 
     backoffs: Mapping[str, GroupBackoff] = MappingProxyType({})
-    unconfirmed_orders: Mapping[str, UnconfirmedOrder] = msgspec.field(default=MappingProxyType({}), name="promises")
-    missing_since: Mapping[str, float] = msgspec.field(default=MappingProxyType({}), name="missing")
-    chunk_nodes: Mapping[str, tuple[str, ...]] = msgspec.field(default=MappingProxyType({}), name="seats")
-    pod_nodes: Mapping[str, str] = msgspec.field(default=MappingProxyType({}), name="places")
-    provisioned_at: Mapping[str, float] = msgspec.field(default=MappingProxyType({}), name="full_at")
-    vacated_nodes: Mapping[str, tuple[str, ...]] = msgspec.field(default=MappingProxyType({}), name="left")
-    missed_pods: frozenset[str] = msgspec.field(default=frozenset(), name="missed")
+    unconfirmed_orders: Mapping[str, UnconfirmedOrder] = MappingProxyType({})
+    missing_since: Mapping[str, float] = MappingProxyType({})
+    chunk_nodes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    pod_nodes: Mapping[str, str] = MappingProxyType({})
+    provisioned_at: Mapping[str, float] = MappingProxyType({})
+    vacated_nodes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    missed_pods: frozenset[str] = frozenset()
 
 
 def record_failed_order(

@@ -52,19 +52,21 @@ from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 
 GENERATION_OBSERVED = Reason("GenerationObserved", "The object was edited since its status was written.")
 CONDITIONS_CHANGED = Reason("ConditionsChanged", "A condition, or a message that matters, is another one.")
-VALUES_CAME_OR_WENT = Reason("ValuesCameOrWent", "A container or a resource was added or is no longer recommended.")
+RECOMMENDED_VALUES_CHANGED = Reason(
+    "RecommendedValuesChanged", "A container or a resource was added or is no longer recommended."
+)
 TARGET_MOVED = Reason("TargetMoved", "A target or a total moved by more than the threshold.")
 BOUNDS_MOVED = Reason("BoundsMoved", "A bound moved away by more than the threshold, or came much closer.")
-STATUS_AGED = Reason("StatusAged", "Something smaller has changed, and the status is old.")
+STATUS_REFRESHED = Reason("StatusRefreshed", "Something smaller has changed, and the status is old.")
 
 # In the order of their bits.
 WRITE_REASONS = (
     GENERATION_OBSERVED,
     CONDITIONS_CHANGED,
-    VALUES_CAME_OR_WENT,
+    RECOMMENDED_VALUES_CHANGED,
     TARGET_MOVED,
     BOUNDS_MOVED,
-    STATUS_AGED,
+    STATUS_REFRESHED,
 )
 _ESTIMATES = [TARGET, UNCAPPED, TOTAL]
 

@@ -29,7 +29,7 @@ from trellis.core.recording.buffers import select_read_fields
 from trellis.core.recording.format import ObjectChanges, apply_changes, diff_objects
 
 # Lines beside those that every component has: what is new, and what was asked about boosts while a plan was made.
-CHANGES: Final = "news"
+CHANGES: Final = "changes"
 
 
 T = TypeVar("T", Node, Pod, Buffer, DaemonSet)

@@ -89,7 +89,7 @@ class GroupLine(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     target: int
     group: NodeGroup | None = None
-    removed: tuple[ObjectKey, ...] = msgspec.field(default=(), name="gone")
+    removed: tuple[ObjectKey, ...] = ()
     put: tuple[Instance, ...] = ()
 
 

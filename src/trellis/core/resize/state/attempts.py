@@ -143,7 +143,7 @@ _NO_NODE: Final[ResourceAmounts] = {}
 _DECIDED_ANEW: Final = (WriteResult.INFEASIBLE, WriteResult.INVALID)
 
 
-class ActionResult(msgspec.Struct, frozen=True, rename={"result": "told", "message": "why"}):
+class ActionResult(msgspec.Struct, frozen=True):
     """The result of an action. `retry_after` (seconds) and `message` are those of the API server's response."""
 
     action: Action

@@ -13,7 +13,7 @@ from trellis.controllers.buffers.settings import BufferControllerSettings, Capac
 from trellis.kube.transport.requests import Request
 from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
-KEPT = ("True", "KeptElsewhere")
+KEPT = ("True", "HeldByCapacityBuffer")
 
 
 def translating(**fields: object) -> CapacityWorld:
@@ -88,7 +88,7 @@ def test_the_capacity_buffer_of_a_minimum_keeps_its_unused_chunks() -> None:
     async def play(_: BufferController) -> None:
         await world.wait(8.0)
         assert read_spec(world)["replicas"] == 3, "no node: nodes are added for all of it"
-        assert world.capacity_buffer_condition() == ("True", "MinimumKeptElsewhere")
+        assert world.capacity_buffer_condition() == ("True", "MinimumHeldByCapacityBuffer")
         assert world.condition("Provisioned") == ("False", "BufferNotProvisioned")
         world.add_node("a", "4")
         await world.wait(3.0)
@@ -168,11 +168,11 @@ def test_a_buffer_without_chunks_has_an_empty_capacity_buffer_or_none() -> None:
 
     async def play(_: BufferController) -> None:
         assert world.capacity("lost") is None
-        assert world.capacity_buffer_condition("lost") == ("False", "NothingKeptElsewhere")
+        assert world.capacity_buffer_condition("lost") == ("False", "CapacityBufferEmpty")
         world.server.delete(path("deployments", "web"))
         await world.wait(1.0)
         assert read_spec(world)["replicas"] == 0
-        assert world.capacity_buffer_condition() == ("False", "NothingKeptElsewhere")
+        assert world.capacity_buffer_condition() == ("False", "CapacityBufferEmpty")
         world.add_workload(replicas=10, pods=0)
         await world.wait(1.0)
         assert read_spec(world)["replicas"] == 2

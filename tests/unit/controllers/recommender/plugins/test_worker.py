@@ -103,7 +103,7 @@ def limited() -> Iterator[tuple[RecommenderWorker, ObservedFailures]]:
     [
         ("exit", "RecommenderCrashed", "recommender unruly crashed: its process ended with status 7"),
         ("segfault", "RecommenderCrashed", "recommender unruly crashed: its process was ended by SIGSEGV"),
-        ("garbage", "RecommenderGarbled", "recommender unruly sent garbage in place of an answer"),
+        ("garbage", "RecommenderAnswerUnreadable", "recommender unruly sent garbage in place of an answer"),
         ("greedy", "RecommenderOutOfMemory", "recommender unruly ran out of memory: it may have 1073741824 bytes"),
         ("raise", "RecommenderRaised", 'recommender unruly failed: ZeroDivisionError: "by design"'),
         ("shape", "RecommenderRaised", "recommender unruly answered with bounds of shape (3,)"),

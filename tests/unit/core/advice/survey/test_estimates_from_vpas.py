@@ -15,7 +15,7 @@ from trellis.base.prices import EXAMPLE_PRICES
 from trellis.core.advice.advisor import advise
 from trellis.core.advice.policy import AdvicePolicy
 from trellis.core.advice.results import SurveyAdvice
-from trellis.core.advice.sizes import LOW_CONFIDENCE, NO_USAGE_KNOWN, OVER_REQUESTED
+from trellis.core.advice.sizes import LOW_CONFIDENCE, NO_USAGE, OVER_REQUESTED
 from trellis.core.advice.survey.estimates import estimate_from_vpas
 
 UNMEASURED = container("app", target=(NONE, NONE), samples=0)
@@ -49,4 +49,4 @@ def test_a_status_with_low_confidence_changes_nothing() -> None:
 
 def test_containers_and_vpas_without_a_recommendation_have_no_estimate() -> None:
     for found in (advised(vpa(container="proxy")), advised(VerticalPodAutoscaler()), advised(vpa(name="else"))):
-        assert found.rows[0].container.reason is NO_USAGE_KNOWN
+        assert found.rows[0].container.reason is NO_USAGE

@@ -30,7 +30,7 @@ from trellis.core.fit import (
     find_fitting_nodes,
 )
 from trellis.core.fit.constraints.inter_pod_rules import (
-    KEPT_AWAY_BY_PODS,
+    EXISTING_POD_ANTI_AFFINITY,
     POD_AFFINITY_UNMET,
     POD_ANTI_AFFINITY_BROKEN,
     SPREAD_TOO_UNEVEN,
@@ -350,7 +350,7 @@ def test_each_inter_pod_rule_has_its_reason() -> None:
         UnfitNodes(SPREAD_TOO_UNEVEN, 1),
         UnfitNodes(POD_AFFINITY_UNMET, 1),
         UnfitNodes(POD_ANTI_AFFINITY_BROKEN, 1),
-        UnfitNodes(KEPT_AWAY_BY_PODS, 1),
+        UnfitNodes(EXISTING_POD_ANTI_AFFINITY, 1),
     )
 
 

@@ -19,7 +19,7 @@ from trellis.core.fit import (
     find_fitting_nodes,
     find_volume_terms,
 )
-from trellis.core.fit.filters import VOLUME_ELSEWHERE, VOLUME_NOT_READY
+from trellis.core.fit.filters import VOLUME_NOT_REACHABLE, VOLUME_NOT_READY
 
 Json = dict[str, Any]
 
@@ -159,7 +159,7 @@ def test_a_pod_whose_exclusive_claim_is_in_use_fits_nowhere(mode: str, in_use: t
 
 def test_nodes_that_cannot_reach_a_volume_are_unfit_for_that_reason() -> None:
     known = storage([claim("pv")], (volume(None, expression(ZONE, "In", "za")),))
-    assert explain_unfit_nodes(table(), demand(known)) == (UnfitNodes(VOLUME_ELSEWHERE, 3),)
+    assert explain_unfit_nodes(table(), demand(known)) == (UnfitNodes(VOLUME_NOT_REACHABLE, 3),)
 
 
 def test_every_volume_must_be_reached() -> None:

@@ -36,7 +36,7 @@ from trellis.core.hvpa import (
     read_hpa,
     restore_memory,
 )
-from trellis.core.hvpa.demand.hpa import HPA_BOUNDS, HPA_STABILIZES, WISH_UNREAD
+from trellis.core.hvpa.demand.hpa import HPA_BOUNDS, HPA_DEMAND_NOT_READ, HPA_STABILIZATION_WINDOW
 from trellis.core.hvpa.steps import STABILIZATION_WINDOW
 
 CPU = frozenset({"cpu"})
@@ -66,7 +66,7 @@ def test_a_wish_is_what_a_pod_requests_times_it() -> None:
 def test_a_wish_is_written_back_unread_at_the_first_reconcile() -> None:
     made = decided(workload(2, "6", 4))
     assert (made.hpa, made.actions) == (amounts(cpu="12"), (WriteBack(2),))
-    assert WISH_UNREAD in made.summary.notes
+    assert HPA_DEMAND_NOT_READ in made.summary.notes
 
 
 def test_a_wish_is_unread_while_pods_of_the_last_step_are_not_ready_for_a_minute() -> None:
@@ -200,7 +200,7 @@ def test_nothing_is_scaled_twice_if_a_controller_dies_after_scaling(wish: int) -
 
 
 def test_an_hpa_that_waits_itself_is_reported() -> None:
-    assert HPA_STABILIZES in decided(workload(2, "6", 2, hpa=silent(stabilizes=True))).summary.notes
+    assert HPA_STABILIZATION_WINDOW in decided(workload(2, "6", 2, hpa=silent(stabilizes=True))).summary.notes
 
 
 @pytest.mark.req("HV-06")

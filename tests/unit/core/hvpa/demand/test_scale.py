@@ -23,7 +23,7 @@ from trellis.core.hvpa import (
     forget_written_replicas,
     restore_memory,
 )
-from trellis.core.hvpa.demand.scale import SCALE_WISH, WISH_WITHOUT_REQUESTS
+from trellis.core.hvpa.demand.scale import SCALE_REQUEST_WITHOUT_REQUESTS, SCALE_REQUESTED
 from trellis.core.hvpa.demand.vpa import NO_TOTALS
 from trellis.core.hvpa.remembered_state import ScaleWrite
 from trellis.core.hvpa.steps import NO_RECOMMENDATION
@@ -46,7 +46,7 @@ def begun(**more: Any) -> HvpaMemory:
 
 
 def is_wished(made: HvpaPlan) -> bool:
-    return SCALE_WISH in made.summary.notes
+    return SCALE_REQUESTED in made.summary.notes
 
 
 @pytest.mark.req("HV-06")
@@ -55,7 +55,7 @@ def test_a_wish_is_what_a_pod_requests_times_it_beside_the_total_of_the_vpa() ->
     assert shape(made) == (3, 800, None)
     assert made.actions == (SetScale(3), WriteBack(3))
     assert made.hpa == amounts(cpu="2400m")
-    assert made.summary.note_details[SCALE_WISH.code] == (
+    assert made.summary.note_details[SCALE_REQUESTED.code] == (
         "kubectl wishes 4 replicas (CPU 2.4 in total), until 2027-01-15T08:05:15Z"
     )
     assert made.requeue_at == NOW + 315
@@ -111,8 +111,8 @@ def test_pods_without_requests_cannot_follow_a_wish_and_that_is_reported() -> No
         HvpaView(LADDER, 2, 2, 2, bare, spec_replicas=4, memory=first.memory, scale_writer="kubectl"), NOW + 15
     )
     assert made.actions == (WriteBack(2),)
-    assert WISH_WITHOUT_REQUESTS in made.summary.notes
-    assert made.summary.note_details[WISH_WITHOUT_REQUESTS.code] == "kubectl wishes 4 replicas"
+    assert SCALE_REQUEST_WITHOUT_REQUESTS in made.summary.notes
+    assert made.summary.note_details[SCALE_REQUEST_WITHOUT_REQUESTS.code] == "kubectl wishes 4 replicas"
 
 
 def test_a_controller_that_starts_anew_knows_a_wish_that_counts() -> None:

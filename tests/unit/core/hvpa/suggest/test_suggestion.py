@@ -267,14 +267,14 @@ def test_base_usage_is_derived_from_counts_that_changed() -> None:
     [
         (lived(daily(300, 2000), kind="DaemonSet"), "NotScaled"),
         (lived(daily(300, 2000), api_version=""), "NotScaled"),
-        (lived(daily(300, 2000), name="Odd_Name"), "OddName"),
-        (lived(daily(300, 2000, days=1)), "TooYoungForBuckets"),
-        (lived(np.zeros(0), replicas=3), "TooYoungForBuckets"),
+        (lived(daily(300, 2000), name="Odd_Name"), "InvalidName"),
+        (lived(daily(300, 2000, days=1)), "TooLittleHistoryForBuckets"),
+        (lived(np.zeros(0), replicas=3), "TooLittleHistoryForBuckets"),
         (lived(daily(300, 2000), pods=1), "OneReplica"),
         (lived(daily(1000, 1100)), "SteadyLoad"),
         (lived(np.zeros(1000)), "SteadyLoad"),
         (lived(daily(300, 2000), base=GIB, largest=(8000.0, GIB)), "ReplicaTooLarge"),
-        (lived(daily(600, 2000), pods=3, hpa=ObservedHpa("web", 3, 3, 0.2)), "NothingGained"),
+        (lived(daily(600, 2000), pods=3, hpa=ObservedHpa("web", 3, 3, 0.2)), "NoSavings"),
     ],
 )
 def test_why_there_is_none(workload: WorkloadHistory, code: str) -> None:

@@ -49,7 +49,7 @@ def test_a_node_nominated_for_a_pod_is_kept() -> None:
     status = {"phase": "Pending", "nominatedNodeName": "small-2"}
     cluster.create(a_web_pod("important", "1", status=status))
     cluster.plan_removals()
-    assert (cluster.reason_code("small-1"), cluster.reason_code("small-2")) == ("NodeUnneeded", "PodsAreComing")
+    assert (cluster.reason_code("small-1"), cluster.reason_code("small-2")) == ("NodeUnneeded", "PendingPodFits")
 
 
 @pytest.mark.parametrize(("boosted", "asked"), [(500, 1000), (3000, 3000)])

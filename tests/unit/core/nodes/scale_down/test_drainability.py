@@ -55,9 +55,9 @@ def test_a_pod_without_a_controller_is_not_evicted() -> None:
 @pytest.mark.parametrize(
     ("toleration", "code"),
     [
-        ({"operator": "Exists"}, "PodWouldComeBack"),
-        ({"operator": "Exists", "effect": "NoSchedule"}, "PodWouldComeBack"),
-        ({"key": "trellis.x-k8s.io/leaving", "operator": "Exists"}, "PodWouldComeBack"),
+        ({"operator": "Exists"}, "PodToleratesRemovalTaint"),
+        ({"operator": "Exists", "effect": "NoSchedule"}, "PodToleratesRemovalTaint"),
+        ({"key": "trellis.x-k8s.io/leaving", "operator": "Exists"}, "PodToleratesRemovalTaint"),
         ({"operator": "Exists", "effect": "NoExecute"}, None),
         ({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}, None),
     ],
@@ -74,7 +74,7 @@ def test_no_pod_is_evicted_repeatedly_from_a_node_it_would_return_to() -> None:
     cluster.run("small-2", a_web_pod("large", "2500m"))
     cluster.run_passes(3000, every=30)
     assert cluster.evicted == []
-    assert cluster.reason_code("small-1") == "PodWouldComeBack"
+    assert cluster.reason_code("small-1") == "PodToleratesRemovalTaint"
 
 
 def test_a_pod_of_a_custom_controller_is_not_evicted_unless_settings_allow_it() -> None:
@@ -184,7 +184,7 @@ def test_evictions_use_up_a_disruption_budget() -> None:
         budgets.count_eviction(pod)
     reason = budgets.find_eviction_problem(pods[2])
     assert reason is not None
-    assert (reason.reason.code, str(reason)) == ("DisruptionsUsedUp", "default/web-2: web")
+    assert (reason.reason.code, str(reason)) == ("DisruptionBudgetExhausted", "default/web-2: web")
 
 
 def test_a_budget_of_another_namespace_or_with_other_labels_does_not_apply() -> None:
@@ -198,23 +198,26 @@ def test_a_pod_under_two_budgets_is_never_evicted() -> None:
 
 
 def test_the_status_of_an_older_generation_of_a_budget_does_not_count() -> None:
-    assert refused(placed(a_web_pod("web", labels=WEB)), a_budget("web", 5, WEB, observed=0)) == "DisruptionsUsedUp"
+    assert (
+        refused(placed(a_web_pod("web", labels=WEB)), a_budget("web", 5, WEB, observed=0))
+        == "DisruptionBudgetExhausted"
+    )
 
 
 def test_an_unready_pod_may_be_evicted_if_enough_are_healthy_or_the_policy_is_always_allow() -> None:
     pod = placed(a_web_pod("web", labels=WEB), ready=False)
-    assert refused(pod, a_budget("web", 0, WEB)) == "DisruptionsUsedUp"
+    assert refused(pod, a_budget("web", 0, WEB)) == "DisruptionBudgetExhausted"
     assert refused(pod, a_budget("web", 0, WEB, currentHealthy=2, desiredHealthy=2)) is None
     always = a_budget("web", 0, WEB, spec={"unhealthyPodEvictionPolicy": "AlwaysAllow"})
     assert refused(pod, always) is None
-    assert refused(placed(a_web_pod("web", labels=WEB)), always) == "DisruptionsUsedUp"
+    assert refused(placed(a_web_pod("web", labels=WEB)), always) == "DisruptionBudgetExhausted"
 
 
 def test_an_unreadable_budget_covers_no_pod_and_affects_no_other() -> None:
     bad = a_budget("bad", 0, {}, spec={"selector": {"matchExpressions": [{"key": "app", "operator": "Like"}]}})
     pod = placed(a_web_pod("web", labels=WEB))
     assert refused(pod, bad) is None
-    assert refused(pod, bad, a_budget("web", 0, WEB)) == "DisruptionsUsedUp"
+    assert refused(pod, bad, a_budget("web", 0, WEB)) == "DisruptionBudgetExhausted"
 
 
 def test_no_budget_applies_to_a_pod_that_does_not_run_yet() -> None:

@@ -42,7 +42,7 @@ def test_a_node_is_tainted_first_and_released_after_the_delay() -> None:
     cluster.run_pass(1)
     assert cluster.tainted_nodes == ["small-1"]
     cluster.run_pass(1)
-    assert cluster.reason_code("small-1") == "NodeSettling"
+    assert cluster.reason_code("small-1") == "NodeDeleteDelayAfterTaint"
     cluster.wait(5)
     cluster.run_pass()
     assert cluster.released == ["small-1"]
@@ -117,7 +117,7 @@ def test_nodes_outside_all_groups_are_kept() -> None:
     cluster = a_cluster(0)
     cluster.nodes(a_node("bare"))
     cluster.run_passes(1500, every=30)
-    assert cluster.reason_code("bare") == "NodeOfNoGroup"
+    assert cluster.reason_code("bare") == "NodeWithoutGroup"
 
 
 def test_at_most_ten_empty_nodes_and_one_with_pods_are_removed_at_a_time() -> None:
@@ -149,7 +149,7 @@ def test_a_node_that_takes_pods_of_a_drained_node_is_not_removed_with_it() -> No
     cluster.run("a-1", a_web_pod("bound", "1", nodeSelector={"group": "a"})).run("a-2", a_web_pod("free", "1200m"))
     cluster.run("b-1", a_web_pod("full", "2500m"))
     cluster.plan_removals()
-    assert (cluster.reason_code("a-1"), cluster.reason_code("a-2")) == ("NodeUnneeded", "NodeTakesOver")
+    assert (cluster.reason_code("a-1"), cluster.reason_code("a-2")) == ("NodeUnneeded", "NodeReceivesPods")
 
 
 def test_a_failed_drain_simulation_takes_no_capacity_from_the_next() -> None:
@@ -222,7 +222,7 @@ def test_a_refused_release_keeps_the_node_and_delays_the_next_removal() -> None:
     cluster.run_pass()
     cluster.scale_down_memory = record_failed_removal(cluster.scale_down_memory, "small-1", cluster.now)
     cluster.run_pass()
-    assert cluster.reason_code("small-1") == "MarkLeftBehind"
+    assert cluster.reason_code("small-1") == "StaleRemovalTaint"
     assert cluster.tainted_nodes == []
     cluster.scale_down_memory = msgspec.structs.replace(
         cluster.scale_down_memory, unneeded_since={"small-1": cluster.now - 1000}
@@ -239,7 +239,7 @@ def test_leaving_taints_of_an_ended_process_are_removed() -> None:
     cluster.scale_down_memory = ScaleDownMemory()
     cluster.run_pass()
     assert cluster.tainted_nodes == []
-    assert cluster.reason_code("small-1") == "MarkLeftBehind"
+    assert cluster.reason_code("small-1") == "StaleRemovalTaint"
     cluster.plan_removals()
     assert cluster.reason_code("small-1") == "NodeUnneeded"
 
@@ -251,7 +251,7 @@ def test_a_node_that_gets_a_pod_during_its_removal_is_kept() -> None:
     assert cluster.tainted_nodes == ["small-2"]
     cluster.run("small-2", a_web_pod("late", "100m"))
     cluster.run_pass()
-    assert cluster.reason_code("small-2") == "PodCameMeanwhile"
+    assert cluster.reason_code("small-2") == "PodArrivedDuringRemoval"
     assert cluster.tainted_nodes == []
     assert cluster.released == []
 
@@ -271,7 +271,7 @@ def test_a_node_without_its_taint_yet_is_kept_for_a_pending_pod() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3"))
     cluster.run_pass(600)
     cluster.plan_removals()
-    assert cluster.reason_code("small-2") == "NodeMarked"
+    assert cluster.reason_code("small-2") == "NodeTainted"
     cluster.create(a_pod("waits", "3"))
     assert cluster.plan_removals().actions == ()
     assert cluster.reason_code("small-2") == "NodeNeededAgain"
@@ -293,7 +293,7 @@ def test_a_node_that_never_shows_its_taint_is_kept_and_blocks_no_other_removal()
     cluster.plan_removals()
     cluster.wait(120)
     assert cluster.plan_removals().memory.removals == {}
-    assert cluster.reason_code("small-1") == "MarkUnseen"
+    assert cluster.reason_code("small-1") == "RemovalTaintNotObserved"
     assert cluster.scale_down_memory.last_failed_at == cluster.now
 
 
@@ -337,7 +337,7 @@ def test_a_new_node_with_the_name_of_a_removed_one_is_another_node() -> None:
     metadata = msgspec.structs.replace(node.metadata, uid="another")
     cluster.change(msgspec.structs.replace(node, metadata=metadata))
     plan = cluster.plan_removals()
-    assert cluster.reason_code("small-1") == "MarkLeftBehind"
+    assert cluster.reason_code("small-1") == "StaleRemovalTaint"
     assert plan.memory.removals == {}
     assert plan.memory.last_deleted_at == cluster.now
 
@@ -362,7 +362,7 @@ def test_a_node_whose_leaving_taint_is_removed_by_others_is_kept() -> None:
     node = cluster.snapshot.nodes["small-1"]
     cluster.change(msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=())))
     cluster.run_pass()
-    assert cluster.reason_code("small-1") == "MarkTakenOff"
+    assert cluster.reason_code("small-1") == "RemovalTaintRemoved"
     assert cluster.released == []
 
 
@@ -372,7 +372,7 @@ def test_a_taint_on_a_node_outside_our_groups_is_removed_only_when_no_other_proc
         a_node("theirs", taints=[{"key": LEAVING_TAINT, "value": f"{cluster.now:.0f}", "effect": "NoSchedule"}])
     )
     cluster.run_passes(1700, every=100)
-    assert (cluster.reason_code("theirs"), cluster.tainted_nodes) == ("NodeOfNoGroup", ["theirs"])
+    assert (cluster.reason_code("theirs"), cluster.tainted_nodes) == ("NodeWithoutGroup", ["theirs"])
     cluster.run_passes(200, every=100)
     assert cluster.tainted_nodes == []
 
@@ -385,7 +385,7 @@ def test_a_node_tainted_by_another_autoscaler_is_left_to_it() -> None:
     cluster.update_groups()
     cluster.change(node)
     plan = cluster.plan_removals()
-    assert cluster.reason_code("small-1") == "NodeGoing"
+    assert cluster.reason_code("small-1") == "NodeTerminating"
     assert plan.actions == ()
 
 
@@ -401,7 +401,7 @@ def test_the_taint_of_a_node_stays_while_its_instance_is_leaving() -> None:
         cluster.wait(10)
         plan = cluster.plan_removals()
         assert plan.actions == ()
-        assert cluster.reason_code("small-1") == "NodeGoing"
+        assert cluster.reason_code("small-1") == "NodeTerminating"
 
 
 def test_a_released_node_that_the_provider_keeps_is_kept_after_a_while() -> None:
@@ -415,7 +415,7 @@ def test_a_released_node_that_the_provider_keeps_is_kept_after_a_while() -> None
     assert cluster.reason_code("small-1") == "NodeReleased"
     cluster.wait(60)
     cluster.execute(cluster.plan_removals())
-    assert cluster.reason_code("small-1") == "ReleaseUnseen"
+    assert cluster.reason_code("small-1") == "DeletionNotObserved"
     assert cluster.tainted_nodes == []
 
 
@@ -488,7 +488,7 @@ def test_a_node_whose_pods_no_budget_lets_go_is_not_tainted() -> None:
     cluster.budgets = [a_budget("web", 0, {"app": "web"})]
     cluster.run_pass(600)
     cluster.run_passes(100)
-    assert cluster.reason_code("small-2") == "DisruptionsUsedUp"
+    assert cluster.reason_code("small-2") == "DisruptionBudgetExhausted"
     assert cluster.tainted_nodes == []
 
 
@@ -629,7 +629,7 @@ def test_a_plan_simulates_a_bounded_number_of_drains_and_later_plans_the_others(
         cluster.run(f"small-{number}", a_web_pod(f"pod-{number}", "100m"))
     cluster.plan_removals()
     codes = Counter(decision.reason.reason.code for decision in cluster.decisions.values())
-    assert codes == {"NodeInUse": 1, "NodeUnneeded": 2, "NodeNotTried": 4}
+    assert codes == {"NodeInUse": 1, "NodeUnneeded": 2, "NodeNotSimulated": 4}
     for _ in range(3):
         cluster.run_pass()
     assert Counter(decision.outcome for decision in cluster.decisions.values()) == {
@@ -647,7 +647,7 @@ def test_nodes_blocked_by_a_budget_do_not_block_other_removals() -> None:
     cluster.budgets = [a_budget("web", 0, {"app": "web"})]
     cluster.run_passes(900, every=30)
     assert cluster.released == ["small-3"]
-    assert cluster.reason_code("small-2") == "DisruptionsUsedUp"
+    assert cluster.reason_code("small-2") == "DisruptionBudgetExhausted"
     cluster.budgets = []
     cluster.run_passes(420, every=30)
     assert cluster.released == ["small-3", "small-2"]
@@ -657,7 +657,7 @@ def test_a_node_that_a_pending_pod_would_get_is_kept() -> None:
     cluster = a_cluster(1)
     cluster.create(a_pod("soon", "1"))
     cluster.plan_removals()
-    assert cluster.reason_code("small-1") == "PodsAreComing"
+    assert cluster.reason_code("small-1") == "PendingPodFits"
 
 
 def test_a_plan_leaves_the_snapshot_as_it_was() -> None:

@@ -39,7 +39,7 @@ def test_no_node_is_ordered_for_pods_that_fit_on_existing_nodes() -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("there")).create_pods(4)
     assert cluster.ordered() == {}
     assert cluster.last is not None
-    assert cluster.last.pods[0].reason.reason.code == "PodHasRoom"
+    assert cluster.last.pods[0].reason.reason.code == "PodFits"
 
 
 def test_no_node_is_ordered_twice_while_nodes_are_upcoming() -> None:
@@ -292,7 +292,7 @@ def test_a_pod_that_only_daemon_sets_leave_no_headroom_for_is_reported() -> None
 def test_a_pod_with_unmet_affinity_is_reported_with_that_reason() -> None:
     cluster = Cluster(*three_zones()).create(a_pod("lonely", **near({"app": "db"})))
     (verdict,) = cluster.plan().pods
-    assert verdict.reason.reason.code == "NotBesideOthers"
+    assert verdict.reason.reason.code == "InterPodRulesUnsatisfiable"
 
 
 def test_without_groups_the_reason_is_that_none_fits() -> None:

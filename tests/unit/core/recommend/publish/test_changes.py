@@ -72,7 +72,7 @@ def test_a_small_difference_is_written_when_the_status_is_old() -> None:
     shop.now += 299
     assert shop.run() == []
     shop.now += 301
-    assert reasons(shop.run()) == {"StatusAged"}
+    assert reasons(shop.run()) == {"StatusRefreshed"}
     assert shop.target()["cpu"] == "1001m"
 
 
@@ -126,7 +126,7 @@ def test_after_a_restart_the_age_of_a_status_begins_anew() -> None:
     shop.restart()
     assert run_with_estimates(shop, 500, 1001, 2000) == []
     shop.now += 600
-    assert reasons(shop.run()) == {"StatusAged"}
+    assert reasons(shop.run()) == {"StatusRefreshed"}
 
 
 def test_an_edit_that_changes_no_number_is_observed() -> None:

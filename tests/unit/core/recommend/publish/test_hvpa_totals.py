@@ -107,5 +107,5 @@ def test_one_process_publishes_totals_which_in_older_recordings_serves_default()
     assert RecommenderScope(frozenset({"default", "frugal"})).keeps_totals
     assert not RecommenderScope(frozenset({"frugal"})).keeps_totals
     assert RecommenderScope(frozenset({"frugal"}), totals=True).keeps_totals
-    older = b'{"recommenders":["default"],"namespace":"","ignored":[],"all_of_them":true,"can_boost":true}'
+    older = b'{"recommenders":["default"],"namespace":"","ignored":[],"is_new_scope":true,"can_boost":true}'
     assert msgspec.json.decode(older, type=VpasLine).scope == RecommenderScope(frozenset({"default"}))

@@ -244,4 +244,4 @@ def test_an_unobserved_resize_keeps_the_pod_and_its_neighbour_from_eviction() ->
         {REF.uid: PodAttempts(resized_at=NOW - 1, written_at=NOW - 1, last_patch=RESIZE.patch, requested=WANTED)}
     )
     found = decided(governor(targets={"app": {"cpu": "2"}}), *pair(pod()), attempts=resized)
-    assert list_decisions(found) == [("Wait", "ToleranceUsedUp")] * 2
+    assert list_decisions(found) == [("Wait", "EvictionToleranceExhausted")] * 2
