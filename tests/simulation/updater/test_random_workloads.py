@@ -16,9 +16,9 @@ from trellis.core.boost.annotation import is_boosted
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.recommend.amounts import parse_amounts
 from trellis.core.resize.actions import Action, EvictPod, ResizePod
-from trellis.core.resize.eligibility import satisfies_change
 from trellis.core.resize.plan import UpdatePlan, plan_updates
 from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.update_need import satisfies_change
 from trellis.core.resize.view import ResizeState
 
 HIGHER, AT_LEAST, LOWER = (

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from trellis.api.kinds.buffer import Buffer
-from trellis.controllers.provisioning.buffer_reports import NODES_FIELD_MANAGER
+from trellis.controllers.buffer_provisioning.buffer_reports import NODES_FIELD_MANAGER
 from trellis.core.buffers import Translation, build_status, is_status_current
 from trellis.core.cluster.transforms import owned_status_fields
 from trellis.core.nodes.buffers.status import ProvisioningReport, build_provisioned_fields

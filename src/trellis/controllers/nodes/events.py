@@ -12,9 +12,9 @@ from typing import Any, Final
 from trellis.api.kube.meta import ObjectReference
 from trellis.api.registry import BUFFER
 from trellis.base.reasons import DetailedReason, Reason, Severity
+from trellis.controllers.buffer_provisioning.buffer_reports import BufferEvents
 from trellis.controllers.nodes import metrics as named
 from trellis.controllers.nodes.informers import NodeInformers
-from trellis.controllers.provisioning.buffer_reports import BufferEvents
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.nodes.scale_down.decisions import NODE_DELETE_DELAY_AFTER_TAINT, NodeDecision, NodeOutcome
 from trellis.core.nodes.scale_up.decisions import (

@@ -12,6 +12,8 @@ from functools import partial
 from typing import Final
 
 from trellis.base.python_gc import freeze_live_objects
+from trellis.controllers.buffer_provisioning.buffer_reports import NODES_FIELD_MANAGER
+from trellis.controllers.buffer_provisioning.snapshot_changes import ChangeAccumulator, PassTrigger
 from trellis.controllers.nodes.boosts import BoostInformers
 from trellis.controllers.nodes.events import ActionReporter, NodeEvents
 from trellis.controllers.nodes.executor import NodeExecutor, PendingNodeWrites
@@ -23,8 +25,6 @@ from trellis.controllers.nodes.recording import create_planner
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.controllers.nodes.state import PlannerThread
 from trellis.controllers.nodes.status import BufferStatusPublisher
-from trellis.controllers.provisioning.buffer_reports import NODES_FIELD_MANAGER
-from trellis.controllers.provisioning.snapshot_changes import ChangeAccumulator, PassTrigger
 from trellis.core.nodes.autoscaler_pass import AutoscalerSettings, NodePlanner
 from trellis.core.recording.format import NODES
 from trellis.kube.write.outcomes import Result, WriteOutcome

@@ -13,6 +13,8 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from trellis.base.reasons import DetailedReason
+from trellis.controllers.buffer_provisioning.buffer_reports import with_unreadable_buffers
+from trellis.controllers.buffer_provisioning.snapshot_changes import ChangeAccumulator
 from trellis.controllers.nodes import metrics as named
 from trellis.controllers.nodes.boosts import BoostInformers
 from trellis.controllers.nodes.events import ActionReporter, NodeEvents
@@ -22,8 +24,6 @@ from trellis.controllers.nodes.metrics import NodeAutoscalerMetrics
 from trellis.controllers.nodes.provider_client import PROVIDER_TIMED_OUT, ProviderClient
 from trellis.controllers.nodes.state import PlannerThread
 from trellis.controllers.nodes.status import BufferStatusPublisher
-from trellis.controllers.provisioning.buffer_reports import with_unreadable_buffers
-from trellis.controllers.provisioning.snapshot_changes import ChangeAccumulator
 from trellis.core.nodes.autoscaler_pass import (
     AutoscalerMemory,
     ObservedBuffers,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from trellis.controllers.provisioning.snapshot_changes import ChangeAccumulator
+from trellis.controllers.buffer_provisioning.snapshot_changes import ChangeAccumulator
 from trellis.core.nodes.autoscaler_pass import NodePlanner
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.runtime.passes import PassThread

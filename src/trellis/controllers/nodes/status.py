@@ -10,7 +10,7 @@ from typing import Any
 
 from trellis.api.kinds.buffer import Buffer
 from trellis.api.resolve import resolve_buffer
-from trellis.controllers.provisioning.buffer_reports import NODES_FIELD_MANAGER, translated_generation
+from trellis.controllers.buffer_provisioning.buffer_reports import NODES_FIELD_MANAGER, translated_generation
 from trellis.core.cluster.store import key_of
 from trellis.core.nodes.buffers.status import PROVISIONED, build_provisioned_status
 from trellis.core.nodes.scale_up.decisions import BufferDecision

@@ -20,7 +20,7 @@ from trellis.core.resize.actions import Action, DecisionKind, EvictPod, PodDecis
 from trellis.core.resize.candidates import POD_PENDING
 from trellis.core.resize.disruption_budget import EVICTION_TOLERANCE_EXHAUSTED
 from trellis.core.resize.freeze import FROZEN
-from trellis.core.resize.in_place import RESIZE_INFEASIBLE, RESIZE_REFUSED, RESIZE_UNDER_WAY
+from trellis.core.resize.resize_or_evict import RESIZE_INFEASIBLE, RESIZE_REFUSED, RESIZE_UNDER_WAY
 from trellis.core.resize.state import attempts as core
 from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.sizing.governors import Governor

@@ -16,9 +16,9 @@ import msgspec
 from trellis.api.resolve import UpdateMode
 from trellis.core.resize.actions import Action, DecisionKind, EvictPod, ResizePod, UnmarkPod
 from trellis.core.resize.disruption_budget import EVICTION_TOLERANCE_EXHAUSTED, HOURLY_BUDGET_EXHAUSTED
-from trellis.core.resize.in_place import RESIZE_INFEASIBLE, RESIZE_REFUSED
 from trellis.core.resize.plan import UpdatePlan
 from trellis.core.resize.planner import ADMISSION_ABSENT
+from trellis.core.resize.resize_or_evict import RESIZE_INFEASIBLE, RESIZE_REFUSED
 from trellis.core.resize.state.attempts import BACKING_OFF, EVICTION_LOOP
 from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.resize.state.workload_cache import WorkloadSnapshot

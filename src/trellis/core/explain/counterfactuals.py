@@ -19,7 +19,15 @@ from trellis.core.boost import phases as boosts
 from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.explain.explanation.document import CounterfactualPart
 from trellis.core.explain.explanation.values import format_timestamp
-from trellis.core.resize import candidates, disruption_budget, disruption_order, eligibility, freeze, in_place, planner
+from trellis.core.resize import (
+    candidates,
+    disruption_budget,
+    disruption_order,
+    freeze,
+    planner,
+    resize_or_evict,
+    update_need,
+)
 from trellis.core.resize.actions import DecisionKind, PodDecision
 from trellis.core.resize.plan import plan_updates
 from trellis.core.resize.planner import PlanResult
@@ -222,27 +230,27 @@ _TABLE: Final[dict[str, _CounterfactualRule]] = {
     candidates.POD_WITHOUT_NODE.code: _codes_only(CounterfactualCode.NODE_ASSIGNED),
     candidates.POD_PENDING.code: _codes_only(CounterfactualCode.POD_STARTED),
     candidates.HELD_FOR_HPA.code: _hpa_changed,
-    eligibility.NOTHING_RECOMMENDED.code: _codes_only(CounterfactualCode.RECOMMENDATION_PUBLISHED),
-    eligibility.SIZE_AS_RECOMMENDED.code: _codes_only(CounterfactualCode.RECOMMENDATION_CHANGED),
-    eligibility.POD_TOO_YOUNG.code: _older_or_outside_bounds,
-    eligibility.CHANGE_TOO_SMALL.code: _difference_larger,
+    update_need.NOTHING_RECOMMENDED.code: _codes_only(CounterfactualCode.RECOMMENDATION_PUBLISHED),
+    update_need.SIZE_AS_RECOMMENDED.code: _codes_only(CounterfactualCode.RECOMMENDATION_CHANGED),
+    update_need.POD_TOO_YOUNG.code: _older_or_outside_bounds,
+    update_need.CHANGE_TOO_SMALL.code: _difference_larger,
     disruption_budget.TOO_FEW_REPLICAS.code: _replicas_added,
     disruption_budget.EVICTION_TOLERANCE_EXHAUSTED.code: _others_ready,
     disruption_budget.HOURLY_BUDGET_EXHAUSTED.code: _budget_raised,
     attempts.BACKING_OFF.code: _time_passed,
     attempts.EVICTION_LOOP.code: _admission_running,
     planner.ADMISSION_ABSENT.code: _admission_running,
-    eligibility.REQUIREMENTS_FORBID_EVICTION.code: _requirements_met,
-    eligibility.REQUIREMENTS_FORBID_RESIZE.code: _requirements_met,
+    update_need.REQUIREMENTS_FORBID_EVICTION.code: _requirements_met,
+    update_need.REQUIREMENTS_FORBID_RESIZE.code: _requirements_met,
     disruption_order.WOULD_NOT_FIT.code: _codes_only(
         CounterfactualCode.ROOM_MADE, CounterfactualCode.RECOMMENDATION_CHANGED
     ),
-    in_place.RESIZE_UNDER_WAY.code: _node_answered,
-    in_place.RESIZE_DEFERRED.code: _node_answered,
-    in_place.RESIZE_FAILING.code: _node_answered,
-    in_place.CONTAINER_DOWN.code: _containers_running,
-    in_place.RESIZE_INFEASIBLE.code: _codes_only(CounterfactualCode.RECOMMENDATION_CHANGED),
-    in_place.RESIZE_REFUSED.code: _codes_only(CounterfactualCode.RECOMMENDATION_CHANGED),
-    in_place.NOT_POSSIBLE_IN_PLACE.code: _mode_changed,
-    in_place.CLOSEST_POSSIBLE_SIZE.code: _codes_only(CounterfactualCode.RECOMMENDATION_CHANGED),
+    resize_or_evict.RESIZE_UNDER_WAY.code: _node_answered,
+    resize_or_evict.RESIZE_DEFERRED.code: _node_answered,
+    resize_or_evict.RESIZE_FAILING.code: _node_answered,
+    resize_or_evict.CONTAINER_DOWN.code: _containers_running,
+    resize_or_evict.RESIZE_INFEASIBLE.code: _codes_only(CounterfactualCode.RECOMMENDATION_CHANGED),
+    resize_or_evict.RESIZE_REFUSED.code: _codes_only(CounterfactualCode.RECOMMENDATION_CHANGED),
+    resize_or_evict.NOT_POSSIBLE_IN_PLACE.code: _mode_changed,
+    resize_or_evict.CLOSEST_POSSIBLE_SIZE.code: _codes_only(CounterfactualCode.RECOMMENDATION_CHANGED),
 }

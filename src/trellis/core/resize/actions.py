@@ -16,7 +16,7 @@ import msgspec
 from trellis.base.reasons import Reason
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.recommend.amounts import ResourceAmounts
-from trellis.core.resize.eligibility import UpdateNeed
+from trellis.core.resize.update_need import UpdateNeed
 
 _NO_NODE: ResourceAmounts = {}
 

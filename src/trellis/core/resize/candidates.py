@@ -41,18 +41,8 @@ from trellis.core.resize.actions import (
     ResizePod,
     UnmarkPod,
 )
-from trellis.core.resize.eligibility import (
-    RESIZE_MISSED,
-    SIZE_AS_RECOMMENDED,
-    ContainerResource,
-    NoUpdateNeed,
-    RequestComparison,
-    TargetSizes,
-    UpdateNeed,
-    assess_eligibility,
-)
 from trellis.core.resize.freeze import FROZEN
-from trellis.core.resize.in_place import (
+from trellis.core.resize.resize_or_evict import (
     CONTAINER_DOWN,
     CONTAINER_DOWN_PROSPECTS,
     InPlaceChange,
@@ -64,6 +54,16 @@ from trellis.core.resize.in_place import (
 )
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.resize.state.attempts import PodAttempts
+from trellis.core.resize.update_need import (
+    RESIZE_MISSED,
+    SIZE_AS_RECOMMENDED,
+    ContainerResource,
+    NoUpdateNeed,
+    RequestComparison,
+    TargetSizes,
+    UpdateNeed,
+    assess_update_need,
+)
 from trellis.core.resize.view import PodView, ResizeState, WorkloadView
 from trellis.core.sizing.shapes import PodShape
 
@@ -192,7 +192,7 @@ class PodCase(msgspec.Struct, frozen=True):
 def assess_need(case: PodCase, shape: PodShape, excluded: frozenset[ContainerResource]) -> UpdateNeed | NoUpdateNeed:
     """Whether a pod of this shape should change, `excluded` resources aside."""
     gap = case.sizes.find_gap(shape, excluded)
-    return assess_eligibility(
+    return assess_update_need(
         gap, started=case.pod.started, quick_oom=_had_quick_oom(case), now=case.now, settings=case.settings
     )
 

@@ -33,13 +33,7 @@ from trellis.core.resize.disruption_budget import (
     exempts_in_place_resizes,
     resolve_min_replicas,
 )
-from trellis.core.resize.eligibility import (
-    REQUIREMENTS_FORBID_EVICTION,
-    RESIZE_MISSED,
-    permits_eviction,
-    read_container_requests,
-)
-from trellis.core.resize.in_place import RESIZE_UNDER_WAY, ResizeStage, determine_resize_stage
+from trellis.core.resize.resize_or_evict import RESIZE_UNDER_WAY, ResizeStage, determine_resize_stage
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import (
     BACKING_OFF,
@@ -48,6 +42,12 @@ from trellis.core.resize.state.attempts import (
     PodAttempts,
     find_loop_end,
     find_useless_eviction,
+)
+from trellis.core.resize.update_need import (
+    REQUIREMENTS_FORBID_EVICTION,
+    RESIZE_MISSED,
+    permits_eviction,
+    read_container_requests,
 )
 from trellis.core.resize.view import PodView, WorkloadView
 

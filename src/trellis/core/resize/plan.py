@@ -13,8 +13,8 @@ from trellis.base.reasons import Reason
 from trellis.core.resize.actions import Action, DecisionKind, PodDecision, PodUpdate
 from trellis.core.resize.candidates import UpdateCandidate, consider_pod, find_warnings
 from trellis.core.resize.disruption_order import DisruptionOrder
-from trellis.core.resize.eligibility import TargetSizes
 from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.update_need import TargetSizes
 from trellis.core.resize.view import WorkloadView
 
 

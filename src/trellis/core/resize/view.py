@@ -40,9 +40,9 @@ from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.resize.actions import ControllerKey, PodRef
 from trellis.core.resize.disruption_budget import HourlyAllowance
-from trellis.core.resize.eligibility import ContainerResource
 from trellis.core.resize.freeze import Freeze
 from trellis.core.resize.state.attempts import WorkloadAttempts
+from trellis.core.resize.update_need import ContainerResource
 from trellis.core.sizing.governors import Governor
 from trellis.core.sizing.shapes import ContainerList, ContainerShape, PodShape
 

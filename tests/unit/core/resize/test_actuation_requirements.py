@@ -13,7 +13,7 @@ from support.worlds.resizes import Document, container, decided, governor, list_
 from trellis.api.resolve import ChangeRequirement, EffectiveVpa
 from trellis.core.recommend.amounts import parse_amounts
 from trellis.core.resize.actions import EvictPod, ResizePod
-from trellis.core.resize.eligibility import RequestComparison, permits_eviction, permits_resize, satisfies_change
+from trellis.core.resize.update_need import RequestComparison, permits_eviction, permits_resize, satisfies_change
 
 HIGHER, AT_LEAST = "TargetHigherThanRequests", "TargetHigherThanOrEqualToRequests"
 LOWER, AT_MOST = "TargetLowerThanRequests", "TargetLowerThanOrEqualToRequests"

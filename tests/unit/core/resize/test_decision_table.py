@@ -22,7 +22,7 @@ from support.worlds.resizes import (
 )
 from trellis.api.resolve import UpdateMode
 from trellis.core.resize.actions import DecisionKind, EvictPod, ResizePod
-from trellis.core.resize.in_place import DECISION_TABLE, ResizeProspect, ResizeStage, look_up_decision
+from trellis.core.resize.resize_or_evict import DECISION_TABLE, ResizeProspect, ResizeStage, look_up_decision
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.resize.state.attempts import PodAttempts, WorkloadAttempts
 

@@ -11,11 +11,15 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from trellis.api.kinds.buffer import Buffer
+from trellis.controllers.buffer_provisioning.buffer_reports import (
+    BufferEvents,
+    translated_generation,
+    with_unreadable_buffers,
+)
 from trellis.controllers.buffers import metrics
 from trellis.controllers.buffers.headroom.informers import HeadroomInformers
 from trellis.controllers.buffers.headroom.observation import HeadroomLoop
 from trellis.controllers.buffers.settings import HeadroomSettings
-from trellis.controllers.provisioning.buffer_reports import BufferEvents, translated_generation, with_unreadable_buffers
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.nodes.buffers.headroom import ObservedHeadroom
 from trellis.core.nodes.buffers.status import ProvisioningReport, StatusOwnership, build_provisioned_status

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from trellis.controllers.buffer_provisioning.snapshot_changes import ChangeAccumulator, PassTrigger
 from trellis.controllers.buffers.headroom.informers import HeadroomInformers
 from trellis.controllers.buffers.headroom.recording import create_observer
-from trellis.controllers.provisioning.snapshot_changes import ChangeAccumulator, PassTrigger
 from trellis.core.nodes.buffers.headroom import HeadroomObserver, ObservedHeadroom
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.runtime.component import ControllerContext

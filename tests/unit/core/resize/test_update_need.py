@@ -22,8 +22,8 @@ from support.worlds.resizes import (
     running,
 )
 from trellis.core.recommend.capping import CappedResources
-from trellis.core.resize.eligibility import assess_eligibility, measure_gap
 from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.update_need import assess_update_need, measure_gap
 from trellis.core.sizing.sizes import ContainerSize, PodSize
 
 HOUR = 3600.0
@@ -138,7 +138,7 @@ def test_a_resource_that_cannot_change_adds_no_urgency() -> None:
     shape = build_pod_view(pod()).in_force
     size = PodSize((ContainerSize(shape.containers[0], {"cpu": 500, "memory": 2**30 + 1}, {}),))
     bounds = {"app": CappedResources("app", {"cpu": 2000, "memory": 2**30 + 1}, {"cpu": 1000}, {})}
-    found = assess_eligibility(
+    found = assess_update_need(
         measure_gap(shape, size, bounds), started=0.0, quick_oom=False, now=NOW, settings=UpdateSettings()
     )
     assert found.reason.code == "ChangeTooSmall"

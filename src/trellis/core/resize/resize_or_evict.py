@@ -31,8 +31,8 @@ from trellis.core.cluster.json_patches import PatchOp, ResourceChange, build_gua
 from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.resize.actions import DecisionKind
-from trellis.core.resize.eligibility import REQUIREMENTS_FORBID_RESIZE, ContainerResource, TargetSizes, permits_resize
 from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.update_need import REQUIREMENTS_FORBID_RESIZE, ContainerResource, TargetSizes, permits_resize
 from trellis.core.resize.view import PodView, ResizeState, ResizeStatus
 from trellis.core.sizing.shapes import is_resizable
 from trellis.core.sizing.sizes import ContainerSize, PodSize

@@ -176,7 +176,7 @@ def measure_gap(shape: PodShape, size: PodSize, bounds: Mapping[str, CappedResou
     )
 
 
-def assess_eligibility(
+def assess_update_need(
     gap: SizeGap, *, started: float | None, quick_oom: bool, now: float, settings: UpdateSettings
 ) -> UpdateNeed | NoUpdateNeed:
     """Whether a pod with this gap should change."""
