@@ -34,6 +34,10 @@ test: setup ## Run all tests but the demo in full, on a real control plane too
 demo-test: setup ## Check that the demo prints what the README shows
 	$(BIN)/python -m pytest tests/docs/test_demo_in_full.py
 
+.PHONY: node-test
+node-test: setup ## Run the tests on a real node: kubelet, containerd, runc (needs Linux and root)
+	@PYTHONPATH=. $(BIN)/python tools/node_tests.py
+
 .PHONY: unit
 unit: setup ## Run the unit tests alone (under a minute)
 	$(BIN)/python -m pytest -n 2 tests/unit

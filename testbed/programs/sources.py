@@ -1,7 +1,7 @@
 """The programs that are compiled together, their Go modules and their flags.
 
-Two sets, each resolved as one module so that the libraries its programs share are compiled once: the control plane,
-and the peers. The peers are a set of their own because they are made of newer Kubernetes libraries.
+Three sets, each resolved as one module so that the libraries its programs share are compiled once: Kubernetes with what
+it needs, the container runtime of a real node, and the peers, which are made of newer Kubernetes libraries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from testbed.programs.go import run_go
-from testbed.programs.versions import GO, KUBERNETES, MODULES, PEERS, Program
+from testbed.programs.versions import CONTAINER_RUNTIME, GO, KUBERNETES, MODULES, PEERS, Program
 
 # etcd offers its server as a library only in this form; its own main package has a module of its own.
 ETCD_MAIN = """package main
@@ -30,7 +30,8 @@ import (
 func main() { etcdmain.Main(os.Args) }
 """
 
-PEER_MODULE = Path(__file__).parents[1] / "peers"
+# Where the modules of pinned programs lie.
+_MODULES = Path(__file__).parents[1]
 
 MACHINE = [platform.system(), platform.machine()]
 
@@ -77,34 +78,48 @@ class ControlPlaneSources:
         (module / "etcd" / "main.go").write_text(ETCD_MAIN)
 
 
-class PeerSources:
-    """Upstream's recommender and Prometheus; versions and checksums of all they are made of stand in peers/."""
+class PinnedSources:
+    """Programs whose versions and checksums, and those of all that they are made of, stand in a folder of ours."""
 
-    def __init__(self) -> None:
-        self.title = "upstream's recommender and Prometheus"
-        # Prometheus without the plug-ins that discover targets in every cloud there is: no test scrapes anything.
-        self.flags = ["-mod=readonly", "-tags", "remove_all_sd", "-ldflags", "-s -w"]
-        files = [file.read_text() for file in self._files()]
-        self.home = f"peers-{_fingerprint([files, self.flags, *MACHINE])}"
+    def __init__(self, title: str, module: Path, *flags: str) -> None:
+        self.title = title
+        self.flags = ["-mod=readonly", *flags]
+        self._files = [module / "go.mod", module / "go.sum"]
+        texts = [file.read_text() for file in self._files]
+        self.home = f"{module.name.replace('_', '-')}-{_fingerprint([texts, self.flags, *MACHINE])}"
 
     def write(self, module: Path) -> None:
         """All there is: versions and checksums."""
-        for file in self._files():
+        for file in self._files:
             shutil.copy(file, module)
 
     def complete(self, module: Path, go: Path) -> None:
         """Nothing is missing."""
 
-    def _files(self) -> list[Path]:
-        return [PEER_MODULE / "go.mod", PEER_MODULE / "go.sum"]
+
+def _create_peer_sources() -> PinnedSources:
+    # Prometheus without the plug-ins that discover targets in every cloud there is: no test scrapes anything.
+    flags = ("-tags", "remove_all_sd", "-ldflags", "-s -w")
+    return PinnedSources("upstream's recommender and Prometheus", _MODULES / "peers", *flags)
+
+
+def _create_runtime_sources() -> PinnedSources:
+    module = _MODULES / "container_runtime"
+    found = re.search(r"(?m)^require github\.com/containerd/containerd/v2 v(\S+)$", (module / "go.mod").read_text())
+    assert found is not None  # noqa: S101 - our own file
+    # Without the file systems that need C libraries.
+    linker = f"-s -w -X github.com/containerd/containerd/v2/version.Version={found[1]}"
+    return PinnedSources("the container runtime", module, "-tags", "no_btrfs no_devmapper no_zfs", "-ldflags", linker)
 
 
 def by_sources(programs: Iterable[Program]) -> list[tuple[Sources, list[Program]]]:
     """The programs, in their order, under the sources that they are compiled from."""
     wanted = list(programs)
+    pinned = (*PEERS, *CONTAINER_RUNTIME)
     sets: list[tuple[Sources, list[Program]]] = [
-        (ControlPlaneSources(), [program for program in wanted if program not in PEERS]),
-        (PeerSources(), [program for program in wanted if program in PEERS]),
+        (ControlPlaneSources(), [program for program in wanted if program not in pinned]),
+        (_create_runtime_sources(), [program for program in wanted if program in CONTAINER_RUNTIME]),
+        (_create_peer_sources(), [program for program in wanted if program in PEERS]),
     ]
     return [(sources, members) for sources, members in sets if members]
 

@@ -37,6 +37,17 @@ NEEDED = (
     Program("metrics-server", "sigs.k8s.io/metrics-server/cmd/metrics-server", 1),
 )
 
+# A real node: the kubelet from the module of the control plane, and a container runtime, whose version stands in
+# container_runtime/go.mod.
+KUBELET = Program("kubelet", "k8s.io/kubernetes/cmd/kubelet", 2)
+_CONTAINERD = "github.com/containerd/containerd/v2/cmd"
+CONTAINER_RUNTIME = (
+    Program("containerd", f"{_CONTAINERD}/containerd", 3),
+    Program("containerd-shim-runc-v2", f"{_CONTAINERD}/containerd-shim-runc-v2", 0.5),
+    Program("ctr", f"{_CONTAINERD}/ctr", 0.5),
+)
+NODE_PROGRAMS = (KUBELET, *CONTAINER_RUNTIME)
+
 # For people, not for tests: `python -m testbed build kubectl`.
 KUBECTL = Program("kubectl", "k8s.io/kubernetes/cmd/kubectl", 0.6)
 
@@ -51,4 +62,4 @@ PROMETHEUS = Program("prometheus", "github.com/prometheus/prometheus/cmd/prometh
 PROMTOOL = Program("promtool", "github.com/prometheus/prometheus/cmd/promtool", 0.1)
 PEERS = (UPSTREAM_RECOMMENDER, UPSTREAM_ADMISSION, UPSTREAM_UPDATER, PROMETHEUS, PROMTOOL)
 
-BY_NAME = {program.name: program for program in (*NEEDED, KUBECTL, *PEERS)}
+BY_NAME = {program.name: program for program in (*NEEDED, *NODE_PROGRAMS, KUBECTL, *PEERS)}

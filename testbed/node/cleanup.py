@@ -1,0 +1,42 @@
+"""Removes the cgroups and the directory of a sandbox when its owner has ended, in whatever way.
+
+A process in a session of its own that holds one end of a pipe: the kernel closes the other end with the owner.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from testbed.node import cgroups
+
+
+@contextmanager
+def at_the_end(name: str, directory: Path) -> Iterator[None]:
+    """Have both removed at the end of the block, and wait for that; also if this process is killed meanwhile."""
+    command = [sys.executable, "-m", __name__, name, str(directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            yield
+        finally:
+            assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+            process.stdin.close()
+            process.wait()
+
+
+def main(name: str, directory: Path) -> None:
+    """Wait for the end of the owner, and clean up."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    cgroups.remove(name)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,137 @@
+"""A node whose pods really run: containerd and kubelet beside a control plane, both in the sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from testbed.access.certificates import Authority
+from testbed.client import Json
+from testbed.cluster import Cluster
+from testbed.errors import HarnessError
+from testbed.node import configuration, images, packages, sandbox
+from testbed.node.images import Image
+from testbed.node.init import NODE_ADDRESS
+from testbed.node.kernel import PodCgroup, find_container_cgroup, find_pod_cgroup
+from testbed.processes import Process
+from testbed.programs import building
+from testbed.programs.versions import CONTAINER_RUNTIME, NODE_PROGRAMS
+from testbed.waiting import until
+
+NAME: Final = "real"
+
+# What pods may request on the node.
+ALLOCATABLE_BYTES: Final = 4 * 2**30
+
+
+class RealNode:
+    """A running node as seen from any process in its sandbox."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._directory = sandbox.get_directory()
+        self.name = NAME
+
+    def get_pod_cgroup(self, pod: Json) -> PodCgroup:
+        """The cgroup of a pod, from its API object."""
+        return find_pod_cgroup(self._directory.name, pod)
+
+    def get_container_cgroup(self, pod: Json, container: str) -> PodCgroup:
+        """The cgroup of a container that has been started, from the API object of its pod."""
+        return find_container_cgroup(self._directory.name, pod, container)
+
+    def import_images(self, made: Sequence[Image]) -> None:
+        """Make images known to the node's containerd."""
+        ctr = building.ensure_programs(CONTAINER_RUNTIME)["ctr"]
+        command = [str(ctr), "--address", configuration.CONTAINERD_SOCKET, "--namespace", "k8s.io", "images", "import"]
+        with tempfile.NamedTemporaryFile(suffix=".tar", dir=self._directory) as archive:
+            images.write_archive(made, Path(archive.name))
+            done = subprocess.run([*command, archive.name], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise HarnessError(f"images cannot be imported: {done.stderr.strip()}")
+
+    def read_log(self, program: str) -> str:
+        """What containerd or kubelet has logged so far."""
+        return (self._cluster.directory / "logs" / f"{program}.log").read_text(errors="replace")
+
+    def is_ready(self) -> bool:
+        """Whether pods can be placed on it."""
+        node = self._cluster.api.find(f"/api/v1/nodes/{self.name}")
+        if node is None:
+            return False
+        ready = any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in node["status"].get("conditions", ())
+        )
+        return ready and not node["spec"].get("taints")
+
+
+@contextmanager
+def run_node(cluster: Cluster) -> Iterator[RealNode]:
+    """A node of this cluster, from when it is Ready until the end of the block."""
+    directory = sandbox.get_directory()
+    programs = building.ensure_programs(NODE_PROGRAMS)
+    unpacked = packages.unpack("node", *packages.NODE_PACKAGES)
+    logs = cluster.directory / "logs"
+    _write_configuration(cluster, directory, unpacked)
+    processes: list[Process] = []
+    node = RealNode(cluster)
+
+    def is_ready() -> bool:
+        for process in processes:
+            process.check()
+        return node.is_ready()
+
+    try:
+        processes.append(_start_containerd(directory, programs, logs))
+        node.import_images(images.build_base_images(unpacked / "bin/busybox"))
+        processes.append(_start_kubelet(cluster, directory, programs, logs))
+        until("the node to be ready", is_ready)
+        yield node
+    finally:
+        for process in reversed(processes):
+            process.stop(grace=2.0)
+
+
+def _write_configuration(cluster: Cluster, directory: Path, unpacked: Path) -> None:
+    access = cluster.directory / "access"
+    authority = Authority.load((access / "ca.crt").read_bytes(), (access / "ca.key").read_bytes())
+    authority.issue_server(f"system:node:{NAME}", NODE_ADDRESS).save(access, "node")
+    kubelet = configuration.build_kubelet_configuration(access, directory.name, ALLOCATABLE_BYTES)
+    (directory / "kubelet.yaml").write_text(json.dumps(kubelet))
+    (directory / "containerd.toml").write_text(configuration.build_containerd_configuration(directory, unpacked))
+    (directory / "cni").mkdir()
+    (directory / "cni" / "10-node.conflist").write_text(configuration.build_network())
+
+
+def _start_containerd(directory: Path, programs: dict[str, Path], logs: Path) -> Process:
+    """The shim is found by the PATH of containerd."""
+    os.environ["PATH"] = f"{programs['containerd'].parent}{os.pathsep}{os.environ['PATH']}"
+    process = Process([programs["containerd"], "--config", directory / "containerd.toml"], logs / "containerd.log")
+
+    def is_up() -> bool:
+        process.check()
+        return Path(configuration.CONTAINERD_SOCKET).exists()
+
+    until("containerd to be up", is_up)
+    return process
+
+
+def _start_kubelet(cluster: Cluster, directory: Path, programs: dict[str, Path], logs: Path) -> Process:
+    kubeconfig = cluster.kubeconfig_for_user(f"system:node:{NAME}", "system:nodes")
+    command: list[str | Path] = [
+        programs["kubelet"],
+        f"--config={directory / 'kubelet.yaml'}",
+        f"--kubeconfig={kubeconfig}",
+        f"--hostname-override={NAME}",
+        f"--node-ip={NODE_ADDRESS}",
+        f"--root-dir={directory / 'kubelet'}",
+        f"--cert-dir={directory / 'pki'}",
+    ]
+    return Process(command, logs / "kubelet.log")

@@ -1,0 +1,1 @@
+"""Builders and waits of tests on a real node."""
