@@ -16,8 +16,8 @@ from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
 from testbed.errors import HarnessError
 from testbed.keeper import list_definitions
+from testbed.node import sandbox
 from testbed.node.real_node import run_node
-from testbed.scratch import scratch
 
 _CLUSTER: Final = "TRELLIS_NODE_CLUSTER"
 _URL: Final = "TRELLIS_NODE_CLUSTER_URL"
@@ -25,8 +25,9 @@ _URL: Final = "TRELLIS_NODE_CLUSTER_URL"
 
 def run_beside_node(command: Sequence[str]) -> int:
     """The exit status of the command. The node is the only one, until a test adds nodes that kwok plays."""
+    directory = sandbox.get_directory() / "cluster"  # it ends with the sandbox
+    directory.mkdir(mode=0o700)
     with (
-        scratch() as directory,
         ControlPlane(directory, initial_nodes=(), definitions=list_definitions()) as plane,
         run_node(plane.cluster),
     ):

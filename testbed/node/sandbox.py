@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from testbed import tether
 from testbed.errors import HarnessError
 from testbed.node import cgroups, cleanup, init, packages
 from testbed.programs import building
@@ -67,8 +68,10 @@ def run(command: Sequence[str]) -> int:
     name = f"{cgroups.PREFIX}{os.getpid()}"
     with scratch(name) as directory, cleanup.at_the_end(name, directory):
         cgroups.create(name, MEMORY_BYTES)
-        inside = [*_UNSHARE, sys.executable, "-m", init.__name__, str(directory), *command]
-        child = subprocess.Popen(inside, env=os.environ | {DIRECTORY_VARIABLE: str(directory)})
+        inside = [sys.executable, "-m", init.__name__, str(directory), *command]
+        child = subprocess.Popen(
+            [*_build_tether(), *_UNSHARE[1:], *inside], env=os.environ | {DIRECTORY_VARIABLE: str(directory)}
+        )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda caught, _frame: init.pass_on(child.pid, caught))
         return child.wait()
@@ -78,6 +81,12 @@ def _fetch_programs() -> None:
     """Compile and download what is missing: there is no network inside."""
     building.ensure_programs((*NEEDED, *NODE_PROGRAMS))
     packages.unpack("node", *packages.NODE_PACKAGES)
+
+
+def _build_tether() -> list[str]:
+    """Runs `unshare` so that it ends with this process, even by kill -9; its child ends with it."""
+    unshare = shutil.which(_UNSHARE[0]) or _UNSHARE[0]
+    return [sys.executable, "-I", "-S", tether.__file__, str(os.getpid()), unshare]
 
 
 def _find_namespace_problem() -> str:
