@@ -82,8 +82,8 @@ def test_a_node_is_explained(tmp_path: Path) -> None:
 
 
 def test_json_is_the_structure(tmp_path: Path) -> None:
-    found = json.loads(explain(pools(), tmp_path, "node", "small-3", "--json").output)
-    assert (found["kind"], found["node"]["decision"]["reason"]["code"]) == ("node", "PodNotReplicated")
+    document = json.loads(explain(pools(), tmp_path, "node", "small-3", "--json").output)
+    assert (document["kind"], document["node"]["decision"]["reason"]["code"]) == ("node", "PodNotReplicated")
 
 
 def test_buffers_and_pending_pods_report_nodes(tmp_path: Path) -> None:

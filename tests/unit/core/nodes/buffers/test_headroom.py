@@ -130,7 +130,7 @@ def test_a_minimum_is_kept_and_no_node_is_added_once_it_exists(
         if at < len(remaining) and remaining[at] >= millicores:
             remaining[at] -= millicores
             pods.append(on(f"n{at}", a_pod(f"p{number}", f"{millicores}m", "1Mi")))
-    at_all, empty = sum(sizes), sum(each // 1000 for each in remaining)
+    at_all, empty = sum(sizes), sum(free // 1000 for free in remaining)
     spec = a_spec("1", "1Mi")
     on_top = observed(nodes, pods, a_buffer("base", count, spec, **MINIMUM)).on_top["uid-base"]
     if at_all >= count:
