@@ -135,7 +135,7 @@ def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(
     assert workload.containers[0].estimate.target.cpu == pytest.approx(1.15 * 1000 * CORES, rel=0.1)
 
 
-def test_namespaces_that_may_not_be_seen_are_named(cluster: Cluster, namespace: str, elsewhere: str) -> None:
+def test_namespaces_that_may_not_be_read_are_named(cluster: Cluster, namespace: str, elsewhere: str) -> None:
     cluster.api.create(workloads.deployment("web"), namespace)
     cluster.wait_for_ready_pods(namespace, "web")
     cluster.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "looker"}}, namespace)

@@ -92,7 +92,7 @@ def labelled(target: Target, patch: Callable[[dict[str, Any]], Patch] = merge_pa
     return PatchObject(target, patch({"metadata": {"labels": {"tried": "yes"}}}))
 
 
-def test_a_patch_on_what_was_seen_is_applied_and_one_on_an_older_version_is_a_conflict(
+def test_a_patch_on_what_was_read_is_applied_and_one_on_an_older_version_is_a_conflict(
     cluster: Cluster, namespace: str
 ) -> None:
     cluster.api.create(pod("web"), namespace)

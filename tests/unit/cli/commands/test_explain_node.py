@@ -131,7 +131,7 @@ def test_flags_that_can_be_read_keep_their_meaning_beside_others() -> None:
     assert len(components.problems) == 1
 
 
-def test_where_the_autoscaler_cannot_be_seen_its_defaults_are_named_as_such(tmp_path: Path) -> None:
+def test_where_the_autoscaler_cannot_be_read_its_defaults_are_named_as_such(tmp_path: Path) -> None:
     cluster = pools()
     cluster.components = []
     result = explain(cluster, tmp_path, "node", "small-2")

@@ -115,7 +115,7 @@ def has_other_ways(world: World, plural: str, change: Callable[[dict[str, Any]],
     world.server.put = put  # type: ignore[method-assign, assignment]
 
 
-def test_however_much_the_server_says_against_a_template_the_status_has_room_for_it() -> None:
+def test_however_much_the_server_says_against_a_template_it_fits_into_the_status() -> None:
     world = World()
     world.add_workload()
     world.add_hvpa(hpa={"deploy": True}, vpa={"deploy": True})

@@ -124,7 +124,7 @@ def test_a_pod_that_has_it_already_is_marked_and_otherwise_left_as_it_is() -> No
     assert not verdict.applied
 
 
-def test_without_a_recommendation_a_pod_is_only_marked_as_seen() -> None:
+def test_without_a_recommendation_a_pod_is_only_marked_as_observed() -> None:
     before = pod(container("500m"))
     after, verdict = admitted(before, governor())
     assert after["spec"] == before["spec"]

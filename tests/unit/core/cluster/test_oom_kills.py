@@ -73,7 +73,7 @@ def test_a_kill_is_reported_once_while_its_container_comes_back() -> None:
     assert kills == [(kill(FIRST),), (), (), (kill(SECOND),), ()]
 
 
-def test_a_pod_seen_for_the_first_time_reports_all_that_it_remembers() -> None:
+def test_a_pod_observed_for_the_first_time_reports_all_that_it_remembers() -> None:
     observed = pod(container(ended(SECOND), ended(FIRST), 1), container(RUNNING, ended(FIRST), 1, name="log"))
     assert find_oom_kills(None, observed) == (kill(SECOND), kill(FIRST), kill(FIRST, name="log"))
 

@@ -25,7 +25,7 @@ OPEN = st.just("Auto")
     shapes(),
     st.lists(st.tuples(totals(), totals()), min_size=2, max_size=10),
 )
-def test_what_is_allocated_is_never_below_what_is_asked_for_unless_it_is_said_why(
+def test_what_is_allocated_is_never_below_what_is_asked_for_unless_the_reason_is_reported(
     written: list[dict[str, Any]],
     policy: dict[str, Any],
     begins: tuple[int, ResourceAmounts],

@@ -156,7 +156,7 @@ def test_the_pods_own_request_is_shared_in_proportion() -> None:
     assert notes(sized.containers[1]) == ["cpu scaled to fit the pod's own request"]
 
 
-def test_a_sidecar_leaves_room_for_the_init_container_that_starts_after_it() -> None:
+def test_a_sidecar_leaves_headroom_for_the_init_container_that_starts_after_it() -> None:
     document = pod(
         container("app", {"cpu": "100m"}),
         initContainers=[container("mesh", {"cpu": "100m"}, **SIDECAR), container("setup", {"cpu": "700m"})],

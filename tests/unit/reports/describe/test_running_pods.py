@@ -136,6 +136,6 @@ def test_a_frozen_object_and_one_that_sizes_nothing_are_promised_nothing() -> No
     assert "cannot be had without a new pod" in impossible
 
 
-def test_a_resize_that_restarts_a_container_is_said_to() -> None:
+def test_a_resize_that_restarts_a_container_is_reported_as_one() -> None:
     text = described(workload(app=container(restarts=("memory",)), replicas=3), vpa("InPlace"))
     assert "A resize of memory restarts the container" in text

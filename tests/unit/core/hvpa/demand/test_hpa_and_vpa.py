@@ -208,7 +208,7 @@ def test_an_hpa_that_waits_itself_is_reported() -> None:
 
 
 @pytest.mark.req("HV-06")
-def test_a_users_vpa_counts_as_it_was_first_seen_until_the_total_is_reported() -> None:
+def test_a_users_vpa_counts_as_it_was_first_observed_until_the_total_is_reported() -> None:
     size = amounts(cpu="6")
     pods = (ContainerView("app", True, amounts(cpu="12"), {}, size, size),)
     first = decided(view(2, {}, containers=pods))

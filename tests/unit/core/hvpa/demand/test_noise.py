@@ -100,7 +100,7 @@ def test_metrics_that_are_no_share_of_requests_say_nothing_of_fractions() -> Non
     assert (made.hpa, shape(made)) == (amounts(cpu="32"), (4, 8000, None))
 
 
-def test_a_spike_just_above_the_edge_gets_all_that_the_count_holds_and_is_said_to_wait() -> None:
+def test_a_spike_just_above_the_edge_gets_all_that_the_count_holds_and_is_reported_as_waiting() -> None:
     loop = Loop(3, 8000)
     loop.lasts(24_000, WINDOW)
     made = loop.sees(29_000, spec_replicas=4)
