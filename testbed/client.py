@@ -144,8 +144,8 @@ class Api:
 
     def list_items(self, path: str, **query: str) -> list[Json]:
         """The objects of a list."""
-        found: list[Json] = self.get(path, **query)["items"]
-        return found
+        items: list[Json] = self.get(path, **query)["items"]
+        return items
 
     def find(self, path: str) -> Json | None:
         """The object, or None if there is none."""

@@ -50,15 +50,15 @@ def scratch(name: str = "") -> Iterator[Path]:
 
 
 def _sweep() -> None:
-    for found in root().iterdir():
+    for path in root().iterdir():
         try:
-            age = time.time() - found.stat().st_mtime
+            age = time.time() - path.stat().st_mtime
         except FileNotFoundError:  # its owner was quicker
             continue
-        if found.is_dir() and age > YOUNG_SECONDS and not _alive(found):
-            shutil.rmtree(found, ignore_errors=True)
-        elif found.is_file() and age > OLD_SECONDS:
-            found.unlink(missing_ok=True)
+        if path.is_dir() and age > YOUNG_SECONDS and not _alive(path):
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.is_file() and age > OLD_SECONDS:
+            path.unlink(missing_ok=True)
 
 
 def _alive(directory: Path) -> bool:

@@ -19,7 +19,7 @@ MOODS: Final = (
     *("fine", "spin", "fork", "exit", "segfault", "raise", "garbage", "greedy", "print", "shape", "negative", "told"),
 )
 # Beside the module, while the mood is "told": a word of MISDEEDS, or no file to behave.
-TOLD: Final = "unruly-mood.txt"
+MOOD_FILE: Final = "unruly-mood.txt"
 
 
 class Unruly:
@@ -68,10 +68,10 @@ def write_a_line() -> None:
     sys.stdout.flush()
 
 
-def as_told() -> None:
-    told = Path(__file__).with_name(TOLD)
-    if told.exists():
-        MISDEEDS[told.read_text()]()
+def follow_mood_file() -> None:
+    path = Path(__file__).with_name(MOOD_FILE)
+    if path.exists():
+        MISDEEDS[path.read_text()]()
 
 
 MISDEEDS: Final[dict[str, Callable[[], object]]] = {
@@ -83,7 +83,7 @@ MISDEEDS: Final[dict[str, Callable[[], object]]] = {
     "garbage": write_garbage,
     "greedy": lambda: np.ones(1 << 40),
     "print": write_a_line,
-    "told": as_told,
+    "told": follow_mood_file,
 }
 
 

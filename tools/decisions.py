@@ -67,12 +67,12 @@ def _row(row: DecisionTableRow) -> str:
 def _format_values(values: Iterable[StrEnum], kind: type[StrEnum]) -> str:
     """All of a kind, all but a few, or each by its name."""
     listed = tuple(values)
-    missing = [each for each in kind if each not in listed]
+    missing = [member for member in kind if member not in listed]
     if not missing:
         return "any"
     if len(missing) < min(len(listed), _FEW):
-        return f"not: {'; '.join(each.value for each in missing)}"
-    return "; ".join(each.value for each in listed)
+        return f"not: {'; '.join(member.value for member in missing)}"
+    return "; ".join(member.value for member in listed)
 
 
 def _needs() -> Iterator[str]:

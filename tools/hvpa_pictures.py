@@ -29,10 +29,10 @@ def _draw_ladder(title: str, sizes_by_total: Sequence[PlannedSize], left: float,
     largest = max(planned.size for planned in sizes_by_total) / 1000
     counts = Frame(left, 40, 380, 140, (0, most), 9)
     yield from counts.axes(f"{title}: replicas", (0, 2, 4, 6, 8), ticks)
-    yield counts.line([(each.total / 1000, each.count) for each in sizes_by_total], "count")
+    yield counts.line([(size.total / 1000, size.count) for size in sizes_by_total], "count")
     sizes = Frame(left, 236, 380, 140, (0, most), largest * 1.15)
     yield from sizes.axes(f"{title}: cores of each", [largest * part / 3 for part in range(4)], ticks)
-    yield sizes.line([(each.total / 1000, each.size / 1000) for each in sizes_by_total], "size")
+    yield sizes.line([(size.total / 1000, size.size / 1000) for size in sizes_by_total], "size")
     yield f'<text x="{left + 190}" y="412" text-anchor="middle">cores in total that are asked for</text>'
 
 
@@ -63,11 +63,11 @@ def _draw_gap(sizes_by_total: Sequence[PlannedSize]) -> Iterator[str]:
 def _draw_overlap(up: Sequence[PlannedSize], down: Sequence[PlannedSize]) -> Iterator[str]:
     left = _LEFT + 440
     frame = Frame(left, 40, 380, 170, (8, 15), 4)
-    band = [each.total / 1000 for each, other in zip(up, reversed(down), strict=True) if each.count != other.count]
+    band = [size.total / 1000 for size, other in zip(up, reversed(down), strict=True) if size.count != other.count]
     yield frame.band(min(band), max(band))
     ticks = [(at, f"{at:g}") for at in (8, 9, 10, 10.8, 12, 13, 14, 15)]
     yield from frame.axes("Overlap: replicas", (0, 1, 2, 3), ticks)
-    yield frame.line([(each.total / 1000, each.count) for each in up], "count")
+    yield frame.line([(size.total / 1000, size.count) for size in up], "count")
     falls = [(planned.total / 1000, planned.count - 0.06) for planned in down]
     yield frame.line(falls, "size dashed")
     yield frame.text(12.1, 2.4, "more: at 12", anchor="start")

@@ -50,8 +50,8 @@ class Pod(msgspec.Struct):
 
 def load_hvpa(path: Path, **spec: Any) -> ResolvedHvpa:
     """The resolved Hvpa of a file, with some of its fields changed."""
-    (found,) = (document for document in read_documents(path.read_bytes()) if isinstance(document, Document))
-    hvpa = msgspec.convert(found.value, Hvpa)
+    (manifest,) = (document for document in read_documents(path.read_bytes()) if isinstance(document, Document))
+    hvpa = msgspec.convert(manifest.value, Hvpa)
     document = msgspec.to_builtins(hvpa)
     return ResolvedHvpa.from_effective(
         resolve_hvpa(msgspec.convert({**document, "spec": {**document["spec"], **spec}}, Hvpa))

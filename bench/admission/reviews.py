@@ -161,8 +161,8 @@ def _certificate(directory: Path) -> tuple[Path, Path]:
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
     return port
 
 

@@ -226,7 +226,7 @@ def _run_turn(ground: Testbed, side: Side, name: str) -> Turn:
         resident = resident_megabytes(controller.process.pid)
         creation = measure_added_latency(ground.cluster, SIZE, port, authority, PAIRS)
     turn = Turn(sets, loads, resident, creation)
-    _report(f"{name}: {', '.join(f'{each.load.rate:,.0f}/s' for each in loads.values())}, {resident:.0f} MB")
+    _report(f"{name}: {', '.join(f'{load.load.rate:,.0f}/s' for load in loads.values())}, {resident:.0f} MB")
     return turn
 
 

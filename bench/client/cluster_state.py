@@ -60,7 +60,10 @@ CONTROLLERS = ("recommender", "updater", "admission", "hvpa", "buffers", "nodes"
 
 _PAGE = 250
 _SERVED = Served(
-    tuple(ServedKind(each.group, each.version, each.plural, each.kind, True) for each in (BUFFERS, HPAS, HVPAS, VPAS))
+    tuple(
+        ServedKind(resource.group, resource.version, resource.plural, resource.kind, True)
+        for resource in (BUFFERS, HPAS, HVPAS, VPAS)
+    )
 )
 
 
@@ -195,7 +198,7 @@ def _components(name: str, client: Client) -> list[Informers]:
     for controller in CONTROLLERS if name in {"together", "apart"} else (name,):
         unreadable = UnreadableKinds(Metrics(CLUSTER_METRICS, about_process=False), Logger("trellis.bench"))
         informers = Informers(client, unreadable, draw=lambda: 0.5, shared=shared)
-        _KEPT.extend(_follow(controller, informers))
+        _REFERENCES.extend(_follow(controller, informers))
         sets.append(informers)
     return sets
 
@@ -229,7 +232,7 @@ def _list_followed_kinds() -> list[FollowedKind]:
     ]
 
 
-_KEPT: list[Any] = []
+_REFERENCES: list[Any] = []
 
 
 async def _sync(components: list[Informers]) -> None:
@@ -238,7 +241,7 @@ async def _sync(components: list[Informers]) -> None:
         await component.wait_until_synced()
     for task in tasks:
         task.cancel()
-    _KEPT.extend(informer.snapshot() for component in components for informer in component)
+    _REFERENCES.extend(informer.snapshot() for component in components for informer in component)
 
 
 def main(name: str, what: str) -> None:

@@ -42,10 +42,10 @@ _CORE_MEMORY, _POD_MEMORY = 300e6, 400e6
 
 def measure() -> list[Row]:
     """The bars, and what else there is to know of each load."""
-    found = measured(_DAYS)
+    totals = measured(_DAYS)
     rows: list[Row] = []
     for load in loads(_DAY):
-        hpa, vpa, both, ours, by_vpa = (found[name][load] for name in ("hpa", "vpa", "both", "hvpa", "hvpa-vpa"))
+        hpa, vpa, both, ours, by_vpa = (totals[name][load] for name in ("hpa", "vpa", "both", "hvpa", "hvpa-vpa"))
         served = round(ours.scaled.overload, 1) <= round(vpa.scaled.overload, 1)
         bar, cheaper = ("less", ours.money < hpa.money) if load != _BRINGS_MEMORY else ("-", None)
         rows += [

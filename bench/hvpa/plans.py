@@ -30,10 +30,10 @@ def measure() -> list[Row]:
     rng = Random(1)  # noqa: S311 - the same every time
     views = [_view(rng, at) for at in range(HVPAS)]
     known = [_after(view, plan_hvpa(view, NOW, settings)) for view in views]
-    moved = [_moved(rng, each) for each in known]
+    moved = [_moved(rng, view) for view in known]
 
     def decide(some: Sequence[Any]) -> Callable[[], object]:
-        return lambda: sum(len(plan_hvpa(each, NOW + 60, settings).actions) for each in some)
+        return lambda: sum(len(plan_hvpa(view, NOW + 60, settings).actions) for view in some)
 
     rows = []
     for what, some in (("unchanged", known), ("all changed", moved)):
@@ -41,8 +41,8 @@ def measure() -> list[Row]:
         rows.append(within(f"plans of {HVPAS:,} Hvpas, {what}", seconds, SECONDS))
         for part in PARTS:
             less = _best(decide(some[: HVPAS // part]))
-            each = f"{seconds / less / part:.2f}x for each of all"
-            rows.append(Row(f"  of 1/{part} of them", in_ms(less), ratio=each))
+            ratio = f"{seconds / less / part:.2f}x for each of all"
+            rows.append(Row(f"  of 1/{part} of them", in_ms(less), ratio=ratio))
     return rows
 
 
@@ -84,14 +84,16 @@ def _after(view: Any, made: Any) -> Any:
     from trellis.core.hvpa import SetScale, WriteBack  # noqa: PLC0415
 
     replicas = next((action.replicas for action in made.actions if isinstance(action, SetScale)), view.replicas)
-    wish = next((action.replicas for action in made.actions if isinstance(action, WriteBack)), view.spec_replicas)
+    spec_replicas = next(
+        (action.replicas for action in made.actions if isinstance(action, WriteBack)), view.spec_replicas
+    )
     containers = []
     for container in view.containers:
         size = dict(made.containers.get(container.name, container.requests))
         containers.append(msgspec.structs.replace(container, requests=size, least=size, published=size))
     return msgspec.structs.replace(
-        view, replicas=replicas, pods=replicas, ready=replicas, spec_replicas=wish, containers=tuple(containers),
-        memory=made.memory,
+        view, replicas=replicas, pods=replicas, ready=replicas, spec_replicas=spec_replicas,
+        containers=tuple(containers), memory=made.memory,
     )  # fmt: skip
 
 

@@ -29,9 +29,9 @@ def measure() -> list[Row]:
     try:
         with scratch() as directory, ControlPlane(directory) as plane:
             for first in range(0, CLUSTERS, AT_A_TIME):
-                found = agreement(plane.cluster, range(first, first + AT_A_TIME), PODS_EACH)
-                judged, placed = judged + found.decided, placed + found.placed
-                differences += found.differences
+                compared = agreement(plane.cluster, range(first, first + AT_A_TIME), PODS_EACH)
+                judged, placed = judged + compared.decided, placed + compared.placed
+                differences += compared.differences
     except HarnessError as error:
         raise CannotMeasure(str(error)) from error
     for difference in differences:

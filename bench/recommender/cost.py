@@ -60,10 +60,10 @@ class Passes(msgspec.Struct, frozen=True):
 def measure() -> list[Row]:
     """Every recommender that remembers hours or runs, and what one choice of `adaptive` takes."""
     rows: list[Row] = []
-    for name, each in create_built_in_recommenders().items():
-        if each.needs_history or needs_runs(each):
+    for name, recommender in create_built_in_recommenders().items():
+        if recommender.needs_history or needs_runs(recommender):
             taken = msgspec.json.decode(_child(name), type=Passes)
-            rows += _of_runs(name, taken) if needs_runs(each) else _of_hours(name, taken)
+            rows += _of_runs(name, taken) if needs_runs(recommender) else _of_hours(name, taken)
     seconds = float(_child("choices"))
     return [*rows, within("adaptive: to choose for one container, once a day", seconds, SECONDS_TO_CHOOSE)]
 

@@ -35,7 +35,7 @@ class Jobs:
             for minute in range(0, MINUTES, _MINUTES_A_SAMPLE):
                 self._use(self._start + minute * _MINUTE)
         self._begin(RUNS)
-        self._found = self._model.find_rows([RowKey(_NAMESPACE, name, _CONTAINER) for name in self._names])
+        self._row_indices = self._model.find_rows([RowKey(_NAMESPACE, name, _CONTAINER) for name in self._names])
         self.now = self._start
 
     def pass_by(self, minutes: float) -> None:
@@ -45,7 +45,7 @@ class Jobs:
 
     def rows(self) -> Rows:
         """All of them, as a recommender is asked about them."""
-        return Rows(self._model.view(self._found), np.ones(len(self._names)))
+        return Rows(self._model.view(self._row_indices), np.ones(len(self._names)))
 
     def _use(self, now: float) -> None:
         count = len(self._names)

@@ -59,17 +59,17 @@ def _model(of: Generated) -> Iterator[Row]:
     yield from _rows("recommend from a model of Prometheus", of, result)
 
 
-def _rows(title: str, of: Generated, found: dict[str, float]) -> Iterator[Row]:
-    if found["workloads"] != of.workloads or found["estimates"] != of.containers:
-        raise CannotMeasure(f"{found['estimates']:.0f} estimates for {found['workloads']:.0f} workloads")
+def _rows(title: str, of: Generated, figures: dict[str, float]) -> Iterator[Row]:
+    if figures["workloads"] != of.workloads or figures["estimates"] != of.containers:
+        raise CannotMeasure(f"{figures['estimates']:.0f} estimates for {figures['workloads']:.0f} workloads")
     what = f"{title}: {of.workloads:,} workloads x 2 containers x {_DAYS} d"
-    seconds, megabytes = found["seconds"], found["megabytes"]
+    seconds, megabytes = figures["seconds"], figures["megabytes"]
     yield Row(what, f"{seconds:.1f} s", bar=f"<= {_BAR_SECONDS:.0f} s", met=seconds <= _BAR_SECONDS)
     yield Row(
         f"{what}, memory", f"{megabytes:.0f} MB", bar=f"<= {_BAR_MEGABYTES:.0f} MB", met=megabytes <= _BAR_MEGABYTES
     )
-    queries, alone = found["queries"], found["one_by_one"]
-    most = found["most_queries"]
+    queries, alone = figures["queries"], figures["one_by_one"]
+    most = figures["most_queries"]
     yield Row(
         f"{what}, queries",
         f"{queries:,.0f}",
@@ -78,7 +78,7 @@ def _rows(title: str, of: Generated, found: dict[str, float]) -> Iterator[Row]:
         f"<= {most:,.0f}",
         queries <= most,
     )
-    yield Row(f"{what}, samples", f"{found['samples'] / 1e6:.1f} million")
+    yield Row(f"{what}, samples", f"{figures['samples'] / 1e6:.1f} million")
 
 
 def _measured(url: str, of: Generated) -> dict[str, float]:

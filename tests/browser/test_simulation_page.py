@@ -13,8 +13,8 @@ PAGE = as_html(RESULT)
 LAST = RESULT.variants[-1]
 
 
-def names(found: list[str]) -> list[str]:
-    return [name.strip() for name in found]
+def names(texts: list[str]) -> list[str]:
+    return [name.strip() for name in texts]
 
 
 def test_it_draws_its_charts_with_a_silent_console_and_no_requests(opened: Open) -> None:

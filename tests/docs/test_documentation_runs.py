@@ -94,9 +94,9 @@ def test_a_transcript_is_true(
         command = steps_alike[0][0]
         if command.split()[0] in {"make", "git", "kubectl", "pip", "pipx", "uv"}:
             continue
-        found = printed(command, checkout, beside)
+        lines = printed(command, checkout, beside)
         for name, (_, expected) in zip(same, steps_alike, strict=True):
-            assert matches(found, expected), f"{name}: $ {command}\n" + "\n".join(found)
+            assert matches(lines, expected), f"{name}: $ {command}\n" + "\n".join(lines)
 
 
 @pytest.mark.parametrize(("name", "text"), manifests(), ids=lambda value: value.partition("\n")[0])

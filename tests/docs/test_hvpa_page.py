@@ -41,6 +41,6 @@ def test_the_day_goes_up_and_down_the_ladder_and_pods_always_have_what_is_used()
 def test_the_order_leaves_ready_pods_with_what_is_needed() -> None:
     hvpa = load_hvpa(ROOT / "examples/hvpa/story-1.yaml", scaleDown={"stabilizationWindow": "0s"})
     more = WorkloadLoop(hvpa, 2, 6000, startup=40, resizing=10, tick=10).run(lambda _: 12_001, 120, margin=1)
-    assert [min(sum(each.ready), 12_000) for each in more] == [12_000] * 13
+    assert [min(sum(moment.ready), 12_000) for moment in more] == [12_000] * 13
     fewer = WorkloadLoop(hvpa, 3, 4000, startup=40, resizing=20, tick=10).run(lambda _: 10_800, 120, margin=1)
-    assert min(sum(each.ready) for each in fewer) == 10_800
+    assert min(sum(moment.ready) for moment in fewer) == 10_800

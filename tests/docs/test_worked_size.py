@@ -30,6 +30,6 @@ def test_a_row_of_the_table_is_what_the_pod_gets(count: int) -> None:
     mesh = container("mesh", {"cpu": "100m"}, {"cpu": "200m"})
     document = pod(container("app", {"cpu": "500m"}, {"cpu": "1"}), mesh, **own)
     advice = [RecommendedResources("app", {"cpu": 1800}), RecommendedResources("mesh", {"cpu": 150})]
-    found = size_pod(read_shape(document), advice, policies({"containerName": "app", **maximum}), limit_ranges(*ranges))
-    amounts = [amount["cpu"] for container in found.containers for amount in (container.requests, container.limits)]
+    size = size_pod(read_shape(document), advice, policies({"containerName": "app", **maximum}), limit_ranges(*ranges))
+    amounts = [amount["cpu"] for container in size.containers for amount in (container.requests, container.limits)]
     assert amounts == list(map(int, ROWS[count][1:]))

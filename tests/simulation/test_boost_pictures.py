@@ -13,12 +13,12 @@ NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
 def changes(panel: Panel) -> list[tuple[float, int, int | None]]:
-    return [(each.at, each.request, each.limit) for each in simulate_boost(panel.story)]
+    return [(moment.at, moment.request, moment.limit) for moment in simulate_boost(panel.story)]
 
 
 @pytest.mark.req("SB-29")
 def test_a_boost_ends_at_once_after_a_minute_when_ready_or_a_minute_after_ready() -> None:
-    assert [[each.at for each in simulate_boost(panel.story)] for panel in PROBES] == [
+    assert [[moment.at for moment in simulate_boost(panel.story)] for panel in PROBES] == [
         [0, 1],
         [0, 61],
         [0, 40],
@@ -40,7 +40,7 @@ def test_the_kinds_of_boost_have_the_amounts_of_the_guide() -> None:
 @pytest.mark.parametrize("panels", [PROBES, KINDS], ids=["probes", "kinds"])
 def test_a_picture_names_every_panel_and_every_amount_and_has_both_colour_schemes(panels: tuple[Panel, ...]) -> None:
     text = draw_boosts(panels, "CPU over time")
-    result = {each.text for each in ElementTree.fromstring(text).iter(f"{NAMESPACE}text")}  # noqa: S314 - our own text
+    result = {element.text for element in ElementTree.fromstring(text).iter(f"{NAMESPACE}text")}  # noqa: S314 - our own text
     assert result >= {panel.title for panel in panels}
-    assert result >= {f"{each.request}m" for panel in panels[1:] for each in simulate_boost(panel.story)}
+    assert result >= {f"{moment.request}m" for panel in panels[1:] for moment in simulate_boost(panel.story)}
     assert "prefers-color-scheme: dark" in text

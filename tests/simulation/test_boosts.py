@@ -31,8 +31,8 @@ def example(name: str) -> dict[str, Any]:
 
 
 def of_example(document: dict[str, Any], *containers: dict[str, Any], **more: Any) -> SimulatedWorkload:
-    found = workload("example", 1, *containers, **more)
-    return msgspec.structs.replace(found, namespace=document["metadata"]["namespace"])
+    example = workload("example", 1, *containers, **more)
+    return msgspec.structs.replace(example, namespace=document["metadata"]["namespace"])
 
 
 def boost(duration: str, factor: int = 3, **more: Any) -> dict[str, Any]:
@@ -42,8 +42,8 @@ def boost(duration: str, factor: int = 3, **more: Any) -> dict[str, Any]:
 @pytest.mark.req("SB-50")
 def test_boost_only_gives_a_pod_its_own_request_back() -> None:
     document = example("boost-only")
-    found = of_example(document, demand=(container_demand(0.7, GIB, steps=120),), start=StartProfile(20.0))
-    played = SimulatedRun(found, document, steps=120)
+    workload = of_example(document, demand=(container_demand(0.7, GIB, steps=120),), start=StartProfile(20.0))
+    played = SimulatedRun(workload, document, steps=120)
     requested = played.requested()[1:]
     assert set(requested.tolist()) == {1.5, 0.5}
     # Ready 21 seconds after the beginning, and boosted for ten more.
@@ -58,8 +58,8 @@ def test_boost_only_gives_a_pod_its_own_request_back() -> None:
 )
 def test_a_boost_lasts_until_ready_and_its_duration_have_passed(probe: bool, duration: str, ended: float) -> None:
     start = StartProfile(20.0, 40.0, 2.0, probe)
-    found = workload("web", 1, container(cpu="500m"), demand=(container_demand(steps=120),), start=start)
-    played = SimulatedRun(found, vpa("InPlaceOrRecreate", startupBoost=boost(duration)), steps=120)
+    web = workload("web", 1, container(cpu="500m"), demand=(container_demand(steps=120),), start=start)
+    played = SimulatedRun(web, vpa("InPlaceOrRecreate", startupBoost=boost(duration)), steps=120)
     assert ended - 1 <= played.last(1.5) <= ended + SOON
     assert played.totals.evictions == 0
 
@@ -67,9 +67,9 @@ def test_a_boost_lasts_until_ready_and_its_duration_have_passed(probe: bool, dur
 @pytest.mark.req("SB-28", "SB-29")
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
 def test_a_pod_that_is_not_ready_stays_boosted_whatever_is_recommended(mode: str) -> None:
-    found = workload("web", 3, demand=(container_demand(2.0, GIB, steps=48),), start=StartProfile(1e6))
+    web = workload("web", 3, demand=(container_demand(2.0, GIB, steps=48),), start=StartProfile(1e6))
     policy = vpa(mode, resourcePolicy=fixed("4", "4Gi"), startupBoost=boost("10s"))
-    played = SimulatedRun(found, policy, steps=48, step=300.0, every=300.0)
+    played = SimulatedRun(web, policy, steps=48, step=300.0, every=300.0)
     assert set(played.requested()[1:].tolist()) == {1.5}
     assert played.target()[-1] == 4.0
     assert (played.totals.resizes, played.totals.evictions) == (0, 0)
@@ -77,30 +77,28 @@ def test_a_pod_that_is_not_ready_stays_boosted_whatever_is_recommended(mode: str
 
 @pytest.mark.req("SB-29")
 def test_a_boosted_pod_that_is_not_ready_is_given_up_as_configured() -> None:
-    found = workload("web", 1, demand=(container_demand(steps=120),), start=StartProfile(1e6))
+    web = workload("web", 1, demand=(container_demand(steps=120),), start=StartProfile(1e6))
     boosting = boost("10s", giveUpAfterSeconds=60)
-    played = SimulatedRun(found, vpa("InPlaceOrRecreate", startupBoost=boosting), steps=120)
+    played = SimulatedRun(web, vpa("InPlaceOrRecreate", startupBoost=boosting), steps=120)
     assert 59 <= played.last(1.5) <= 60 + SOON
 
 
 @pytest.mark.req("SB-29")
 @pytest.mark.parametrize(("own", "ended"), [(None, 1800.0), (600, 600.0), (3600, 3600.0)])
 def test_the_flag_gives_up_a_pod_that_is_not_ready_and_an_object_goes_first(own: int | None, ended: float) -> None:
-    found = workload("web", 1, demand=(container_demand(steps=400),), start=StartProfile(1e6))
+    web = workload("web", 1, demand=(container_demand(steps=400),), start=StartProfile(1e6))
     boosting = boost("10s", **({} if own is None else {"giveUpAfterSeconds": own}))
     policy = vpa("InPlaceOrRecreate", startupBoost=boosting)
-    played = SimulatedRun(found, policy, steps=400, step=10.0, settings={"boost-give-up-after": "30m"})
+    played = SimulatedRun(web, policy, steps=400, step=10.0, settings={"boost-give-up-after": "30m"})
     assert ended - 30 <= played.last(1.5) <= ended + 10
 
 
 @pytest.mark.parametrize("ready", [True, False])
 @pytest.mark.parametrize("mode", ["Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace"])
 def test_a_pod_whose_vpa_is_deleted_gets_its_own_request_back(mode: str, ready: bool) -> None:
-    found = workload(
-        "web", 3, demand=(container_demand(0.7, GIB, steps=240),), start=StartProfile(1.0 if ready else 1e6)
-    )
+    web = workload("web", 3, demand=(container_demand(0.7, GIB, steps=240),), start=StartProfile(1.0 if ready else 1e6))
     policy = vpa(mode, startupBoost=boost("1h"))
-    played = SimulatedRun(found, policy, steps=240, faults=(fault("vpa-deleted", 60.0),))
+    played = SimulatedRun(web, policy, steps=240, faults=(fault("vpa-deleted", 60.0),))
     # Deleted at 60, and taken back half a minute later.
     assert 89 <= played.last(1.5) <= 90 + SOON
     assert played.requested()[-1] == 0.5
@@ -109,17 +107,17 @@ def test_a_pod_whose_vpa_is_deleted_gets_its_own_request_back(mode: str, ready: 
 
 
 def test_an_updater_that_was_down_when_the_vpa_was_deleted_takes_the_boost_back_when_it_is_back() -> None:
-    found = workload("web", 1, demand=(container_demand(steps=240),), start=StartProfile(1e6))
+    web = workload("web", 1, demand=(container_demand(steps=240),), start=StartProfile(1e6))
     faults = (fault("vpa-deleted", 60.0), fault("updater-down", 50.0, 70.0))
-    played = SimulatedRun(found, vpa("Off", startupBoost=boost("1h")), steps=240, faults=faults)
+    played = SimulatedRun(web, vpa("Off", startupBoost=boost("1h")), steps=240, faults=faults)
     assert 149 <= played.last(1.5) <= 160 + SOON
     assert played.requested()[-1] == 0.5
 
 
 def test_a_vpa_that_is_replaced_costs_a_pod_that_starts_no_boost() -> None:
-    found = workload("web", 1, demand=(container_demand(steps=240),), start=StartProfile(1e6))
+    web = workload("web", 1, demand=(container_demand(steps=240),), start=StartProfile(1e6))
     faults = tuple(fault("vpa-deleted", begin, 20.0) for begin in (30.0, 90.0, 150.0))
-    played = SimulatedRun(found, vpa("Off", startupBoost=boost("1h")), steps=240, faults=faults)
+    played = SimulatedRun(web, vpa("Off", startupBoost=boost("1h")), steps=240, faults=faults)
     assert set(played.requested()[1:].tolist()) == {1.5}
     assert played.totals.resizes == 0
 
@@ -129,8 +127,8 @@ def test_a_vpa_that_is_replaced_costs_a_pod_that_starts_no_boost() -> None:
 def test_only_an_oom_kill_lifts_the_hold_and_only_in_modes_that_evict(mode: str, evicted: bool) -> None:
     memory = np.where(np.arange(120) < 60, 0.5, 1.5) * GIB
     app = container(limits={"memory": "1Gi"})
-    found = workload("web", 3, app, demand=(container_demand(0.1, memory, steps=120),))
-    played = SimulatedRun(found, vpa(mode, startupBoost=boost("20h")), steps=120, step=10.0)
+    web = workload("web", 3, app, demand=(container_demand(0.1, memory, steps=120),))
+    played = SimulatedRun(web, vpa(mode, startupBoost=boost("20h")), steps=120, step=10.0)
     kills = played.marks("killed")
     assert kills[0] >= 600
     assert bool(played.marks("evicted")) is evicted
@@ -142,9 +140,9 @@ def test_only_an_oom_kill_lifts_the_hold_and_only_in_modes_that_evict(mode: str,
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate"])
 @pytest.mark.parametrize("kind", ["refuse-downsizes", "refuse-resizes", "defer-resizes"])
 def test_kubelets_that_take_no_boost_back_see_no_eviction_in_a_day(mode: str, kind: str) -> None:
-    found = workload("web", 3, demand=(container_demand(0.2, 0.5 * GIB, steps=48),), rollouts=(BEGIN + DAY / 2,))
+    web = workload("web", 3, demand=(container_demand(0.2, 0.5 * GIB, steps=48),), rollouts=(BEGIN + DAY / 2,))
     policy = vpa(mode, startupBoost=boost("10s"))
-    played = SimulatedRun(found, policy, steps=48, step=1800.0, every=1800.0, faults=(fault(kind),))
+    played = SimulatedRun(web, policy, steps=48, step=1800.0, every=1800.0, faults=(fault(kind),))
     assert played.totals.evictions == 0
     assert played.totals.resizes == 0
     assert played.requested()[20] == 1.5
@@ -155,8 +153,8 @@ def test_kubelets_that_take_no_boost_back_see_no_eviction_in_a_day(mode: str, ki
 def test_boost_and_scaling_goes_from_thrice_the_target_to_the_target_of_that_moment() -> None:
     document = example("boost-and-scaling")
     demand = container_demand(np.where(np.arange(300) < 130, 0.3, 0.9), GIB, steps=300)
-    found = of_example(document, demand=(demand,), start=StartProfile(20.0), rollouts=(BEGIN + 120,))
-    played = SimulatedRun(found, document, steps=300)
+    workload = of_example(document, demand=(demand,), start=StartProfile(20.0), rollouts=(BEGIN + 120,))
+    played = SimulatedRun(workload, document, steps=300)
     requested, target = played.requested(), played.target()
     # The new pod is Ready at 141, the old one gone at 143, and the boost over at 151.
     assert requested[145] == pytest.approx(3 * target[119], rel=0.01)
@@ -171,8 +169,8 @@ def test_one_container_is_boosted_and_the_others_are_sized() -> None:
     document = example("container-boost-only")
     demand = (container_demand(0.7, GIB, BOOSTED, steps=240), container_demand(0.3, GIB, "other", steps=240))
     containers = (container(BOOSTED, cpu="500m"), container("other", cpu="100m"))
-    found = of_example(document, *containers, demand=demand, rollouts=(BEGIN + 120,))
-    played = SimulatedRun(found, document, steps=240)
+    workload = of_example(document, *containers, demand=demand, rollouts=(BEGIN + 120,))
+    played = SimulatedRun(workload, document, steps=240)
     requested, other = played.requested(BOOSTED), played.requested("other")
     assert set(requested[1:120].tolist()) == {2.5, 0.5}
     assert requested[-1] == 0.5
@@ -184,13 +182,13 @@ def test_one_container_is_boosted_and_the_others_are_sized() -> None:
 @pytest.mark.req("SB-55")
 def test_a_boost_may_exceed_max_allowed_and_a_size_may_not() -> None:
     document = example("container-boost-and-scaling")
-    found = of_example(
+    workload = of_example(
         document,
         container(BOOSTED, cpu="500m", memory="500Mi"),
         demand=(container_demand(0.8, 900 * MIB, BOOSTED, steps=240),),
         rollouts=(BEGIN + 120,),
     )
-    played = SimulatedRun(found, document, steps=240)
+    played = SimulatedRun(workload, document, steps=240)
     requested, memory = played.requested(BOOSTED), played.requested(BOOSTED, "memory")
     assert played.target(BOOSTED)[-1] == 0.5
     assert max(requested[120:]) == pytest.approx(4.5)

@@ -180,13 +180,13 @@ def test_ten_thousand_chunks_of_a_hundred_shapes_are_planned(monkeypatch: pytest
 @pytest.mark.parametrize("chunks", [1, 2000])
 def test_a_buffer_delays_no_pod_and_fills_no_node(chunks: int) -> None:
     nodes: tuple[NodeShape, ...] = (shape("8", "32Gi", count=2),)
-    tasks = job("task", [float(each) for each in range(0, 3000, 300)], 100.0, pods=3)
+    tasks = job("task", [float(second) for second in range(0, 3000, 300)], 100.0, pods=3)
     fleet = on_nodes(idle_workload(replicas=4), tasks, pools=(pool(max_size=5),), nodes=nodes, steps=60)
     without = run_variant(fleet, Variant("without"))
-    with_room = run_variant(fleet, Variant("with", objects=(a_buffer(pod_capacity(chunks)),)))
-    assert with_room.fleet == without.fleet
-    assert with_room.chart.used_cpu == without.chart.used_cpu
-    assert with_room.fleet.waited.most == 0.0
+    with_buffer = run_variant(fleet, Variant("with", objects=(a_buffer(pod_capacity(chunks)),)))
+    assert with_buffer.fleet == without.fleet
+    assert with_buffer.chart.used_cpu == without.chart.used_cpu
+    assert with_buffer.fleet.waited.most == 0.0
 
 
 @pytest.mark.req("BF-47")
@@ -194,31 +194,32 @@ def test_pods_of_an_hpa_find_headroom_and_the_buffer_is_refilled_behind_them() -
     buffer = a_buffer({"replicas": {"percent": {"percent": 30, "minCount": 1}}}, target=("Deployment", "web"))
     web = loaded(40 * 0.07, 52 * 0.07, replicas=40)
     scaler = hpa(70, minReplicas=1, maxReplicas=100)
-    without, with_room = (
-        SimulatedNodesRun(on_nodes(web, pools=(pool(cpu="1"),), steps=90), scaler, *kept_).run_until(3600)
-        for kept_ in ((), (buffer,))
+    without, with_buffer = (
+        SimulatedNodesRun(on_nodes(web, pools=(pool(cpu="1"),), steps=90), scaler, *objects).run_until(3600)
+        for objects in ((), (buffer,))
     )
-    assert len(without.placed()) == len(with_room.placed()) == 52
+    assert len(without.placed()) == len(with_buffer.placed()) == 52
     assert without.longest_wait(since=1500) > 60
-    assert with_room.longest_wait(since=1500) == 0.0
-    assert with_room.chunks == 16
-    assert sum(with_room.groups().values()) == pytest.approx((52 + 16) / 10, abs=1)
+    assert with_buffer.longest_wait(since=1500) == 0.0
+    assert with_buffer.chunks == 16
+    assert sum(with_buffer.groups().values()) == pytest.approx((52 + 16) / 10, abs=1)
 
 
 @pytest.mark.req("BF-49")
 def test_tasks_start_at_once_while_they_fit_the_headroom_of_a_class() -> None:
     label = {"cloud.google.com/compute-class": "ci"}
-    begins = [float(each) for each in range(1200, 12_000, 1800)]
+    begins = [float(second) for second in range(1200, 12_000, 1800)]
     tasks = job("task", begins, 300.0, pods=4, spec={"nodeSelector": label})
     pools = (pool(labels=label),)
     chunk = {"perChunkResources": {"cpu": "1", "memory": "1Gi"}}
     buffer = a_buffer({"nodeClass": {"totalCpu": "4", "totalMem": "4Gi", **chunk}}, target=("CustomComputeClass", "ci"))
-    without, with_room = (
-        SimulatedNodesRun(on_nodes(tasks, pools=pools, steps=220), *each).run_until(13_000) for each in ((), (buffer,))
+    without, with_buffer = (
+        SimulatedNodesRun(on_nodes(tasks, pools=pools, steps=220), *objects).run_until(13_000)
+        for objects in ((), (buffer,))
     )
     assert without.longest_wait() >= BOOT
-    assert with_room.longest_wait() == 0.0
-    assert with_room.figures.removed > 3, "the cluster shrinks again after every task"
+    assert with_buffer.longest_wait() == 0.0
+    assert with_buffer.figures.removed > 3, "the cluster shrinks again after every task"
 
 
 @pytest.mark.req("BF-50")

@@ -113,7 +113,7 @@ def test_a_dump_is_simulated_and_the_rest_is_listed_at_the_top(tmp_path: Path) -
     assert pods["agent"] == pytest.approx(2, abs=0.1)
     assert pods["report"] == pytest.approx(10 / 60, abs=0.05)
     assert "AsDecided" in current["verdicts"]
-    (left_out,) = [each for each in document["notPlayed"] if each["kind"] == "HorizontalPodAutoscaler"]
+    (left_out,) = [entry for entry in document["notPlayed"] if entry["kind"] == "HorizontalPodAutoscaler"]
     assert left_out == {
         "kind": "HorizontalPodAutoscaler",
         "count": 1,

@@ -134,7 +134,7 @@ def test_preemption_evicts_no_more_pods_than_needed() -> None:
 
 
 def played(**fields: Any) -> Fleet:
-    tasks = job("task", [float(each) for each in range(300, 3000, 450)], 200.0, pods=5)
+    tasks = job("task", [float(second) for second in range(300, 3000, 450)], 200.0, pods=5)
     return on_nodes(
         idle_workload(replicas=5), tasks, pools=(pool(count=1), pool("large", "8", price=1.7)), steps=60, **fields
     )
@@ -208,7 +208,7 @@ def lives(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
                     a_buffer({"replicas": {"percent": {"percent": 30}}}, "share", ("Deployment", "web")),
                 ]
             ),
-            unique_by=lambda each: (each["kind"], each["metadata"]["name"]),
+            unique_by=lambda document: (document["kind"], document["metadata"]["name"]),
         )
     )
     faults = draw(st.sampled_from([(), (fault(NODE_DOWN, 700.0, 900.0, "b-1"),)]))
@@ -217,8 +217,8 @@ def lives(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
 
 @given(lives())
 @settings(max_examples=15, deadline=None)
-def test_groups_stay_within_bounds_and_no_pod_is_lost(found: tuple[Fleet, Any]) -> None:
-    fleet_, objects = found
+def test_groups_stay_within_bounds_and_no_pod_is_lost(case: tuple[Fleet, Any]) -> None:
+    fleet_, objects = case
     lived = SimulatedNodesRun(fleet_, *objects)
     for minute in range(1, 70):
         lived.run_until(60.0 * minute)
@@ -230,4 +230,4 @@ def test_groups_stay_within_bounds_and_no_pod_is_lost(found: tuple[Fleet, Any]) 
         assert (nodes.allocated["cpu"][~nodes.table.exists] == 0).all()
     expected = fleet_.workloads[0].replicas
     web = [pod for pod in lived.pods.values() if pod.metadata.labels.get("app") == "web"]
-    assert len([each for each in web if each.metadata.deletion_timestamp is None]) == expected
+    assert len([pod for pod in web if pod.metadata.deletion_timestamp is None]) == expected

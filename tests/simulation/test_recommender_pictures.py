@@ -20,7 +20,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def texts(svg: str) -> list[str]:
-    return [each.text or "" for each in ElementTree.fromstring(svg).iter(f"{SVG}text")]  # noqa: S314 - our own text
+    return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]  # noqa: S314 - our own text
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -40,7 +40,7 @@ def test_a_chart_labels_its_lines_and_marks_usage_above_request() -> None:
     line = Line("plain", "2 times", np.full(4, 2.0), usage > 2.0, np.array([2]))
     svg = draw(Chart("Some", "cores", usage, [line], [(0.0, "Mon")]))
     assert {"Some, cores", "usage", "plain: 2 times", "Mon"} <= set(texts(svg))
-    kinds = [each.get("class") for each in ElementTree.fromstring(svg).iter()]  # noqa: S314
+    kinds = [element.get("class") for element in ElementTree.fromstring(svg).iter()]  # noqa: S314
     assert (kinds.count("over"), kinds.count("kill")) == (1, 1)
 
 

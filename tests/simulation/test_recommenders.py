@@ -21,11 +21,11 @@ def times(days: float, step: float) -> FloatColumn:
     return BEGIN + step * np.arange(int(days * DAY / step), dtype=np.float64)
 
 
-def played(name: str, found: SimulatedWorkload, **more: Any) -> SimulatedRun:
+def played(name: str, workload: SimulatedWorkload, **more: Any) -> SimulatedRun:
     """The workload under a recommender of that name."""
-    reference: dict[str, Any] = {"target": found.name, "kind": found.kind}
+    reference: dict[str, Any] = {"target": workload.name, "kind": workload.kind}
     chosen: dict[str, Any] = {} if name == "default" else {"recommenders": [{"name": name}]}
-    return SimulatedRun(found, vpa("InPlaceOrRecreate", **reference, **chosen), **more)
+    return SimulatedRun(workload, vpa("InPlaceOrRecreate", **reference, **chosen), **more)
 
 
 @pytest.mark.req("CR-23")
@@ -34,11 +34,11 @@ def test_percentile_and_window_of_the_default_recommender_can_be_set() -> None:
     when = times(4, HOUR)
     early = when < BEGIN + 3 * DAY
     cpu = np.where(early & (when // HOUR % 3 == 0), 2.0, 0.2)
-    found = workload("web", 2, demand=(container_demand(cpu, np.where(early, 4.0, 1.0) * GIB, steps=len(when)),))
+    web = workload("web", 2, demand=(container_demand(cpu, np.where(early, 4.0, 1.0) * GIB, steps=len(when)),))
 
     def final(**settings: str) -> tuple[float, float]:
         flags = {name.replace("_", "-"): text for name, text in settings.items()}
-        made = played("default", found, steps=len(when), step=HOUR, every=4 * HOUR, settings=flags)
+        made = played("default", web, steps=len(when), step=HOUR, every=4 * HOUR, settings=flags)
         return float(made.target()[-1]), float(made.target(resource="memory")[-1])
 
     usual = final()
@@ -53,10 +53,10 @@ def test_percentile_and_window_of_the_default_recommender_can_be_set() -> None:
 def test_a_recommender_that_knows_the_cycle_spends_less_time_above_request_in_a_spike() -> None:
     when = times(4, HOUR / 4)
     spiky = np.where(when // HOUR % 24 == 10, 2.0, 0.2)
-    found = workload("web", 2, demand=(container_demand(spiky, GIB, steps=len(when)),))
+    web = workload("web", 2, demand=(container_demand(spiky, GIB, steps=len(when)),))
     soon = {"seasonal": {"history-needed": "24h"}}
     default, seasonal = (
-        played(name, found, steps=len(when), step=HOUR / 4, every=HOUR, parameters=soon)
+        played(name, web, steps=len(when), step=HOUR / 4, every=HOUR, parameters=soon)
         for name in ("default", "seasonal")
     )
     assert default.totals.time_over.cpu > 0.04
@@ -71,9 +71,9 @@ def test_requests_are_lower_on_a_quiet_weekend() -> None:
     weekday = (when // DAY + 3) % 7
     hour = when // HOUR % 24
     week = np.where((weekday < 5) & (hour >= 9) & (hour < 18), 2.0, 0.2)
-    found = workload("web", 2, demand=(container_demand(week, GIB, steps=len(when)),))
+    web = workload("web", 2, demand=(container_demand(week, GIB, steps=len(when)),))
     default, seasonal = (
-        played(name, found, steps=len(when), step=HOUR / 2, every=4 * HOUR) for name in ("default", "seasonal")
+        played(name, web, steps=len(when), step=HOUR / 2, every=4 * HOUR) for name in ("default", "seasonal")
     )
     # Charts have fewer points than steps; noon of the second Saturday.
     noon = int(np.argmin(abs(default.times - (8 * DAY + 4 * HOUR))))
@@ -86,7 +86,7 @@ def test_requests_are_lower_on_a_quiet_weekend() -> None:
 def test_a_pod_sized_to_the_idle_phase_is_evicted_when_the_spike_comes_and_the_headroom_is_taken() -> None:
     when = times(16, 2 * HOUR)
     spiky = np.where((when - BEGIN) // DAY % 10 == 5, 4.0, 1.0) * GIB
-    found = workload("web", 2, demand=(container_demand(0.2, spiky, steps=len(when)),))
+    web = workload("web", 2, demand=(container_demand(0.2, spiky, steps=len(when)),))
     # Others wait for room from the seventh day on, and use what they get.
     filler = workload(
         "filler",
@@ -99,7 +99,7 @@ def test_a_pod_sized_to_the_idle_phase_is_evicted_when_the_spike_comes_and_the_h
     default, seasonal = (
         played(
             name,
-            found,
+            web,
             others=(filler,),
             nodes=(shape("16", "16Gi"),),
             steps=len(when),
@@ -120,10 +120,10 @@ def test_memory_that_cycles_longer_than_the_window_is_followed_with_less_shortag
 ) -> None:
     when = times(days, 3 * HOUR)
     peak = (when - BEGIN) // DAY % period == 5
-    found = workload("web", 2, demand=(container_demand(0.2, np.where(peak, 4.0, 1.0) * GIB, steps=len(when)),))
+    web = workload("web", 2, demand=(container_demand(0.2, np.where(peak, 4.0, 1.0) * GIB, steps=len(when)),))
     held = {"seasonal": {"longest-memory-cycle": "0s"}}
     default, seasonal, maximum = (
-        played(name, found, steps=len(when), step=3 * HOUR, every=3 * HOUR, parameters=given)
+        played(name, web, steps=len(when), step=3 * HOUR, every=3 * HOUR, parameters=given)
         for name, given in (("default", {}), ("seasonal", {}), ("seasonal", held))
     )
     # Default is late at every peak; who follows the cycle is late at the first alone, as who holds the maximum.
@@ -133,7 +133,7 @@ def test_memory_that_cycles_longer_than_the_window_is_followed_with_less_shortag
     # The whole run, with the three peaks that it takes to recognise a cycle.
     assert seasonal.totals.requested.memory < 0.8 * maximum.totals.requested.memory
     last = default.times > (days - 2 * period) * DAY
-    followed, all_the_time = (np.nanmean(each.requested(resource="memory")[last]) for each in (seasonal, maximum))
+    followed, all_the_time = (np.nanmean(run.requested(resource="memory")[last]) for run in (seasonal, maximum))
     assert followed < 0.5 * all_the_time
     assert followed < np.nanmean(default.requested(resource="memory")[last])
 
@@ -144,8 +144,8 @@ def test_a_cycle_that_breaks_is_held_at_its_maximum_again() -> None:
     day = (when - BEGIN) // DAY
     # Every ten days until the sixth peak, which comes three days early.
     peak = np.where(day < 50, day % 10 == 5, day % 10 == 2)
-    found = workload("web", 2, demand=(container_demand(0.2, np.where(peak, 4.0, 1.0) * GIB, steps=len(when)),))
-    seasonal = played("seasonal", found, steps=len(when), step=3 * HOUR, every=3 * HOUR)
+    web = workload("web", 2, demand=(container_demand(0.2, np.where(peak, 4.0, 1.0) * GIB, steps=len(when)),))
+    seasonal = played("seasonal", web, steps=len(when), step=3 * HOUR, every=3 * HOUR)
     target = seasonal.target(resource="memory")
     days = seasonal.times / DAY
     assert target[(days > 47) & (days < 51)].max() < 1.5 * GIB
@@ -157,7 +157,7 @@ def test_a_proactive_recommender_raises_before_the_next_phase_and_default_only_a
     step, gap, runs = 300.0, 3 * HOUR, 4
     cpu = np.repeat([0.3, 2.0, 0.5], [6, 4, 2])
     begins = [BEGIN + number * gap + step for number in range(runs)]
-    found = workload(
+    etl = workload(
         "etl",
         1,
         container(cpu="300m"),
@@ -168,7 +168,7 @@ def test_a_proactive_recommender_raises_before_the_next_phase_and_default_only_a
     # Histories that forget a run within hours, as those of a day do when runs are days apart.
     quick = {"cpu-histogram-decay-half-life": "10m", "min-replicas": "1"}
     default, phases = (
-        played(name, found, steps=int(runs * gap / step), step=step, every=step, settings=quick)
+        played(name, etl, steps=int(runs * gap / step), step=step, every=step, settings=quick)
         for name in ("default", "phases")
     )
     last = round((begins[-1] - BEGIN) / step)

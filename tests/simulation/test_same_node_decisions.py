@@ -143,15 +143,15 @@ def clusters(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
         pool("b", "2", "8Gi", count=1, min_size=1, max_size=4, boot_seconds=30.0, price=0.4),
     )
     buffers = [a_buffer(pod_capacity(3), "empty"), a_buffer(pod_capacity(6), "least", recreationStrategy="KeepMinimum")]
-    objects = draw(st.lists(st.sampled_from(buffers), unique_by=lambda each: each["metadata"]["name"]))
+    objects = draw(st.lists(st.sampled_from(buffers), unique_by=lambda document: document["metadata"]["name"]))
     faults = draw(st.sampled_from([(), (fault(NODE_DOWN, 700.0, 900.0, "b-1"),)]))
     return on_nodes(web, tasks, pools=pools, steps=50, faults=faults), tuple(objects)
 
 
 @given(clusters())
 @settings(max_examples=12, deadline=None)
-def test_the_simulator_decides_as_the_controller_does(found: tuple[Fleet, Any]) -> None:
-    fleet, objects = found
+def test_the_simulator_decides_as_the_controller_does(case: tuple[Fleet, Any]) -> None:
+    fleet, objects = case
     compared = Compared(fleet, *objects).run_until(50 * 60.0)
     assert isinstance(compared, Compared)
     assert compared.passes
@@ -159,10 +159,10 @@ def test_the_simulator_decides_as_the_controller_does(found: tuple[Fleet, Any]) 
 
 def test_the_comparison_covers_orders_taints_evictions_and_releases() -> None:
     tasks = job("task", [0.0, 900.0], 300.0, pods=9, cpu="700m")
-    found = on_nodes(
+    fleet = on_nodes(
         tasks, idle_workload(replicas=6, cpu="300m"), pools=(pool("a"), pool("b", "2", price=0.4)), steps=60
     )
-    compared = Compared(found, a_buffer(pod_capacity(1))).run_until(3000)
+    compared = Compared(fleet, a_buffer(pod_capacity(1))).run_until(3000)
     assert isinstance(compared, Compared)
     names = {name for plans in compared.passes for name, *_ in decided(plans)}
     assert names == {"order", "taint", "evict", "release"}

@@ -19,8 +19,8 @@ STEP = 900.0
 DAY = 96  # steps
 
 
-def steps_of(*levels: float, each: int = DAY // 2) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.repeat(np.array(levels), each)
+def steps_of(*levels: float, steps: int = DAY // 2) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.repeat(np.array(levels), steps)
 
 
 def sized(mode: str = "Recreate", *names: str, **spec: Any) -> Variant:
@@ -41,7 +41,7 @@ def cpu_line(result: VariantResult, number: int = 0) -> ResourceChart:
 
 def requests(result: VariantResult) -> set[float]:
     """All that pods ever requested; before they run they request nothing."""
-    return {each for each in cpu_line(result).requested if not np.isnan(each)}
+    return {value for value in cpu_line(result).requested if not np.isnan(value)}
 
 
 def marks(result: VariantResult) -> list[str]:
@@ -114,10 +114,10 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
 def test_processes_give_what_one_process_gives_and_one_that_fails_costs_no_other_its_result() -> None:
     broken = Variant("broken", settings={"min-replica": "2"})
     made = shop(FIXED, broken, sized(), cpu=steps_of(0.2))
-    seen: list[SimulationProgress] = []
-    apart = simulate(made, progress=seen.append, processes=2)
+    reports: list[SimulationProgress] = []
+    apart = simulate(made, progress=reports.append, processes=2)
     assert msgspec.json.encode(apart) == msgspec.json.encode(simulate(made))
-    assert {each.variant for each in seen if each.done == each.steps} == {"fixed", "default"}
+    assert {report.variant for report in reports if report.done == report.steps} == {"fixed", "default"}
     assert [variant.name for variant in apart.variants] == ["fixed", "default"]
     assert apart.partial
     assert apart.notes == [
@@ -128,11 +128,11 @@ def test_processes_give_what_one_process_gives_and_one_that_fails_costs_no_other
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_stopping_gives_the_results_so_far_marked_as_partial(processes: int) -> None:
-    made = shop(FIXED, sized(), cpu=steps_of(0.2, 0.2, each=100 * DAY))
+    made = shop(FIXED, sized(), cpu=steps_of(0.2, 0.2, steps=100 * DAY))
     far: list[SimulationProgress] = []
 
     def stop() -> bool:
-        return any(each.done >= 32 for each in far)
+        return any(report.done >= 32 for report in far)
 
     result = simulate(made, progress=far.append, stop=stop, processes=processes)
     assert result.partial
@@ -162,7 +162,7 @@ def test_parameters_of_a_variant_go_to_its_recommender() -> None:
     generous = msgspec.structs.replace(sized("Off"), parameters={"default": {"recommendation-margin-fraction": "1.0"}})
     with pytest.raises(InvalidInput, match="no parameter"):
         run_variant(shop(sized()), msgspec.structs.replace(sized(), parameters={"default": {"nonsense": "1"}}))
-    plain, more = (run_variant(shop(each), each) for each in (sized("Off"), generous))
+    plain, more = (run_variant(shop(variant), variant) for variant in (sized("Off"), generous))
     assert cpu_line(more).target[-1] > cpu_line(plain).target[-1]
 
 

@@ -83,6 +83,6 @@ def cpu_if_taken(cluster: Cluster, made: Json) -> str | None:
 
 
 def warned(cluster: Cluster, made: Json) -> list[str] | None:
-    stored, told = cluster.api.send_with_warnings("POST", f"/api/v1/namespaces/{SHOP}/pods?dryRun=All", made)
+    stored, warnings = cluster.api.send_with_warnings("POST", f"/api/v1/namespaces/{SHOP}/pods?dryRun=All", made)
     assert cpu(stored) == "100m"
-    return told or None
+    return warnings or None

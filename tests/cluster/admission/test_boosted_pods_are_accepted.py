@@ -78,7 +78,7 @@ def taken_back(
         first = began
     last = end(first, *by, now=READY + 60, ready_since=READY, limits=limits)
     assert last.annotations == {}
-    assert all(each.requests for each in last.ended), last.ended
+    assert all(container.requests for container in last.ended), last.ended
     return cluster.api.patch(path, {"spec": resources(last)}, STRATEGIC_PATCH)
 
 
@@ -97,10 +97,10 @@ def as_it_reaches_admission(cluster: Cluster, namespace: str, life: Life) -> Lif
         spec = dry_run(cluster, namespace, life)["spec"]
     except Refused:
         return None
-    found = Life(copy.deepcopy(life.spec))
-    for own, filled in zip(found.spec["containers"], spec["containers"], strict=True):
+    submitted = Life(copy.deepcopy(life.spec))
+    for own, filled in zip(submitted.spec["containers"], spec["containers"], strict=True):
         own["resources"] = filled["resources"]
-    return found
+    return submitted
 
 
 def admitted(cluster: Cluster, namespace: str, life: Life) -> bool:
@@ -136,12 +136,12 @@ def drawn_pod(rng: Random) -> Life:
 def drawn_container(rng: Random, name: str) -> Json:
     cpu = rng.choice([None, 1, 100, 250, 500, 1000])
     limit = rng.choice([None, cpu or 300, (cpu or 300) + rng.choice([1, 200, 500])])
-    found = container(
+    document = container(
         None if cpu is None else f"{cpu}m", None if limit is None else f"{limit}m", name=name, image=IMAGE
     )
     if rng.random() < 0.7:
-        with_memory(found, "100Mi", rng.choice([None, "100Mi", "200Mi"]))
-    return found
+        with_memory(document, "100Mi", rng.choice([None, "100Mi", "200Mi"]))
+    return document
 
 
 def drawn_targets(rng: Random) -> Json:

@@ -63,7 +63,10 @@ def start_example(cluster: Cluster, namespace: str, name: str) -> list[str]:
     wanted = document | {"metadata": {"name": name}, "spec": spec}
     path = cluster.api.get_path(wanted, namespace, named=False)
     _, warnings = cluster.api.send_with_warnings("POST", path, wanted)
-    targets = {each: dict(zip(("cpu", "memory"), row[0].split(), strict=True)) for each, row in EXAMPLES[name].items()}
+    targets = {
+        container_name: dict(zip(("cpu", "memory"), row[0].split(), strict=True))
+        for container_name, row in EXAMPLES[name].items()
+    }
     advise(cluster, namespace, name, targets)
     return warnings
 
@@ -81,11 +84,13 @@ def test_pods_of_every_example_of_the_proposal_start_with_what_its_comment_says(
         cluster.api.create(deployment(name, *(sized_container(row) for row in rows)), namespace)
     for name, rows in EXAMPLES.items():
         made = pod_of(cluster, namespace, name)
-        result = {each: " ".join(set_["requests"].values()) for each, set_ in resources(made).items()}
-        assert result == {each: starts for each, (_, starts, _) in rows.items()}, name
-        assert boosted(made) == {each for each, (_, _, is_boost) in rows.items() if is_boost}, name
+        result = {
+            container_name: " ".join(set_["requests"].values()) for container_name, set_ in resources(made).items()
+        }
+        assert result == {container_name: starts for container_name, (_, starts, _) in rows.items()}, name
+        assert boosted(made) == {container_name for container_name, (_, _, is_boost) in rows.items() if is_boost}, name
     deprecated = {
-        name for name, warning in warnings.items() if any('"Auto" mode is deprecated' in each for each in warning)
+        name for name, warning in warnings.items() if any('"Auto" mode is deprecated' in message for message in warning)
     }
     assert deprecated == {"no-boost", "boost-and-scaling"}
 
@@ -114,7 +119,7 @@ def test_a_boost_alone_changes_nothing_but_cpu_and_no_quality_of_service(
     assert cpus("off") == ("1500m", "3")
     assert cpus("requests-only") == ("999m", "1")
     assert cpus("capped") == ("2", "4")
-    assert {each["status"]["qosClass"] for each in result.values()} == {"Burstable"}
+    assert {pod["status"]["qosClass"] for pod in result.values()} == {"Burstable"}
     notes = {BOOST + "app", BOOST + "proxy", OBSERVED, UPDATES, SIZED}
     assert result["off"]["metadata"]["annotations"].keys() == notes
     assert without_cpu(result["off"]) == without_cpu(result["nobody"])

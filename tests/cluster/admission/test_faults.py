@@ -131,7 +131,7 @@ def check_metrics(controller: Controller) -> None:
     pods = "vpa_admission_controller_admission_pods_total"
     until(
         "pods to be counted",
-        lambda: min(metric_value(controller, pods, applied=each) for each in ("true", "false")) > 0,
+        lambda: min(metric_value(controller, pods, applied=flag) for flag in ("true", "false")) > 0,
     )
     wanted = {
         (("resource", "Pod"), ("status", "applied")),
@@ -142,15 +142,15 @@ def check_metrics(controller: Controller) -> None:
     }
 
     def counted() -> set[tuple[tuple[str, str], ...]]:
-        return {tuple(sorted(each.items())) for each, _ in series(controller, f"{LATENCY}_count")}
+        return {tuple(sorted(labels.items())) for labels, _ in series(controller, f"{LATENCY}_count")}
 
     until("all reviews to be counted", lambda: wanted <= counted())
-    bounds = {each["le"] for each, _ in series(controller, f"{LATENCY}_bucket")}
+    bounds = {labels["le"] for labels, _ in series(controller, f"{LATENCY}_bucket")}
     assert {"0.01", "0.9", "1", "300", "+Inf"} <= bounds
     steps = {"read_request", "admit", "build_response", "write_response", "total"}
 
     def timed() -> set[str]:
-        return {each["step"] for each, number in series(controller, f"{EXECUTION}_count") if number > 0}
+        return {labels["step"] for labels, number in series(controller, f"{EXECUTION}_count") if number > 0}
 
     until("all steps to be timed", lambda: timed() >= steps)
     assert timed() == steps
@@ -244,9 +244,9 @@ def test_whatever_a_pod_looks_like_it_is_let_through_and_no_patch_makes_it_unacc
 ) -> None:
     """Pods are judged in a namespace with the same LimitRange about which nobody is asked."""
     twin = cluster.create_namespace("twin")
-    for each in (namespace, twin):
+    for target_namespace in (namespace, twin):
         limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "most"}, "spec": {"limits": LIMITS}}
-        cluster.api.create(limits, each)
+        cluster.api.create(limits, target_namespace)
     owners = {}
     rng = Random(7)  # noqa: S311 - the same pods in every run
     for name, spec in GOVERNORS.items():
@@ -298,7 +298,7 @@ def drawn_advice(rng: Random) -> dict[str, Json]:
 
 
 def drawn_pod(rng: Random) -> Json:
-    made = pod("p", *(drawn_container(rng, each) for each in NAMES[: rng.randint(1, 2)]), schedulerName="nobody")
+    made = pod("p", *(drawn_container(rng, name) for name in NAMES[: rng.randint(1, 2)]), schedulerName="nobody")
     if rng.random() < 0.3:
         sidecar = drawn_container(rng, NAMES[2]) | ({"restartPolicy": "Always"} if rng.random() < 0.7 else {})
         made["spec"]["initContainers"] = [sidecar]

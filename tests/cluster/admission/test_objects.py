@@ -68,27 +68,27 @@ def create(cluster: Cluster, namespace: str, document: Json, name: str = "web") 
 
 
 def refusal(cluster: Cluster, namespace: str, document: Json) -> Refused:
-    with pytest.raises(Refused) as found:
+    with pytest.raises(Refused) as error:
         create(cluster, namespace, document)
-    return found.value
+    return error.value
 
 
 @pytest.mark.req("SB-09", "SB-42")
 def test_objects_are_refused_defaulted_and_warned_of(cluster: Cluster, namespace: str, admission: Start) -> None:
     for factor in (0, -1):
         # Nobody but the schema is there to say no.
-        told = refusal(cluster, namespace, boosted(type="Factor", factor=factor))
-        assert f"{BOOST}.factor: Invalid value: {factor}" in told.message
+        refused = refusal(cluster, namespace, boosted(type="Factor", factor=factor))
+        assert f"{BOOST}.factor: Invalid value: {factor}" in refused.message
     admission(namespace)
     wait_for_webhook_calls(cluster, namespace)
     for document, why in (*UPSTREAMS, *OURS):
-        told = refusal(cluster, namespace, document)
+        refused = refusal(cluster, namespace, document)
         webhook = "vpa.k8s.io" if document["kind"] == "VerticalPodAutoscaler" else "objects.autoscaling.x-k8s.io"
         group = document["apiVersion"].partition("/")[0]
         about = f'admission webhook "{webhook}" denied the request: {document["kind"]}.{group} "web" is invalid: '
-        assert (told.status, told.reason) == (422, "Invalid")
-        assert told.message.startswith(about), told.message
-        assert why in told.message
+        assert (refused.status, refused.reason) == (422, "Invalid")
+        assert refused.message.startswith(about), refused.message
+        assert why in refused.message
     for factor in (0, -1):
         assert (
             'admission webhook "vpa.k8s.io"'
@@ -135,7 +135,7 @@ def test_stored_objects_that_a_rule_would_refuse_can_be_edited_and_deleted(
     cluster.api.delete(path)
     assert cluster.api.find(path) is None
     # Whoever waits for a finalizer is not kept by us.
-    kept = vpa_path(namespace, "kept")
-    cluster.api.delete(kept)
-    cluster.api.patch(kept, {"metadata": {"finalizers": None}})
-    assert cluster.api.find(kept) is None
+    stored_path = vpa_path(namespace, "kept")
+    cluster.api.delete(stored_path)
+    cluster.api.patch(stored_path, {"metadata": {"finalizers": None}})
+    assert cluster.api.find(stored_path) is None

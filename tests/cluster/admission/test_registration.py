@@ -280,8 +280,8 @@ def test_replicas_agree_through_the_secret(cluster: Cluster) -> None:
             await asyncio.to_thread(cluster.api.delete, SECRET)
             await second.keeper.check()
             assert b64decode(cluster.api.get(SECRET)["data"]["ca.crt"]) in bundles
-            for each in replicas:
-                each.check_rights()
+            for webhook in replicas:
+                webhook.check_rights()
 
     run(main())
 

@@ -50,15 +50,15 @@ def test_every_sized_pod_is_admitted_and_can_be_resized(own_api_server: ControlP
 def judge(api: Api, rng: Random, name: str, limits: NamespaceLimits) -> bool:
     document = drawn_pod(rng, name)
     try:
-        seen = api.send("POST", f"{PODS}?dryRun=All", document)
+        response = api.send("POST", f"{PODS}?dryRun=All", document)
     except Refused:
         return False
-    shape, vpa = read_shape(seen), policies(drawn_policy(rng))
-    assert shape.qos == seen["status"]["qosClass"], seen["spec"]
-    assert read_shape(document).qos == seen["status"]["qosClass"] or limits != NamespaceLimits(), document
+    shape, vpa = read_shape(response), policies(drawn_policy(rng))
+    assert shape.qos == response["status"]["qosClass"], response["spec"]
+    assert read_shape(document).qos == response["status"]["qosClass"] or limits != NamespaceLimits(), document
 
-    advice = drawn_advice(rng, read_shape(seen).containers)
-    sized = patched(document, seen, build_resource_ops(list_resource_changes(size_pod(shape, advice, vpa, limits))))
+    advice = drawn_advice(rng, read_shape(response).containers)
+    sized = patched(document, response, build_resource_ops(list_resource_changes(size_pod(shape, advice, vpa, limits))))
     created = api.send("POST", PODS, sized)
 
     advice = drawn_advice(rng, shape.containers)
@@ -71,9 +71,9 @@ def judge(api: Api, rng: Random, name: str, limits: NamespaceLimits) -> bool:
     return True
 
 
-def patched(document: Document, seen: Document, operations: list[PatchOp]) -> Document:
+def patched(document: Document, created: Document, operations: list[PatchOp]) -> Document:
     """The pod as a webhook would leave it, without what the server adds to metadata and status."""
-    changed: Document = apply_patch({**document, "spec": seen["spec"]}, operations)
+    changed: Document = apply_patch({**document, "spec": created["spec"]}, operations)
     return changed
 
 

@@ -118,7 +118,7 @@ def reference(target: Json) -> Json:
 def live(cluster: Cluster, namespace: str, app: str, wanted: Callable[[list[Json]], bool] = bool) -> list[Json]:
     return until(
         f"pods of {app}",
-        lambda: found if wanted(found := cluster.list_pods(namespace, app)) else None,
+        lambda: pods if wanted(pods := cluster.list_pods(namespace, app)) else None,
     )
 
 
@@ -151,11 +151,11 @@ def test_pods_of_every_workload_are_sized_and_boosted_whenever_one_is_made_and_a
     cluster.api.create(owned(job("cronjob", *containers()), made["CronJob"]), namespace)
     cluster.api.create(owned(pod("flower", *containers()), flower), namespace)
     for target in (*targets, flower):
-        for each in live(cluster, namespace, target["metadata"]["name"]):
-            check(each)
+        for sized_pod in live(cluster, namespace, target["metadata"]["name"]):
+            check(sized_pod)
 
     cluster.api.patch(f"/apis/apps/v1/namespaces/{namespace}/deployments/hvpa", {"spec": {"replicas": 2}})
-    plain, sized = sorted(live(cluster, namespace, "hvpa", lambda found: len(found) == 2), key=cpu_of_app)
+    plain, sized = sorted(live(cluster, namespace, "hvpa", lambda pods: len(pods) == 2), key=cpu_of_app)
     assert (cpu(plain), cpu(sized), cpu(sized, "proxy")) == ("100m", "300m", "80m")
 
     # Neither a pod of nobody, nor one with a target's labels, nor one of another workload is touched.
@@ -163,9 +163,9 @@ def test_pods_of_every_workload_are_sized_and_boosted_whenever_one_is_made_and_a
     alone = cluster.api.create(pod("alone", *containers()), namespace)
     alike = pod("alike", *containers()) | {"metadata": {"name": "alike", "labels": {"app": "job"}}}
     [other] = live(cluster, namespace, "stranger")
-    for each in (alone, cluster.api.create(alike, namespace), other):
-        assert cpu(each) == "100m"
-        assert OBSERVED not in each["metadata"].get("annotations", {})
+    for sized_pod in (alone, cluster.api.create(alike, namespace), other):
+        assert cpu(sized_pod) == "100m"
+        assert OBSERVED not in sized_pod["metadata"].get("annotations", {})
 
     made_again_and_again(cluster, namespace)
 
@@ -174,7 +174,7 @@ def governed_by_hvpa(cluster: Cluster, namespace: str, name: str) -> None:
     """The same advice, of an Hvpa."""
     wanted = hvpa(targetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": name})
     created = cluster.api.create(wanted | {"metadata": {"name": name}}, namespace)
-    result = [{"containerName": each, "target": target} for each, target in ADVICE.items()]
+    result = [{"containerName": container_name, "target": target} for container_name, target in ADVICE.items()]
     status = {"recommendation": {"containerRecommendations": result}}
     cluster.api.patch(f"{cluster.api.get_path(created)}/status", {"status": status})
 
@@ -187,14 +187,14 @@ def made_again_and_again(cluster: Cluster, namespace: str) -> None:
     """A scale-up, a rollout and an eviction make pods; an edited VPA and a container that restarts change none."""
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/deployment"
     cluster.api.patch(path, {"spec": {"replicas": 2}})
-    first = names(live(cluster, namespace, "deployment", lambda found: len(found) == 2))
+    first = names(live(cluster, namespace, "deployment", lambda listed: len(listed) == 2))
     cluster.api.patch(path, {"spec": {"template": {"metadata": {"annotations": {"example/version": "2"}}}}})
-    pods = live(cluster, namespace, "deployment", lambda found: len(found) == 2 and not names(found) & first)
+    pods = live(cluster, namespace, "deployment", lambda listed: len(listed) == 2 and not names(listed) & first)
     second = names(pods)
     evicted = pods[0]["metadata"]["name"]
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": evicted}}
     cluster.api.send("POST", f"/api/v1/namespaces/{namespace}/pods/{evicted}/eviction", eviction)
-    live(cluster, namespace, "deployment", lambda found: len(found) == 2 and names(found) != second)
+    live(cluster, namespace, "deployment", lambda listed: len(listed) == 2 and names(listed) != second)
     for current in cluster.wait_for_ready_pods(namespace, "deployment", 2):
         check(current)
 
@@ -210,5 +210,5 @@ def made_again_and_again(cluster: Cluster, namespace: str) -> None:
     assert names(cluster.list_pods(namespace, "deployment")) == names(running)
 
 
-def names(found: list[Json]) -> set[str]:
-    return {each["metadata"]["name"] for each in found}
+def names(pods: list[Json]) -> set[str]:
+    return {pod["metadata"]["name"] for pod in pods}

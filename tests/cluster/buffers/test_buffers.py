@@ -94,7 +94,7 @@ def bystanders(cluster: Cluster, namespace: str) -> Json:
 
     paths = ("apis/apps/v1", "deployments"), ("apis/autoscaling/v2", "horizontalpodautoscalers"), ("api/v1", "pods")
     return {
-        plural: {each["metadata"]["name"]: stored(each) for each in result}
+        plural: {document["metadata"]["name"]: stored(document) for document in result}
         for group, plural in paths
         for result in [cluster.api.list_items(f"/{group}/namespaces/{namespace}/{plural}")]
     }
@@ -223,7 +223,7 @@ def test_both_writers_of_the_status_keep_their_fields(cluster: Cluster, namespac
     when = "2026-11-18T12:00:00Z"
     status = {"conditions": [{**result, "lastTransitionTime": when}], "lastFullyProvisioned": when}
     made = buffer("web")
-    applied = {each: made[each] for each in ("apiVersion", "kind", "metadata")} | {"status": status}
+    applied = {field: made[field] for field in ("apiVersion", "kind", "metadata")} | {"status": status}
     path = buffer_path(namespace, "web")
     cluster.api.patch(f"{path}/status?fieldManager=trellis-nodes&force=true", applied, APPLY_PATCH)
     assert find_buffer_condition(cluster, namespace, "web") == READY
@@ -257,8 +257,8 @@ def test_a_buffer_changes_only_its_status_which_is_written_once(
     version = cluster.api.get(buffer_path(namespace, "web"))["metadata"]["resourceVersion"]
     # Nothing changes, and so nothing is written. Another one has nothing to say either.
     second = controller(namespace, OFTEN)
-    for each in (first, second):
-        wait_for_further_passes(each, "trellis_buffers", 3)
+    for replica in (first, second):
+        wait_for_further_passes(replica, "trellis_buffers", 3)
     assert cluster.api.get(buffer_path(namespace, "web"))["metadata"]["resourceVersion"] == version
     # Count and selector are what an HPA goes by, and usage is that of the pods.
     with_buffer = cluster.api.get(f"{deployment_path(namespace)}/scale")
@@ -384,7 +384,7 @@ def test_the_owner_of_a_workload_may_manage_its_buffer(cluster: Cluster, namespa
     rbac, named = "rbac.authorization.k8s.io", {"name": "buffers"}
     subjects = [{"kind": "ServiceAccount", "name": "owner", "namespace": namespace}]
     reference = {"apiGroup": rbac, "kind": "Role", "name": "buffers"}
-    for each in (
+    for document in (
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "owner"}},
         {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": named, "rules": rules},
         {
@@ -395,7 +395,7 @@ def test_the_owner_of_a_workload_may_manage_its_buffer(cluster: Cluster, namespa
             "subjects": subjects,
         },
     ):
-        cluster.api.create(each, namespace)
+        cluster.api.create(document, namespace)
     owner = cluster.api_for("owner", namespace)
 
     def created() -> bool:
@@ -448,7 +448,7 @@ def connections(pid: int) -> set[tuple[int, int]] | None:
 def _connections(pid: int) -> set[tuple[int, int]]:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     connections = {connection for child in children for connection in _connections(int(child))}
-    sockets = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink()}
+    sockets = {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()

@@ -82,8 +82,8 @@ def restricted(cluster: Cluster, namespace: str) -> Path:
 
 def test_a_dump_has_the_objects_and_no_secrets(cluster: Cluster, shop: str, tmp_path: Path) -> None:
     def measured() -> ClusterState | None:
-        _, found = dump(cluster.kubeconfig, tmp_path / "dump.jsonl", "-n", shop)
-        return found if len(found.usage) == 2 else None
+        _, state = dump(cluster.kubeconfig, tmp_path / "dump.jsonl", "-n", shop)
+        return state if len(state.usage) == 2 else None
 
     result = until("usage of both pods", measured, seconds=USAGE_SECONDS)
     assert result.about.server.startswith("v1.")
@@ -102,13 +102,13 @@ def test_what_an_account_may_not_see_is_named(cluster: Cluster, shop: str, elsew
     account = restricted(cluster, shop)
 
     def granted() -> tuple[Result, ClusterState] | None:
-        result, found = dump(account, tmp_path / "dump.jsonl", "-n", shop, "-n", elsewhere)
-        return (result, found) if len(found.pods) == 2 else None
+        result, collected = dump(account, tmp_path / "dump.jsonl", "-n", shop, "-n", elsewhere)
+        return (result, collected) if len(collected.pods) == 2 else None
 
-    result, found = until("the rights of the account", granted)
-    assert {pod.metadata.namespace for pod in found.pods} == {shop}
-    assert found.workloads["Deployment"].get(shop, "web") is not None
-    hidden = {(each.what, each.where): each.why for each in found.missing}
+    result, state = until("the rights of the account", granted)
+    assert {pod.metadata.namespace for pod in state.pods} == {shop}
+    assert state.workloads["Deployment"].get(shop, "web") is not None
+    hidden = {(missing.what, missing.where): missing.why for missing in state.missing}
     assert hidden["Pod", elsewhere] == "may not be read"
     assert hidden["Node", ""] == "may not be read"
     assert hidden["VerticalPodAutoscaler", ""] == "may not be read"
@@ -121,20 +121,20 @@ def test_an_account_without_cluster_wide_rights_gets_its_namespaces(
     account = restricted(cluster, shop)
 
     def granted() -> ClusterState | None:
-        _, found = dump(account, tmp_path / "dump.jsonl")
-        return found if len(found.pods) == 2 and len(found.about.namespaces) > 1 else None
+        _, state = dump(account, tmp_path / "dump.jsonl")
+        return state if len(state.pods) == 2 and len(state.about.namespaces) > 1 else None
 
     result = until("the rights of the account", granted)
     assert shop in result.about.namespaces
-    assert ("Pod", "kube-system") in {(each.what, each.where) for each in result.missing}
+    assert ("Pod", "kube-system") in {(missing.what, missing.where) for missing in result.missing}
 
 
 def test_a_dump_without_names_can_be_simulated(cluster: Cluster, shop: str, tmp_path: Path) -> None:
     path = tmp_path / "dump.jsonl.gz"
-    _, found = dump(cluster.kubeconfig, path, "-n", shop, "--anonymous")
+    _, state = dump(cluster.kubeconfig, path, "-n", shop, "--anonymous")
     text = b"".join(read_recording(path)).decode()
     assert shop not in text
-    assert len(found.pods) == 2
+    assert len(state.pods) == 2
     output = tmp_path / "result.json"
     command = ["simulate", "--dump", str(path), "--quiet", "--only", "fixed", "--json", str(output)]
     result = CliRunner().invoke(trellis, command, catch_exceptions=False)
@@ -148,13 +148,13 @@ def test_what_a_cluster_runs_is_played_from_its_dump(cluster: Cluster, namespace
     cluster.wait_for_ready_pods(namespace, "shop", 1)
 
     def whole() -> ClusterState | None:
-        _, found = dump(cluster.kubeconfig, tmp_path / "dump.jsonl", "-n", namespace)
-        agents = [pod for pod in found.pods if pod.metadata.labels.get("app") == "agent"]
-        return found if agents else None
+        _, collected = dump(cluster.kubeconfig, tmp_path / "dump.jsonl", "-n", namespace)
+        agents = [pod for pod in collected.pods if pod.metadata.labels.get("app") == "agent"]
+        return collected if agents else None
 
-    found = until("the pods of the DaemonSet", whole)
-    assert [hvpa.metadata.name for hvpa in found.hvpas] == ["shop"]
-    assert [each.spec.concurrency_policy for each in found.workloads["CronJob"]] == ["Forbid"]  # type: ignore[attr-defined]
+    state = until("the pods of the DaemonSet", whole)
+    assert [hvpa.metadata.name for hvpa in state.hvpas] == ["shop"]
+    assert [cron_job.spec.concurrency_policy for cron_job in state.workloads["CronJob"]] == ["Forbid"]  # type: ignore[attr-defined]
     page, output = tmp_path / "report.html", tmp_path / "report.json"
     command = ["simulate", "--dump", str(tmp_path / "dump.jsonl"), "--quiet", "--processes", "1"]
     result = CliRunner().invoke(trellis, [*command, "--html", str(page), "--json", str(output)], catch_exceptions=False)
@@ -167,12 +167,12 @@ def test_what_a_cluster_runs_is_played_from_its_dump(cluster: Cluster, namespace
     # Usage is half of what is requested, which an HPA at 25 % wants four pods for; the CronJob runs now and then.
     assert pods["web"] > 3.5
     # Nodes of other tests come and go in the shared cluster; most have a taint that the DaemonSet does not tolerate.
-    assert pods["agent"] == pytest.approx(sum(map(_takes_daemon_pods, found.nodes)))
+    assert pods["agent"] == pytest.approx(sum(map(_takes_daemon_pods, state.nodes)))
     assert 0 < pods["report"] < 1
     # The Hvpa decides in the variant of the cluster's own autoscalers alone.
     assert "AsDecided" in current["verdicts"]
     assert "AsDecided" not in fixed["verdicts"]
-    (left_out,) = [each for each in document["notPlayed"] if each["kind"] == "Buffer"]
+    (left_out,) = [entry for entry in document["notPlayed"] if entry["kind"] == "Buffer"]
     assert left_out["count"] == 1
     assert "no node groups" in left_out["reason"]
     assert f"1 Buffer: {left_out['reason']}" in " ".join(result.stdout.split())

@@ -88,12 +88,12 @@ def survey(cluster: Cluster, namespace: str, now: float, url: str = "") -> tuple
     return asyncio.run(main())
 
 
-def by_name(found: SurveyResult) -> dict[str, SurveyedWorkload]:
-    return {f"{workload.kind}/{workload.name}": workload for workload in found.workloads}
+def by_name(result: SurveyResult) -> dict[str, SurveyedWorkload]:
+    return {f"{workload.kind}/{workload.name}": workload for workload in result.workloads}
 
 
 def names_of(cluster: Cluster, namespace: str) -> list[str]:
-    return [each["metadata"]["name"] for each in cluster.api.list_items(f"/api/v1/namespaces/{namespace}/pods")]
+    return [pod["metadata"]["name"] for pod in cluster.api.list_items(f"/api/v1/namespaces/{namespace}/pods")]
 
 
 def test_workloads_of_a_cluster_get_what_their_pods_used(cluster: Cluster, namespace: str, prometheus: Start) -> None:
@@ -102,19 +102,19 @@ def test_workloads_of_a_cluster_get_what_their_pods_used(cluster: Cluster, names
     cluster.api.create(workloads.pod("debug"), namespace)
     cluster.wait_for_ready_pods(namespace, "web", 2)
     cluster.wait_for_ready_pods(namespace, "debug")
-    pods = until("all pods", lambda: found if len(found := names_of(cluster, namespace)) == 4 else None)
+    pods = until("all pods", lambda: listed if len(listed := names_of(cluster, namespace)) == 4 else None)
     now = int(time.time())
     server = prometheus(openmetrics(namespace, [*pods, "web-5f6b7c8d9f-bcdfg"], now))
-    found, _ = survey(cluster, namespace, now, server.url)
-    assert not found.is_partial, found.missing
-    workload = by_name(found)
+    result, _ = survey(cluster, namespace, now, server.url)
+    assert not result.is_partial, result.missing
+    workload = by_name(result)
     assert set(workload) == {"Deployment/web", "Job/once", "Pod/debug"}
     [container] = workload["Deployment/web"].containers
     assert (workload["Deployment/web"].pods, container.request.cpu) == (2, 100)
     assert container.estimate.target.cpu == pytest.approx(1.15 * 1000 * CORES, rel=0.1)
     assert container.estimate.target.memory == pytest.approx(1.15 * MEMORY, rel=0.1)
     assert container.samples == pytest.approx(3 * 289, abs=3), "the pod that is gone is one of its own"
-    assert found.effort.queries <= 8
+    assert result.effort.queries <= 8
 
 
 def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(
@@ -129,13 +129,13 @@ def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(
     [port] = reserve_ports(1)
     prometheus(openmetrics(namespace, [pod["metadata"]["name"]], now), f"--web.listen-address={address}:{port}")
     serve(cluster, elsewhere, address, port)
-    found, place = until("a way to Prometheus", lambda: _tried(lambda: survey(cluster, namespace, now)))
+    result, place = until("a way to Prometheus", lambda: _tried(lambda: survey(cluster, namespace, now)))
     assert place == f"Prometheus {elsewhere}/prom"
-    [workload] = found.workloads
+    [workload] = result.workloads
     assert workload.containers[0].estimate.target.cpu == pytest.approx(1.15 * 1000 * CORES, rel=0.1)
 
 
-def test_namespaces_that_may_not_be_seen_are_named(cluster: Cluster, namespace: str, elsewhere: str) -> None:
+def test_namespaces_that_may_not_be_read_are_named(cluster: Cluster, namespace: str, elsewhere: str) -> None:
     cluster.api.create(workloads.deployment("web"), namespace)
     cluster.wait_for_ready_pods(namespace, "web")
     cluster.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "looker"}}, namespace)
@@ -154,7 +154,7 @@ def test_namespaces_that_may_not_be_seen_are_named(cluster: Cluster, namespace: 
 
     result = until("the rights of the account", granted)
     assert result.namespaces == (namespace,)
-    hidden = {(each.what, each.where): each.why for each in result.missing}
+    hidden = {(missing.what, missing.where): missing.why for missing in result.missing}
     assert hidden["Pod", elsewhere] == "may not be read"
     assert hidden["HorizontalPodAutoscaler", ""] == "may not be read"
 
@@ -192,5 +192,5 @@ def _address() -> str | None:
             probe.connect(("198.51.100.1", 9))
         except OSError:
             return None
-        found: str = probe.getsockname()[0]
-    return None if found.startswith("127.") else found
+        address: str = probe.getsockname()[0]
+    return None if address.startswith("127.") else address

@@ -83,8 +83,8 @@ def patiently(ask: Callable[[], T]) -> T:
 
 
 def spec_of(api: Api, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = patiently(lambda: api.get(f"{OBJECTS}/{name}"))["spec"]
-    return found
+    spec: dict[str, Any] = patiently(lambda: api.get(f"{OBJECTS}/{name}"))["spec"]
+    return spec
 
 
 def vpa(name: str, **spec: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ READ = "get list watch"
 FREEZE = "trellis.x-k8s.io/freeze"
 NAMESPACE = "kube-system"
 RBAC = "rbac.authorization.k8s.io"
-UNSEEN = "trellis_unseen_resources"
+UNREADABLE = "trellis_unseen_resources"
 # What every account may do, and nobody without a role.
 LEASES = {"verb": "create", "group": "coordination.k8s.io", "resource": "leases", "namespace": NAMESPACE}
 # What upstream's manifests grant each account over all of its roles, as `group/resource`: verbs. They never grant
@@ -70,8 +70,8 @@ def grant(cluster: Cluster, account: str, role: str, granted: dict[str, str]) ->
     """Let an account do something, everywhere."""
     rules = []
     for resources, verbs in granted.items():
-        for each in resources.split():
-            group, _, resource = each.partition("/")
+        for plural in resources.split():
+            group, _, resource = plural.partition("/")
             rules.append({"apiGroups": [group], "resources": [resource], "verbs": verbs.split()})
     subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
     about = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": role}}
@@ -131,8 +131,8 @@ def webhook_flags(directory: Path) -> list[str]:
     return [*files, *where, "--webhook-timeout-seconds=30"]
 
 
-def unseen(controller: Controller) -> dict[str, float]:
-    return {labels["resource"]: number for labels, number in series(controller, UNSEEN)}
+def unreadable(controller: Controller) -> dict[str, float]:
+    return {labels["resource"]: number for labels, number in series(controller, UNREADABLE)}
 
 
 def until_ready(controller: Controller) -> str:
@@ -154,7 +154,7 @@ def test_the_recommender_writes_recommendations_with_upstreams_rights(
     controller = start("recommender", namespace, EVERY_SECOND, *lease)
     assert "[!]hvpas.autoscaling.x-k8s.io unseen: no totals are written to Hvpas\n" in until_ready(controller)
     until("the recommendation", lambda: get_target(cluster, namespace, "web") == ADVICE, USAGE_SECONDS)
-    assert unseen(controller) == {"hvpas.autoscaling.x-k8s.io": 1.0}
+    assert unreadable(controller) == {"hvpas.autoscaling.x-k8s.io": 1.0}
     assert controller.read_logs().count("going on without a kind that may not be read") == 1
     assert (
         "{apiGroups: [autoscaling.x-k8s.io], resources: [hvpas], verbs: [get, list, watch]}" in controller.read_logs()
@@ -172,7 +172,7 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
     assert "[!]hvpas.autoscaling.x-k8s.io unseen: Hvpas do not size pods\n" in until_ready(webhook)
     wait_for_webhook_calls(cluster, namespace)
     before = running_pods(cluster, namespace, "web")
-    kept = running_pods(cluster, namespace, "kept")
+    resized = running_pods(cluster, namespace, "kept")
     create_vpa_with_advice(cluster, namespace, "web", "Recreate")
     create_vpa_with_advice(cluster, namespace, "kept", "InPlaceOrRecreate")
     wait_for_current_advice(cluster, namespace)
@@ -183,10 +183,10 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
     until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
     until("all pods to be resized", lambda: requests(cluster, namespace, "kept") == ["250m"] * 2)
     assert not before.keys() & {pod["metadata"]["uid"] for pod in cluster.list_pods(namespace, "web")}
-    assert kept.keys() == {pod["metadata"]["uid"] for pod in cluster.list_pods(namespace, "kept")}
+    assert resized.keys() == {pod["metadata"]["uid"] for pod in cluster.list_pods(namespace, "kept")}
     until_value(updater, "vpa_updater_evicted_pods_total", 2, vpa_name="web")
     until("the Events", lambda: len(events(cluster, namespace, "EvictedByVPA")) == 2)
-    assert unseen(updater) == dict.fromkeys(
+    assert unreadable(updater) == dict.fromkeys(
         (
             "configmaps",
             "horizontalpodautoscalers.autoscaling",
@@ -195,7 +195,7 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
         ),
         1.0,
     )
-    assert unseen(webhook) == {"hvpas.autoscaling.x-k8s.io": 1.0}
+    assert unreadable(webhook) == {"hvpas.autoscaling.x-k8s.io": 1.0}
     result = until_ready(updater)
     assert "[!]configmaps unseen: the freeze switch in the ConfigMap kube-system/trellis-freeze is not seen\n" in result
     assert "[!]namespaces unseen: the freeze annotation on namespaces is not seen\n" in result
@@ -207,19 +207,19 @@ def test_a_rule_that_is_granted_later_takes_effect_without_a_restart(
 ) -> None:
     controller = start("updater", namespace, "--updater-interval=1s", "--use-admission-controller-status=false")
     until_ready(controller)
-    until("namespaces to be missed", lambda: unseen(controller).get("namespaces") == 1.0)
+    until("namespaces to be missed", lambda: unreadable(controller).get("namespaces") == 1.0)
     cluster.api.annotate(f"/api/v1/namespaces/{namespace}", {FREEZE: "alice"})
     granted = f"{account('updater')}-sees-namespaces"
     grant(cluster, account("updater"), granted, {"/namespaces": READ})
     try:
-        until("namespaces to be seen", lambda: unseen(controller)["namespaces"] == 0.0)
-        seen = "a kind that could not be read is seen from now on"
-        until("a word of it", lambda: seen in controller.read_logs())
+        until("namespaces to be seen", lambda: unreadable(controller)["namespaces"] == 0.0)
+        message = "a kind that could not be read is seen from now on"
+        until("a word of it", lambda: message in controller.read_logs())
         running_pods(cluster, namespace, "web")
         create_vpa_with_advice(cluster, namespace, "web", "Recreate")
         until_value(controller, "trellis_updater_pods", 2, reason="Frozen")
         wait_for_two_passes(controller)
         assert requests(cluster, namespace, "web") == ["100m"] * 2
-        assert unseen(controller)["configmaps"] == 1.0
+        assert unreadable(controller)["configmaps"] == 1.0
     finally:
         revoke(cluster, granted)

@@ -46,8 +46,8 @@ def printed(cluster: Cluster, namespace: str) -> dict[str, str]:
 
 def status_shown() -> Json:
     [text] = re.findall(r"^```yaml\n(status:\n.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-    found: Json = yaml.safe_load(text)["status"]
-    return found
+    status: Json = yaml.safe_load(text)["status"]
+    return status
 
 
 def conditions(status: Json) -> set[tuple[str, str, str]]:
@@ -56,7 +56,7 @@ def conditions(status: Json) -> set[tuple[str, str, str]]:
 
 def sizes(recommended: dict[str, Any]) -> dict[str, Any]:
     """What of a recommendation stands still while history grows."""
-    return {name: (each["target"], each["uncappedTarget"]) for name, each in recommended.items()}
+    return {name: (target["target"], target["uncappedTarget"]) for name, target in recommended.items()}
 
 
 def test_the_guide_shows_what_a_cluster_shows(

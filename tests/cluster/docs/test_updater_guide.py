@@ -43,7 +43,7 @@ def sizes(cluster: Cluster, namespace: str) -> Sizes:
 def targets(cluster: Cluster, namespace: str) -> Sizes:
     """What is recommended for each pod, as they would be printed."""
     result = [container["target"] for container in get_container_recommendations(cluster, namespace, "web").values()]
-    return {tuple(",".join(each[resource] for each in result) for resource in ("cpu", "memory"))}
+    return {tuple(",".join(amounts[resource] for amounts in result) for resource in ("cpu", "memory"))}
 
 
 def ours(cluster: Cluster, namespace: str, reason: str) -> set[str]:
@@ -89,11 +89,13 @@ def test_pods_are_boosted_unboosted_and_resized_as_the_guide_shows(
     updater(namespace, "--updater-interval=1m")
     until("the sizes of the guide", lambda: sizes(cluster, namespace) == recommended)
     after = cluster.wait_for_ready_pods(namespace, "web", 4)
-    assert {each["metadata"]["uid"] for each in after} == pods
-    restarts = [status["restartCount"] for each in after for status in each["status"]["containerStatuses"]]
+    assert {resized_pod["metadata"]["uid"] for resized_pod in after} == pods
+    restarts = [
+        status["restartCount"] for resized_pod in after for status in resized_pod["status"]["containerStatuses"]
+    ]
     assert restarts == [0] * 8
-    [said] = set(re.findall(r"InPlaceResizedByVPA +Pod/\S+ +(.*)", GUIDE))
-    until("Events of it", lambda: ours(cluster, namespace, "InPlaceResizedByVPA") == {said})
+    [message] = set(re.findall(r"InPlaceResizedByVPA +Pod/\S+ +(.*)", GUIDE))
+    until("Events of it", lambda: ours(cluster, namespace, "InPlaceResizedByVPA") == {message})
 
     freeze, who = re.findall(r"kubectl annotate namespace shop (\S+)=(\w+)", GUIDE)[0]
     cluster.api.annotate(f"/api/v1/namespaces/{namespace}", {freeze: who})

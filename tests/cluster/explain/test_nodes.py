@@ -19,10 +19,10 @@ from trellis.core.explain.component_decisions.node_plans import run_node_autosca
 from trellis.sources.cluster.collector import collect_state
 from trellis.sources.cluster.lists import CollectionScope
 
-SEEN = CollectedSettings(with_flags=("nodes",))
+COMPONENTS = CollectedSettings(with_flags=("nodes",))
 
 
-def seen(cluster: Cluster, namespace: str) -> ClusterState:
+def collect(cluster: Cluster, namespace: str) -> ClusterState:
     """What is collected for a node, with the groups of a test of many that share the cluster."""
 
     async def read() -> ClusterState:
@@ -34,20 +34,20 @@ def seen(cluster: Cluster, namespace: str) -> ClusterState:
 
 
 def verdict(cluster: Cluster, namespace: str, node: str) -> tuple[str, str]:
-    result = seen(cluster, namespace)
-    explained = explain_node(result, node, read_node_groups(result), SEEN).node
+    result = collect(cluster, namespace)
+    explained = explain_node(result, node, read_node_groups(result), COMPONENTS).node
     assert explained is not None
     assert explained.decision is not None
     return explained.outcome, explained.decision.reason.code
 
 
 def explained_pod(cluster: Cluster, namespace: str, name: str) -> ObjectExplanation:
-    result = seen(cluster, namespace)
-    noded = run_node_autoscaler(result, read_node_groups(result), SEEN, result.time)
-    return explain_pod(build_evidence(result, namespace, SEEN), name, noded)
+    result = collect(cluster, namespace)
+    noded = run_node_autoscaler(result, read_node_groups(result), COMPONENTS, result.time)
+    return explain_pod(build_evidence(result, namespace, COMPONENTS), name, noded)
 
 
-def told(cluster: Cluster, namespace: str) -> list[Json]:
+def list_events(cluster: Cluster, namespace: str) -> list[Json]:
     return events(cluster, namespace, "NotTriggerScaleUp")
 
 
@@ -62,7 +62,7 @@ def test_what_is_explained_of_nodes_is_what_the_autoscaler_does(
     until("the scheduler to look", lambda: all(pod["status"].get("conditions") for pod in node_groups.pods()))
     placing = explained_pod(cluster, namespace, "huge").placement
     assert placing is not None
-    assert (placing.decision.reason.code, [each.groups for each in placing.refused]) == (
+    assert (placing.decision.reason.code, [refusal.groups for refusal in placing.refused]) == (
         "NoGroupFits",
         [(node_groups.group,)],
     )
@@ -73,7 +73,7 @@ def test_what_is_explained_of_nodes_is_what_the_autoscaler_does(
     [node] = node_groups.nodes()
     lacking = placing.refused[0].resource
     # Autoscalers of other tests tell the pod of their own groups.
-    until("the other to be told", lambda: any(lacking in each["message"] for each in told(cluster, namespace)))
+    until("the other to be told", lambda: any(lacking in event["message"] for event in list_events(cluster, namespace)))
     assert verdict(cluster, namespace, node) == ("Kept", "NoPlaceForPods")
 
     controller.process.stop()

@@ -103,11 +103,11 @@ def test_a_user_with_few_rights_gets_a_partial_answer_or_the_reason_for_none(clu
     create_vpa_with_advice(cluster, namespace, "web", "Recreate")
     kubeconfig = _reader(cluster, namespace, "pods", "deployments", "replicasets", "verticalpodautoscalers")
 
-    def told() -> Result | None:
+    def partial_answer() -> Result | None:
         result = asked(kubeconfig, "vpa", "web", "-n", namespace)
         return result if "This answer is partial" in result.output else None
 
-    result = until("the rights of the account", told)
+    result = until("the rights of the account", partial_answer)
     assert result.exit_code == 1
     assert "PodDisruptionBudget" in result.output
     hidden = asked(_reader(cluster, namespace, "pods", name="blind"), "vpa", "web", "-n", namespace)

@@ -61,8 +61,8 @@ def is_seeded(cluster: Cluster, namespace: str, replicas: int) -> bool:
 def is_at(cluster: Cluster, namespace: str, count: int, millicores: int) -> bool:
     """Whether target, wish and size say so."""
     size = get_published_size(cluster, namespace, "web")
-    wish = cluster.api.get(hvpa_path(namespace, "web"))["spec"].get("replicas")
-    return (get_replicas(cluster, namespace, "web"), wish, size and size[0]) == (count, count, millicores)
+    replicas = cluster.api.get(hvpa_path(namespace, "web"))["spec"].get("replicas")
+    return (get_replicas(cluster, namespace, "web"), replicas, size and size[0]) == (count, count, millicores)
 
 
 def is_left(cluster: Cluster, namespace: str, count: int) -> bool:
@@ -115,7 +115,7 @@ def test_a_controller_killed_between_its_writes_scales_once_and_the_next_one_fin
     working = controller(namespace)
     until("a seed", lambda: is_seeded(cluster, namespace, 1))
     first = cluster.api.get(workload_path(namespace, "web"))["metadata"]["generation"]
-    seen: dict[str, Callable[[], int | None]] = {
+    read_count: dict[str, Callable[[], int | None]] = {
         "scale": lambda: get_replicas(cluster, namespace, "web"),
         "write-back": lambda: cluster.api.get(hvpa_path(namespace, "web"))["spec"].get("replicas"),
     }
@@ -123,7 +123,7 @@ def test_a_controller_killed_between_its_writes_scales_once_and_the_next_one_fin
     steps = ((8000, 2, 4000), (15_000, 3, 5000), (4000, 2, 2000))
     for times, (total, count, size) in enumerate(steps, start=1):
         advise(cluster, namespace, 2000, total)
-        until(f"{count} replicas", lambda count=count: seen[after]() == count)  # type: ignore[misc]
+        until(f"{count} replicas", lambda count=count: read_count[after]() == count)  # type: ignore[misc]
         working.process.kill()
         working = controller(namespace)
         until(f"{count} of {size}", lambda count=count, size=size: is_at(cluster, namespace, count, size))  # type: ignore[misc]
@@ -148,8 +148,8 @@ def test_an_externally_written_count_is_reset_and_reported_once_in_a_window(
     cluster.api.patch(scale, {"spec": {"replicas": 5}})
     until("patience", lambda: is_left(cluster, namespace, 5))
     until("the count to be set back again", lambda: is_at(cluster, namespace, 2, 4000))
-    until("two Events", lambda: told(cluster, namespace, "ReplicasDrifted") == 2)
-    until("an Event of the other kind", lambda: told(cluster, namespace, "DriftTolerated") == 1)
+    until("two Events", lambda: count_events(cluster, namespace, "ReplicasDrifted") == 2)
+    until("an Event of the other kind", lambda: count_events(cluster, namespace, "DriftTolerated") == 1)
 
 
 def test_an_externally_set_pod_size_is_corrected_and_reported(
@@ -170,10 +170,10 @@ def test_an_externally_set_pod_size_is_corrected_and_reported(
     until("the drift to be told of", lambda: "RequestsDrifted" in get_hvpa_conditions(cluster, namespace, "web"))
     updater(namespace, NO_LEASE)
     until("the size to be set right", lambda: cpu(cluster.api.get(where)) == "4")
-    until("an Event", lambda: told(cluster, namespace, "RequestsDrifted") == 1)
+    until("an Event", lambda: count_events(cluster, namespace, "RequestsDrifted") == 1)
     until("two of four again", lambda: is_at(cluster, namespace, 2, 4000))
 
 
-def told(cluster: Cluster, namespace: str, reason: str) -> int:
+def count_events(cluster: Cluster, namespace: str, reason: str) -> int:
     """How often something was told: an Event that comes again is counted."""
     return sum(event.get("count") or 1 for event in events(cluster, namespace, reason))

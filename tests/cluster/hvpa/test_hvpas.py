@@ -53,7 +53,7 @@ def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 
 def exists(cluster: Cluster, path: str) -> bool:
     where, _, name = path.rpartition("/")
-    return any(each["metadata"]["name"] == name for each in cluster.api.list_items(where))
+    return any(resource["metadata"]["name"] == name for resource in cluster.api.list_items(where))
 
 
 def workload(cluster: Cluster, namespace: str, name: str, replicas: int) -> None:

@@ -15,8 +15,8 @@ from testbed.cluster import Cluster
 from testbed.errors import Refused
 from testbed.waiting import until
 
-BY_SERVER = sorted(name for name, each in REFUSALS.items() if each.in_crd)
-BY_US = sorted(name for name, each in REFUSALS.items() if not each.in_crd)
+BY_SERVER = sorted(name for name, refusal in REFUSALS.items() if refusal.in_crd)
+BY_US = sorted(name for name, refusal in REFUSALS.items() if not refusal.in_crd)
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def test_what_the_api_server_cannot_judge_the_controller_tells(
     controller(namespace)
     for index, name in enumerate(BY_US):
 
-        def told(which: str = f"bad-{index}") -> list[str]:
+        def messages(which: str = f"bad-{index}") -> list[str]:
             conditions = get_hvpa_status(cluster, namespace, which).get("conditions", [])
             return [condition["message"] for condition in conditions if condition["reason"] == "HvpaRefused"]
 
-        assert REFUSALS[name].field in until("the refusal", lambda: told() or None)[0]
+        assert REFUSALS[name].field in until("the refusal", lambda: messages() or None)[0]

@@ -63,7 +63,7 @@ def story_1(scene: Scene, kind: str, name: str) -> Story:
     yield from reaches("three of eight", three_of_eight)
     # What a VPA says of two replicas stays for long, and three of that would be more than anybody asked for.
     advise(scene.cluster, scene.namespace, 12_000, 24_000, name=name)
-    yield from reaches("the count to be written back", lambda: scene.wish(name) == 3)
+    yield from reaches("the count to be written back", lambda: scene.spec_replicas(name) == 3)
     yield from holds(lambda: (three_of_eight(), scene.written(kind, name)), HELD_SECONDS)
     assert three_of_eight()
     conditions = scene.api.get(hpa_path(scene.namespace, name))["status"]["conditions"]
@@ -79,16 +79,16 @@ def story_2(scene: Scene, kind: str, name: str) -> Story:
     down = {"stabilizationWindow": "15s"}
     made = hvpa(name, *STORY_2, kind=kind, hpa={"template": template}, vpa={"deploy": True}, scaleDown=down)
     scene.api.create(made, scene.namespace)
-    seen: list[int] = []
+    counts: list[int] = []
 
     def is_at(load: int, count: int, least: int, most: int) -> bool:
         scene.share(name, load)
         replicas, sizes = scene.shape(kind, name)
-        seen.append(replicas)
+        counts.append(replicas)
         return replicas == count and scene.all_ready(name) and all(least <= size <= most for size in sizes)
 
     yield from reaches("one larger replica", lambda: is_at(760, 1, 900, 1000))
-    assert set(seen) <= {0, 1}
+    assert set(counts) <= {0, 1}
     # Measured while it rises, a load is less than it will be: the way there differs, and so do the last per cents.
     yield from reaches("two replicas", lambda: is_at(3040, 2, 1800, 2100))
     yield from holds(lambda: is_at(3040, 2, 1800, 2100), HELD_SECONDS)
@@ -114,29 +114,29 @@ def noise(scene: Scene, kind: str, name: str) -> Story:
 
     yield from reaches("three replicas", lambda: is_at(19_000, 3, 7600, 8300))
     yield from holds(lambda: is_at(19_000, 3, 7600, 8300), HELD_SECONDS)
-    seen: set[int] = set()
+    counts: set[int] = set()
 
     def grown() -> bool:
-        seen.add(scene.shape(kind, name)[0])
+        counts.add(scene.shape(kind, name)[0])
         return is_at(21_500, 3, 8700, 9000)
 
     yield from reaches("three larger replicas", grown)
     yield from holds(grown, HELD_SECONDS)
-    assert seen <= {0, 3}, "never a fourth"
+    assert counts <= {0, 3}, "never a fourth"
 
 
 def bounds(scene: Scene, name: str) -> Story:
     """A user's HPA with a minimum of ten writes ten, which nobody asked for."""
     used = {ask.USAGE_CPU: "2500m", ask.USAGE_MEMORY: "1G"}
-    found = workload("Deployment", "3125m", "2G", 2, used, name=name, node=scene.namespace)
-    scene.api.create(found, scene.namespace)
+    document = workload("Deployment", "3125m", "2G", 2, used, name=name, node=scene.namespace)
+    scene.api.create(document, scene.namespace)
     scene.api.create(hvpa(name), scene.namespace)
     reference = {"apiVersion": "autoscaling.x-k8s.io/v1alpha1", "kind": "Hvpa", "name": name}
     spec = {"scaleTargetRef": reference, "minReplicas": 10, "maxReplicas": 20, "metrics": [METRIC]}
     hpa = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "mine"}}
     scene.api.create({**hpa, "spec": spec}, scene.namespace)
     yield from reaches("the bound", lambda: "HPABounds" in scene.conditions(name))
-    assert scene.wish(name) == 10
+    assert scene.spec_replicas(name) == 10
     assert scene.shape("Deployment", name) == (2, {3125})
     yield from holds(lambda: (scene.shape("Deployment", name), scene.written("Deployment", name)), HELD_SECONDS)
     assert "HPABounds" in scene.conditions(name)
@@ -144,11 +144,11 @@ def bounds(scene: Scene, name: str) -> Story:
 
 def order(scene: Scene, kind: str, name: str) -> Story:
     """A third replica comes before the two shrink, and two grow before the third goes, as often as it is asked for."""
-    found = workload(kind, "6", "2G", 2, {ask.READY_AFTER: "3"}, name=name, node=scene.namespace)
-    scene.api.create(found, scene.namespace)
+    document = workload(kind, "6", "2G", 2, {ask.READY_AFTER: "3"}, name=name, node=scene.namespace)
+    scene.api.create(document, scene.namespace)
     yield from reaches("two replicas", lambda: scene.shape(kind, name) == (2, {6000}) and scene.all_ready(name))
     scene.api.create(hvpa(name, kind=kind, vpa={"deploy": True}, scaleDown=AT_ONCE), scene.namespace)
-    yield from reaches("a seed", lambda: scene.wish(name) == 2)
+    yield from reaches("a seed", lambda: scene.spec_replicas(name) == 2)
     yield from reaches("its VPA", lambda: scene.api.find(vpa_path(scene.namespace, name)) is not None)
 
     def becomes(total: int, count: int, size: int, least: int) -> Story:

@@ -61,7 +61,7 @@ def test_pods_are_boosted_from_what_the_hvpa_decided_and_come_back_to_it(
 
     def new_one() -> Json | None:
         result = by_uid(cluster.list_pods(namespace, "web"))
-        return next((each for uid, each in result.items() if uid not in known), None)
+        return next((pod for uid, pod in result.items() if uid not in known), None)
 
     boosted = until("a new pod", new_one)
     assert cpu(boosted) == "16"

@@ -61,16 +61,16 @@ async def following(
 async def until(what: str, ask: Callable[[], R | None], seconds: float = TIMEOUT_SECONDS) -> R:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        found = ask()
-        if found:
-            return found
+        result = ask()
+        if result:
+            return result
         await asyncio.sleep(0.05)
     raise AssertionError(f"{what} did not come within {seconds:g} s")
 
 
 def gaps(informer: Informer[Any]) -> list[float]:
     """How long it was blind, each time."""
-    return [each.seconds for each in informer.incidents.latest if each.kind is IncidentKind.RECOVERED]
+    return [incident.seconds for incident in informer.incidents.latest if incident.kind is IncidentKind.RECOVERED]
 
 
 def run(kubeconfig: Path, work: Callable[[Client], Awaitable[None]]) -> None:

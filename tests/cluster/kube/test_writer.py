@@ -78,7 +78,7 @@ def write(kubeconfig: Path, *actions: Action, **settings: Any) -> list[WriteOutc
     return result
 
 
-def seen(cluster: Cluster, namespace: str, name: str) -> Target:
+def read_target(cluster: Cluster, namespace: str, name: str) -> Target:
     metadata = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")["metadata"]
     return Target(PODS, name, namespace, metadata["uid"], metadata["resourceVersion"])
 
@@ -92,7 +92,7 @@ def labelled(target: Target, patch: Callable[[dict[str, Any]], Patch] = merge_pa
     return PatchObject(target, patch({"metadata": {"labels": {"tried": "yes"}}}))
 
 
-def test_a_patch_on_what_was_seen_is_applied_and_one_on_an_older_version_is_a_conflict(
+def test_a_patch_on_what_was_read_is_applied_and_one_on_an_older_version_is_a_conflict(
     cluster: Cluster, namespace: str
 ) -> None:
     cluster.api.create(pod("web"), namespace)
@@ -100,8 +100,8 @@ def test_a_patch_on_what_was_seen_is_applied_and_one_on_an_older_version_is_a_co
 
     def settled() -> Target | None:
         """As it was and still is: the node may write the status at the same moment."""
-        first = seen(cluster, namespace, "web")
-        return first if first == seen(cluster, namespace, "web") else None
+        first = read_target(cluster, namespace, "web")
+        return first if first == read_target(cluster, namespace, "web") else None
 
     target = until("the pod to rest", settled)
     add = json_patch([{"op": "add", "path": "/metadata/labels/more", "value": "yes"}])
@@ -119,15 +119,15 @@ def test_a_patch_on_what_was_seen_is_applied_and_one_on_an_older_version_is_a_co
         DeleteObject(target),
         PatchStatus(target, {"message": "x"}),
     ]
-    assert [each.result for each in write(cluster.kubeconfig, *late)] == [Result.CONFLICT] * len(late)
+    assert [written.result for written in write(cluster.kubeconfig, *late)] == [Result.CONFLICT] * len(late)
     now = msgspec.structs.replace(target, resource_version=applied.resource_version)
-    assert [each.result for each in write(cluster.kubeconfig, PatchObject(now, add))] == [Result.APPLIED]
+    assert [written.result for written in write(cluster.kubeconfig, PatchObject(now, add))] == [Result.APPLIED]
 
 
 def test_a_pod_that_replaced_another_of_its_name_is_not_changed(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("web"), namespace)
     cluster.wait_for_ready_pods(namespace, "web")
-    target = of_another(seen(cluster, namespace, "web"))
+    target = of_another(read_target(cluster, namespace, "web"))
     actions: list[Action] = [
         labelled(target),
         labelled(target, strategic_patch),
@@ -138,7 +138,7 @@ def test_a_pod_that_replaced_another_of_its_name_is_not_changed(cluster: Cluster
         PatchStatus(target, {"message": "x"}),
     ]
     result = write(cluster.kubeconfig, *actions)
-    assert [(each.result, each.reason) for each in result] == [(Result.GONE, REPLACED)] * len(actions)
+    assert [(written.result, written.reason) for written in result] == [(Result.GONE, REPLACED)] * len(actions)
     after = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/web")
     assert after["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "100m"
     assert "tried" not in after["metadata"]["labels"]
@@ -152,7 +152,7 @@ def test_a_write_to_a_missing_object_is_gone(cluster: Cluster, namespace: str) -
         CreateEviction(target),
         DeleteObject(target),
     ]
-    assert [each.result for each in write(cluster.kubeconfig, *actions)] == [Result.GONE] * 4
+    assert [written.result for written in write(cluster.kubeconfig, *actions)] == [Result.GONE] * 4
 
 
 @pytest.mark.parametrize("patch", [AS_JSON, AS_STRATEGIC], ids=["json", "strategic"])
@@ -161,10 +161,10 @@ def test_a_resize_is_applied_and_actuated(cluster: Cluster, namespace: str, patc
     cluster.wait_for_ready_pods(namespace, "web")
 
     def resize() -> bool:
-        [found] = write(cluster.kubeconfig, PatchResize(seen(cluster, namespace, "web"), patch))
+        [written] = write(cluster.kubeconfig, PatchResize(read_target(cluster, namespace, "web"), patch))
         # The node may write the status at the same moment.
-        assert found.result in (Result.APPLIED, Result.CONFLICT), found
-        return found.applied
+        assert written.result in (Result.APPLIED, Result.CONFLICT), written
+        return written.applied
 
     until("the resize", resize)
 
@@ -185,18 +185,18 @@ def test_a_resize_beyond_a_quota_is_infeasible(cluster: Cluster, namespace: str)
     resize = PatchResize(Target(PODS, "web", namespace), AS_STRATEGIC)
     # What is counted the API server has yet to hear of itself.
     until("the quota to hold", lambda: write(cluster.kubeconfig, resize, dry_run=True)[0].result is not Result.SKIPPED)
-    [found] = write(cluster.kubeconfig, resize)
-    assert found.result is Result.INFEASIBLE
-    assert "exceeded quota" in found.message
+    [written] = write(cluster.kubeconfig, resize)
+    assert written.result is Result.INFEASIBLE
+    assert "exceeded quota" in written.message
 
 
 def test_an_impossible_resize_is_invalid(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("web"), namespace)
-    target = seen(cluster, namespace, "web")
+    target = read_target(cluster, namespace, "web")
     patch = strategic_patch({"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "-1"}}}]}})
-    [found] = write(cluster.kubeconfig, PatchResize(msgspec.structs.replace(target, resource_version=""), patch))
-    assert found.result is Result.INVALID
-    assert "cpu" in found.message
+    [written] = write(cluster.kubeconfig, PatchResize(msgspec.structs.replace(target, resource_version=""), patch))
+    assert written.result is Result.INVALID
+    assert "cpu" in written.message
 
 
 def test_an_eviction_that_a_disruption_budget_forbids_is_refused_and_one_that_it_allows_is_applied(
@@ -207,13 +207,13 @@ def test_an_eviction_that_a_disruption_budget_forbids_is_refused_and_one_that_it
     cluster.api.create(disruption_budget("web", minAvailable=2), namespace)
     path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/web"
     until("the budget", lambda: cluster.api.get(path).get("status", {}).get("currentHealthy") == 2)
-    targets = [Target(PODS, each["metadata"]["name"], namespace, each["metadata"]["uid"]) for each in (first, second)]
+    targets = [Target(PODS, pod["metadata"]["name"], namespace, pod["metadata"]["uid"]) for pod in (first, second)]
     [refused] = write(cluster.kubeconfig, CreateEviction(targets[0]))
     assert (refused.result, refused.reason) == (Result.REFUSED, "DisruptionBudget")
     assert "disruption budget" in refused.message
     cluster.api.patch(path, {"spec": {"minAvailable": 1}})
     until("the new budget", lambda: cluster.api.get(path)["status"].get("disruptionsAllowed") == 1)
-    assert [each.result for each in write(cluster.kubeconfig, CreateEviction(targets[1]))] == [Result.APPLIED]
+    assert [written.result for written in write(cluster.kubeconfig, CreateEviction(targets[1]))] == [Result.APPLIED]
 
 
 def test_objects_are_made_scaled_and_deleted(cluster: Cluster, namespace: str) -> None:
@@ -230,8 +230,8 @@ def test_a_scale_on_an_older_version_is_a_conflict(cluster: Cluster, namespace: 
     target = Target(DEPLOYMENTS, "web", namespace)
     made, _ = write(cluster.kubeconfig, CreateObject(target, deployment("web")), PatchScale(target, 2))
     old = msgspec.structs.replace(target, uid=made.uid, resource_version=made.resource_version)
-    assert [each.result for each in write(cluster.kubeconfig, PatchScale(old, 5))] == [Result.CONFLICT]
-    assert [each.reason for each in write(cluster.kubeconfig, PatchScale(of_another(old), 5))] == [REPLACED]
+    assert [written.result for written in write(cluster.kubeconfig, PatchScale(old, 5))] == [Result.CONFLICT]
+    assert [written.reason for written in write(cluster.kubeconfig, PatchScale(of_another(old), 5))] == [REPLACED]
     result = cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/web")
     assert result["spec"]["replicas"] == 2
 
@@ -266,7 +266,7 @@ def test_without_the_right_a_write_is_forbidden(cluster: Cluster, namespace: str
     target = Target(PODS, "web", namespace)
     kubeconfig = cluster.kubeconfig_for("default", namespace)
     result = write(kubeconfig, PatchResize(target, AS_STRATEGIC), CreateEviction(target), labelled(target))
-    assert [each.result for each in result] == [Result.FORBIDDEN] * 3
+    assert [written.result for written in result] == [Result.FORBIDDEN] * 3
 
 
 def test_events_are_stored_with_their_count(cluster: Cluster, namespace: str) -> None:
@@ -287,7 +287,7 @@ def test_events_are_stored_with_their_count(cluster: Cluster, namespace: str) ->
 
     run(cluster.kubeconfig, work)
     stored = cluster.api.list_items(f"/api/v1/namespaces/{namespace}/events", fieldSelector="reason=TestHappened")
-    assert [(each["count"], each["message"], each["type"]) for each in stored] == [(3, "it happened", "Normal")]
+    assert [(event["count"], event["message"], event["type"]) for event in stored] == [(3, "it happened", "Normal")]
     assert stored[0]["involvedObject"]["name"] == "web"
 
 

@@ -107,9 +107,9 @@ def is_ready(node: dict[str, Any]) -> bool:
 def test_two_nodes_are_ordered_boot_run_pods_and_are_released(cluster: Cluster, namespace: str, groups: Groups) -> None:
     begin = time.time()
     ordered = asyncio.run(groups.provider.order(groups.name, 2, begin))
-    assert [each.result for each in groups.write(ordered.steps)] == [Result.APPLIED] * 2
+    assert [outcome.result for outcome in groups.write(ordered.steps)] == [Result.APPLIED] * 2
     # A second process that gives the same order on the same view orders nothing.
-    assert [each.result for each in groups.write(ordered.steps)] == [Result.CONFLICT] * 2
+    assert [outcome.result for outcome in groups.write(ordered.steps)] == [Result.CONFLICT] * 2
     assert not any(map(is_ready, groups.nodes().values()))
     state = groups.state()
     assert (state.target, state.count(InstanceState.ORDERED)) == (2, 2)
@@ -130,7 +130,7 @@ def test_two_nodes_are_ordered_boot_run_pods_and_are_released(cluster: Cluster, 
     cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/web")
 
     released = asyncio.run(groups.provider.release(groups.name, [*nodes, "nobody"], time.time()))
-    assert [each.result for each in groups.write(released.steps)] == [Result.APPLIED] * 2
+    assert [outcome.result for outcome in groups.write(released.steps)] == [Result.APPLIED] * 2
     assert list(released.refused) == ["nobody"]
     until("the nodes to go", lambda: not groups.nodes())
     assert groups.state().target == 0

@@ -162,7 +162,7 @@ def managers(cluster: Cluster, namespace: str, name: str) -> set[str]:
     """The field managers that own fields about a Buffer's provisioning."""
     result = cluster.api.get(buffer_path(namespace, name))["metadata"]["managedFields"]
     mark = 'k:{"type":"Provisioned"}'
-    parts = ((each["manager"], each["fieldsV1"].get("f:status", {})) for each in result)
+    parts = ((entry["manager"], entry["fieldsV1"].get("f:status", {})) for entry in result)
     return {manager for manager, own in parts if "f:lastFullyProvisioned" in own or mark in own.get("f:conditions", {})}
 
 
@@ -283,7 +283,7 @@ def test_a_pod_without_a_fitting_group_gets_an_event_with_the_reason(
     def is_reported() -> bool:
         # Autoscalers of other tests tell the pod of their own groups.
         result = [event["message"] for event in events(cluster, namespace, "NotTriggerScaleUp")]
-        return any("cpu" in each and node_groups.group in each for each in result)
+        return any("cpu" in message and node_groups.group in message for message in result)
 
     until("the pod to be told", is_reported)
 

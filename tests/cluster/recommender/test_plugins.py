@@ -53,7 +53,7 @@ from testbed.controllers import Controller
 from testbed.waiting import until
 from testbed.workloads import deployment
 from trellis.core.usage.histograms import bins
-from unruly_recommender import TOLD
+from unruly_recommender import MOOD_FILE
 
 Start = Callable[..., Controller]
 
@@ -271,8 +271,8 @@ def test_a_bad_parameter_of_one_of_three_vpas_affects_no_other(
     until("the wheel to go on", lambda: target("by-wheel") == (350, 1_000_000_000))
 
     wait_for_passes(controller)
-    status, found = why(controller, namespace, "by-season")
-    assert (status, found["recommender"], found["given"]) == (200, "seasonal", {"horizon": "never"})
+    status, answer = why(controller, namespace, "by-season")
+    assert (status, answer["recommender"], answer["given"]) == (200, "seasonal", {"horizon": "never"})
     until(
         "the same conditions in both",
         lambda: (
@@ -280,7 +280,7 @@ def test_a_bad_parameter_of_one_of_three_vpas_affects_no_other(
             == get_vpa_status(cluster, namespace, "by-season")["conditions"]
         ),
     )
-    [app] = found["containers"]
+    [app] = answer["containers"]
     assert (app["reason"], app["found"]) == ("RecommendationKept", {})
     assert amounts(app["published"]["target"]) == preserved
     give(cluster, namespace, "by-season")
@@ -292,13 +292,13 @@ def test_recommendations_are_explained_over_http(
 ) -> None:
     controller, target = three
 
-    def all_said() -> Json | None:
+    def answered_by_all() -> Json | None:
         """What is said of the container, once all shadows have answered: one may have taken too long to start."""
         [app] = why(controller, namespace, "by-default")[1]["containers"]
         return app if [shadow["failure"] for shadow in app["shadows"].values()] == ["", ""] else None
 
     wait_for_passes(controller)
-    app = until("all shadows", all_said)
+    app = until("all shadows", answered_by_all)
     assert (why(controller, namespace, "by-default")[0], app["recommender"]) == (200, "default")
     assert amounts(app["published"]["target"]) == target("by-default")
     seasonal, unruly = app["shadows"]["seasonal"], app["shadows"]["unruly"]
@@ -324,9 +324,9 @@ def test_an_installed_recommender_that_crashes_and_hangs_recovers_without_affect
         return message(cluster, namespace, "by-wheel", "RecommenderFailed")
 
     so_far = len(controller.read_logs())
-    (site / TOLD).write_text("segfault")
+    (site / MOOD_FILE).write_text("segfault")
     until("a crash", lambda: failure() == "recommender unruly crashed: its process was ended by SIGSEGV")
-    (site / TOLD).write_text("spin")
+    (site / MOOD_FILE).write_text("spin")
     hung = "recommender unruly did not answer within 4 s and was killed"
     until("a hang", lambda: failure() == hung)
     assert target("by-wheel") == (250, 1_000_000_000)
@@ -341,7 +341,7 @@ def test_an_installed_recommender_that_crashes_and_hangs_recovers_without_affect
     ]
 
     # Nobody edits the VPA, and nobody starts the process again.
-    (site / TOLD).unlink()
+    (site / MOOD_FILE).unlink()
     until("it to recover", lambda: not failure())
     until("that to be said", lambda: "failure" not in why(controller, namespace, "by-wheel")[1])
     give(cluster, namespace, "by-wheel", mood="told", millicores="350")

@@ -245,15 +245,15 @@ def test_an_unusable_target_is_reported_in_a_condition(
     api.create(vpa("web"), namespace)
     running = recommender(namespace, EVERY_SECOND)
 
-    def told(name: str) -> str:
+    def message_of(name: str) -> str:
         condition = find_true_condition(cluster, namespace, name, "ConfigUnsupported")
         return condition["message"] if condition else ""
 
-    until("all to be told", lambda: all(map(told, cases)))
+    until("all to be told", lambda: all(map(message_of, cases)))
     for name, (_, message) in cases.items():
-        assert told(name).startswith(message)
+        assert message_of(name).startswith(message)
         assert true_conditions(cluster, namespace, name) == {"ConfigUnsupported", "NoPodsMatched"}
-    assert not told("web")
+    assert not message_of("web")
 
     def counted(unsupported: str) -> float:
         return metric_value(running, "vpa_recommender_vpa_objects_count", unsupported_config=unsupported)
@@ -262,7 +262,7 @@ def test_an_unusable_target_is_reported_in_a_condition(
 
     # Watched kinds are followed at once; a custom resource is asked for again within a minute.
     api.create(deployment("gone"), namespace)
-    until("the target to be found", lambda: not told("missing"))
+    until("the target to be found", lambda: not message_of("missing"))
 
 
 def test_a_target_that_is_deleted_and_created_again_keeps_its_history(

@@ -20,8 +20,8 @@ NEW = {"cpu": "200m", "memory": "256Mi"}
 PATH = "/api/v1/namespaces/{}/pods/web"
 
 
-def status(found: Json) -> Json:
-    [only] = found["status"]["containerStatuses"]
+def status(pod: Json) -> Json:
+    [only] = pod["status"]["containerStatuses"]
     return dict(only)
 
 

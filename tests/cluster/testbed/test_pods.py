@@ -110,8 +110,8 @@ def test_pods_land_where_size_labels_and_taints_let_them(cluster: Cluster, names
     # Nobody else's pods go to nodes that are about to be removed.
     apart = Taint(namespace)
     small = Node(name=f"{namespace}-small", cpu="2", memory="4Gi", zone="zone-x", labels=team, taints=(apart,))
-    kept = Node(name=f"{namespace}-kept", zone="zone-y", labels=team, taints=(apart, Taint("kept", "yes")))
-    cluster.add_nodes(small, kept)
+    tainted = Node(name=f"{namespace}-kept", zone="zone-y", labels=team, taints=(apart, Taint("kept", "yes")))
+    cluster.add_nodes(small, tainted)
     try:
         ours: Json = {"nodeSelector": team, "tolerations": [{"key": namespace, "operator": "Exists"}]}
         more: Json = {**ours, "tolerations": [*ours["tolerations"], {"key": "kept", "operator": "Exists"}]}
@@ -119,7 +119,7 @@ def test_pods_land_where_size_labels_and_taints_let_them(cluster: Cluster, names
         cluster.api.create(pod("large", container(cpu="4"), **ours), namespace)
         cluster.api.create(pod("tolerant", container(cpu="4"), **more), namespace)
         assert cluster.wait_for_ready_pods(namespace, "fits")[0]["spec"]["nodeName"] == small.name
-        assert cluster.wait_for_ready_pods(namespace, "tolerant")[0]["spec"]["nodeName"] == kept.name
+        assert cluster.wait_for_ready_pods(namespace, "tolerant")[0]["spec"]["nodeName"] == tainted.name
         path = f"/api/v1/namespaces/{namespace}/pods/large"
         decision = until("the scheduler's verdict", lambda: _condition(cluster.api.get(path), "PodScheduled", "False"))
         assert decision["reason"] == "Unschedulable"
@@ -127,7 +127,7 @@ def test_pods_land_where_size_labels_and_taints_let_them(cluster: Cluster, names
             "zone-x"
         )
     finally:
-        cluster.remove_nodes(small.name, kept.name)
+        cluster.remove_nodes(small.name, tainted.name)
 
 
 def _running(cluster: Cluster, namespace: str, name: str) -> Json | None:

@@ -20,7 +20,7 @@ def test_scripted_usage_shows_up_in_the_metrics_api(cluster: Cluster, namespace:
     def measured_well() -> dict[str, dict[str, str]] | None:
         """Usage as it is scripted: what is counted late, because the machine is busy, is wrong until the next time."""
         result = _usage(cluster, namespace, "busy")
-        cpu = {name: _milli(each["cpu"]) for name, each in (result or {}).items()}
+        cpu = {name: _milli(amounts["cpu"]) for name, amounts in (result or {}).items()}
         return result if cpu == {"app": pytest.approx(250, rel=0.05), "proxy": pytest.approx(40, rel=0.05)} else None
 
     measured = until("usage of the busy pod", measured_well)

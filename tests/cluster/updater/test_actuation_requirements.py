@@ -92,12 +92,12 @@ def test_a_pod_that_is_created_gets_the_whole_recommendation_whatever_the_requir
     wait_for_two_passes(controller)
     assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()
     # Somebody else ends one of them.
-    gone, kept = before
+    gone, remaining = before
     name = before[gone]["metadata"]["name"]
     cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}")
     until("its successor", lambda: gone not in by_uid(cluster.list_pods(namespace, "web")))
     after = by_uid(cluster.wait_for_ready_pods(namespace, "web", 2))
-    assert resources(after.pop(kept))["app"]["requests"] == {"cpu": "100m", "memory": "128Mi"}
+    assert resources(after.pop(remaining))["app"]["requests"] == {"cpu": "100m", "memory": "128Mi"}
     [made] = after.values()
     assert resources(made)["app"]["requests"] == {"cpu": "50m", "memory": "64Mi"}
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
@@ -189,7 +189,7 @@ def test_a_resize_that_fails_ends_in_an_eviction_only_when_all_requirements_hold
 def infeasible(pod: Json) -> bool:
     """Whether the kubelet says of a pod's resize that it never can."""
     pending = [condition for condition in pod["status"]["conditions"] if condition["type"] == "PodResizePending"]
-    return [each["reason"] for each in pending] == [ask.INFEASIBLE]
+    return [condition["reason"] for condition in pending] == [ask.INFEASIBLE]
 
 
 @pytest.mark.req("AR-21")
@@ -208,7 +208,7 @@ def test_a_deferred_resize_is_waited_for(cluster: Cluster, namespace: str, updat
 
     def in_force() -> bool:
         result = [pod["status"]["containerStatuses"][0]["resources"] for pod in cluster.list_pods(namespace, "web")]
-        return [each["requests"]["cpu"] for each in result] == ["250m"] * 2
+        return [resources["requests"]["cpu"] for resources in result] == ["250m"] * 2
 
     until("the nodes to find room", in_force)
     assert by_uid(cluster.list_pods(namespace, "web")).keys() == before.keys()

@@ -69,7 +69,7 @@ def running(cluster: Cluster, owner: Json, name: str) -> None:
 
 def left(cluster: Cluster) -> Counter[str]:
     return Counter(
-        each["metadata"]["labels"]["app"] for each in cluster.api.list_items(f"/api/v1/namespaces/{SHOP}/pods")
+        pod["metadata"]["labels"]["app"] for pod in cluster.api.list_items(f"/api/v1/namespaces/{SHOP}/pods")
     )
 
 

@@ -84,8 +84,8 @@ def test_containers_are_unboosted_each_at_its_own_time(cluster: Cluster, namespa
     [pod] = cluster.wait_for_ready_pods(namespace, "web")
 
     def left(*names: str) -> Json | None:
-        [found] = cluster.list_pods(namespace, "web")
-        return found if boosted(found) == set(names) else None
+        [current] = cluster.list_pods(namespace, "web")
+        return current if boosted(current) == set(names) else None
 
     first = until("the end of the short boost", lambda: left("mesh"))
     assert {name: cpu(first, name) for name in advised} == advised | {"mesh": "500m"}

@@ -38,9 +38,9 @@ def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 def forget_eviction_in_flight(cluster: Cluster, namespace: str) -> None:
     """A budget waits two minutes for the end of a pod that was let go, also if nobody lived to ask for it."""
     budgets = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
-    for each in cluster.api.list_items(budgets):
-        if each.get("status", {}).get("disruptedPods"):
-            name = each["metadata"]["name"]
+    for budget in cluster.api.list_items(budgets):
+        if budget.get("status", {}).get("disruptedPods"):
+            name = budget["metadata"]["name"]
             cluster.api.patch(f"{budgets}/{name}/status", {"status": {"disruptedPods": None}})
 
 

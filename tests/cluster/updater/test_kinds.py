@@ -87,8 +87,8 @@ def pods_of(cluster: Cluster, namespace: str, kind: str) -> list[Json]:
 def test_pods_of_every_kind_are_resized_in_place(cluster: Cluster, namespace: str, updater: Start) -> None:
     made = {kind: started(cluster, namespace, kind) for kind in KINDS}
     before = {kind: by_uid(pods_of(cluster, namespace, kind)) for kind in KINDS}
-    for each in made.values():
-        govern(cluster, namespace, each, "InPlaceOrRecreate")
+    for workload in made.values():
+        govern(cluster, namespace, workload, "InPlaceOrRecreate")
     controller = updater(namespace, NO_LEASE)
 
     def sizes() -> dict[str, set[str | None]]:
@@ -105,8 +105,8 @@ def test_pods_of_every_kind_are_evicted(cluster: Cluster, namespace: str, update
     made = {kind: started(cluster, namespace, kind) for kind in KINDS}
     for kind in KINDS:
         pods_of(cluster, namespace, kind)
-    for each in made.values():
-        govern(cluster, namespace, each, "Recreate")
+    for workload in made.values():
+        govern(cluster, namespace, workload, "Recreate")
     controller = updater(namespace, NO_LEASE)
     for kind in KINDS:
         until(

@@ -100,8 +100,8 @@ def test_pods_of_a_deployment_that_breaks_a_limit_range_for_pods_are_sized_down_
         {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "most"}, "spec": limits}, namespace
     )
     containers = [
-        container(name, resources={"requests": each, "limits": each})
-        for name, each in zip("ab", (small, large), strict=True)
+        container(name, resources={"requests": amounts, "limits": amounts})
+        for name, amounts in zip("ab", (small, large), strict=True)
     ]
     cluster.api.create(deployment("pair", *containers, replicas=1), namespace)
     [pod] = cluster.wait_for_ready_pods(namespace, "pair", 1)

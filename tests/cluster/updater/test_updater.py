@@ -44,7 +44,7 @@ def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 def in_force(cluster: Cluster, namespace: str) -> list[str]:
     """What the nodes have given the pods."""
     result = [pod["status"]["containerStatuses"][0]["resources"] for pod in cluster.list_pods(namespace, "web")]
-    return [each["requests"]["cpu"] for each in result]
+    return [resources["requests"]["cpu"] for resources in result]
 
 
 @pytest.mark.req("AR-16", "AR-20")
@@ -79,10 +79,10 @@ def test_pods_are_resized_where_they_run_without_a_restart(
     until("them to be in force", lambda: in_force(cluster, namespace) == ["250m"] * 2)
     after = by_uid(cluster.wait_for_ready_pods(namespace, "web", 2))
     assert after.keys() == before.keys()
-    for each in after.values():
-        [status] = each["status"]["containerStatuses"]
+    for pod in after.values():
+        [status] = pod["status"]["containerStatuses"]
         assert status["restartCount"] == 0
-        assert each["metadata"]["annotations"]["vpaInPlaceUpdated"] == "true"
+        assert pod["metadata"]["annotations"]["vpaInPlaceUpdated"] == "true"
     assert metric_value(controller, "vpa_updater_in_place_updated_pods_total", vpa_name="web") == 2
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
     until("the Events", lambda: len(events(cluster, namespace, "InPlaceResizedByVPA")) == 2)
@@ -131,8 +131,8 @@ def test_a_boost_is_taken_back_in_place_after_ready_and_its_duration(
     [pod] = cluster.wait_for_ready_pods(namespace, "web")
 
     def unboosted() -> Json | None:
-        [found] = cluster.list_pods(namespace, "web")
-        return found if cpu(found) == amount and BOOST not in found["metadata"]["annotations"] else None
+        [current] = cluster.list_pods(namespace, "web")
+        return current if cpu(current) == amount and BOOST not in current["metadata"]["annotations"] else None
 
     after = until("the end of the boost", unboosted)
     assert _without_cpu(after) == _without_cpu(pod)
@@ -146,10 +146,10 @@ def test_a_boost_is_taken_back_in_place_after_ready_and_its_duration(
 
 def _without_cpu(pod: Json) -> list[Json]:
     """What a pod's containers ask for but CPU."""
-    kept = ("requests", "limits")
+    fields = ("requests", "limits")
     return [
-        {key: {name: each for name, each in found.get(key, {}).items() if name != "cpu"} for key in kept}
-        for found in (container["resources"] for container in pod["spec"]["containers"])
+        {key: {name: amount for name, amount in resources.get(key, {}).items() if name != "cpu"} for key in fields}
+        for resources in (container["resources"] for container in pod["spec"]["containers"])
     ]
 
 
@@ -169,7 +169,9 @@ def test_a_disruption_budget_is_law(cluster: Cluster, namespace: str, updater: S
 @pytest.mark.req("AR-07", "AR-17", "AR-20")
 def test_requirements_hold_until_they_are_changed(cluster: Cluster, namespace: str, updater: Start) -> None:
     before = running_pods(cluster, namespace, "web")
-    both = [{"resources": [each], "changeRequirement": "TargetHigherThanRequests"} for each in ("cpu", "memory")]
+    both = [
+        {"resources": [resource], "changeRequirement": "TargetHigherThanRequests"} for resource in ("cpu", "memory")
+    ]
     create_vpa_with_advice(cluster, namespace, "web", "Recreate", updatePolicy={"actuationRequirements": both})
     controller = updater(namespace, NO_LEASE)
     until("a pass", lambda: count_updater_passes(controller) >= 1)
@@ -183,7 +185,9 @@ def test_requirements_hold_until_they_are_changed(cluster: Cluster, namespace: s
 @pytest.mark.req("AR-10")
 def test_in_place_only_the_permitted_part_is_applied(cluster: Cluster, namespace: str, updater: Start) -> None:
     running_pods(cluster, namespace, "web")
-    both = [{"resources": [each], "changeRequirement": "TargetHigherThanRequests"} for each in ("cpu", "memory")]
+    both = [
+        {"resources": [resource], "changeRequirement": "TargetHigherThanRequests"} for resource in ("cpu", "memory")
+    ]
     policy = {"updateMode": "InPlaceOrRecreate", "actuationRequirements": both}
     cluster.api.create(vpa("web", updatePolicy=policy), namespace)
     advise(cluster, namespace, "web", "250m", "64Mi")
@@ -198,14 +202,14 @@ def test_in_place_only_the_permitted_part_is_applied(cluster: Cluster, namespace
 def test_a_single_replica_is_left_alone_unless_its_object_says_otherwise(
     cluster: Cluster, namespace: str, updater: Start
 ) -> None:
-    [kept] = running_pods(cluster, namespace, "kept", 1)
+    [uid] = running_pods(cluster, namespace, "kept", 1)
     [gone] = running_pods(cluster, namespace, "gone", 1)
     create_vpa_with_advice(cluster, namespace, "kept", "Recreate")
     create_vpa_with_advice(cluster, namespace, "gone", "Recreate", updatePolicy={"minReplicas": 1})
     controller = updater(namespace, NO_LEASE)
     until("the eviction", lambda: gone not in by_uid(cluster.list_pods(namespace, "gone")))
     wait_for_two_passes(controller)
-    assert list(by_uid(cluster.list_pods(namespace, "kept"))) == [kept]
+    assert list(by_uid(cluster.list_pods(namespace, "kept"))) == [uid]
     until("the Event", lambda: events(cluster, namespace, "TooFewReplicas"))
 
 

@@ -75,8 +75,8 @@ def test_no_pod_stays_boosted_whose_vpa_is_deleted_loses_its_boost_or_is_about_s
         if name != "replaced":
             until(f"the boost of {name} to be taken back", partial(is_back, cluster, namespace, name, amount))
     wait_for_two_passes(controller)
-    kept = the_pod(cluster, namespace, "replaced")
-    assert (cpu(kept), boosted(kept)) == ("500m", {"app"})
+    pod = the_pod(cluster, namespace, "replaced")
+    assert (cpu(pod), boosted(pod)) == ("500m", {"app"})
     assert {name: the_pod(cluster, namespace, name)["metadata"]["uid"] for name in ends} == uids
     assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
     resized = {event["involvedObject"]["name"] for event in events(cluster, namespace, "InPlaceResizedByVPA")}

@@ -65,8 +65,8 @@ def test_a_row_about_the_base_is_true(row: list[str]) -> None:
             vpa(startupBoost={"cpu": {"type": "Factor", "factor": 3}}, updatePolicy={"updateMode": "Off"})
         )
     targets = {} if target == "none" else {"app": target}
-    found = start(pod(container(given_cpu(own))), meaning, targets, settings=settings)
-    assert text_of(found.cpu()[0]) == expected
+    life = start(pod(container(given_cpu(own))), meaning, targets, settings=settings)
+    assert text_of(life.cpu()[0]) == expected
 
 
 @pytest.mark.req("SB-20", "SB-21", "SB-23")
@@ -74,8 +74,8 @@ def test_a_row_about_the_base_is_true(row: list[str]) -> None:
 def test_a_row_about_limits_is_true(row: list[str]) -> None:
     came, policy, expected = row
     meaning, settings = governed(policy)
-    found = start(pod(container(*came.split(" / "))), meaning, settings=settings)
-    assert " / ".join(map(text_of, found.cpu())) == expected
+    life = start(pod(container(*came.split(" / "))), meaning, settings=settings)
+    assert " / ".join(map(text_of, life.cpu())) == expected
 
 
 @pytest.mark.req("SB-50", "SB-51", "SB-52", "SB-53", "SB-54", "SB-55")
@@ -101,5 +101,5 @@ def test_the_annotation_is_the_one_that_is_written() -> None:
     ((key, value),) = table("| annotation |")
     came = Life({"containers": [container("500m", "1")]})
     came.spec["containers"][0]["resources"]["requests"]["memory"] = "1Gi"
-    found = start(came, governed("`Factor` 2")[0])
-    assert {key.strip("`"): value.strip("`")} == found.annotations
+    life = start(came, governed("`Factor` 2")[0])
+    assert {key.strip("`"): value.strip("`")} == life.annotations

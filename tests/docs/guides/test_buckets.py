@@ -18,9 +18,9 @@ from trellis.core.hvpa.suggest.suggestion import SuggestionRules
 from trellis.reports.buckets.report import render_buckets
 
 GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "buckets-from-history.md").read_text()
-FOUND = recorded_shop()
-SHOWN = tuple(workload for workload in FOUND.workloads if workload.name in ("checkout", "ledger"))
-SHOP = advise(msgspec.structs.replace(FOUND, workloads=SHOWN), AdvicePolicy(), EXAMPLE_PRICES, NOW)
+SURVEY = recorded_shop()
+SHOWN = tuple(workload for workload in SURVEY.workloads if workload.name in ("checkout", "ledger"))
+SHOP = advise(msgspec.structs.replace(SURVEY, workloads=SHOWN), AdvicePolicy(), EXAMPLE_PRICES, NOW)
 
 
 def test_the_table_is_what_is_printed() -> None:

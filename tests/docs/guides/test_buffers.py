@@ -59,7 +59,7 @@ def test_the_library_has_what_the_page_imports() -> None:
 
 def test_the_worked_number_is_that_of_the_example() -> None:
     result = {name: explain_buffer(spare().evidence(), name).buffer for name in ("builds", "spot", "web")}
-    assert [each.totals["cpu"] for each in result.values() if each is not None] == ["4", "9999m", "2"]
+    assert [part.totals["cpu"] for part in result.values() if part is not None] == ["4", "9999m", "2"]
     assert result["web"] is not None
     assert (result["web"].desired_chunks, result["web"].chunks) == (3, 2)
     assert "two older Buffers stand for 4 and 9.999 CPUs" in " ".join(CONCEPT.split())

@@ -18,10 +18,10 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "buffers-elsew
 def test_the_buffer_on_the_page_becomes_the_objects_on_the_page() -> None:
     shown: list[dict[str, Any]] = [yaml.safe_load(match[2]) for match in BLOCK.finditer(PAGE) if match[1] == "yaml"]
     buffer, capacity, template = shown
-    found = export_buffer(buffer["metadata"]["name"], translated(buffer))
-    assert found is not None
-    assert found.spec == capacity["spec"]
-    assert found.template == template
+    exported = export_buffer(buffer["metadata"]["name"], translated(buffer))
+    assert exported is not None
+    assert exported.spec == capacity["spec"]
+    assert exported.template == template
 
 
 def test_every_reason_of_the_condition_is_on_the_page() -> None:

@@ -16,7 +16,7 @@ REFERENCE = (DOCS / "reference" / "hvpa-controller.md").read_text()
 
 def test_every_condition_it_names_is_a_reason() -> None:
     named = {
-        each for line in re.findall(r"^\| (`.*?) \|", RUNNING, re.MULTILINE) for each in re.findall(r"`(\w+)`", line)
+        name for line in re.findall(r"^\| (`.*?) \|", RUNNING, re.MULTILINE) for name in re.findall(r"`(\w+)`", line)
     }
     assert len(named) > 10
     known = {*pages.find_reasons(), TARGET_NOT_FOUND.code, TARGET_NOT_SCALABLE.code}

@@ -60,9 +60,9 @@ def test_the_package_of_the_page_is_built_installed_and_listed(package: Path, tm
     install(wheel, tmp_path / "site")
     done = run(TRELLIS, "recommenders", "-o", "json", "peak-of-week", cwd=tmp_path, PYTHONPATH=str(tmp_path / "site"))
     assert done.returncode == 0, done.stdout + done.stderr
-    [found] = json.loads(done.stdout)["recommenders"]
-    assert (found["package"], found["version"]) == ("trellis-peak-of-week", "0.1.0")
-    assert [parameter["name"] for parameter in found["parameters"]] == ["weeks", "margin"]
+    [recommender] = json.loads(done.stdout)["recommenders"]
+    assert (recommender["package"], recommender["version"]) == ("trellis-peak-of-week", "0.1.0")
+    assert [parameter["name"] for parameter in recommender["parameters"]] == ["weeks", "margin"]
 
 
 def test_the_backend_puts_into_the_wheel_of_the_example_what_the_cluster_tests_install(tmp_path: Path) -> None:

@@ -44,10 +44,10 @@ def test_the_patch_for_those_whose_nodes_others_manage_adds_a_flag_to_the_comman
     [patch] = [json.loads(text) for text in re.findall(r"'(\[\{.*?\}\])'", PAGE)]
     [step] = patch
     manifest = (DOCS.parent / "deploy" / "buffers.yaml").read_text()
-    [found] = [each for each in yaml.safe_load_all(manifest) if each["kind"] == "Deployment"]
+    [value] = [document for document in yaml.safe_load_all(manifest) if document["kind"] == "Deployment"]
     *path, last = step["path"].strip("/").split("/")
     for key in path:
-        found = found[int(key)] if isinstance(found, list) else found[key]
+        value = value[int(key)] if isinstance(value, list) else value[key]
     assert (step["op"], last) == ("add", "-")
-    assert found[:2] == ["trellis", "buffers"]
+    assert value[:2] == ["trellis", "buffers"]
     assert f"`{step['value']}`" in BUFFERS

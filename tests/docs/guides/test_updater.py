@@ -49,7 +49,7 @@ def pauses(first: float, longest: float) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("words", "found", "meant"),
+    ("words", "figures", "meant"),
     [
         (
             "had no room for 5 minutes, when it has been at it for an hour",
@@ -79,6 +79,6 @@ def pauses(first: float, longest: float) -> list[float]:
         ("16 at a time (`--concurrent-writes`)", [UpdaterSettings().loop.concurrent_writes], [16]),
     ],
 )
-def test_a_figure_is_that_of_the_settings(words: str, found: list[float], meant: list[float]) -> None:
+def test_a_figure_is_that_of_the_settings(words: str, figures: list[float], meant: list[float]) -> None:
     assert words in WORDS
-    assert found == meant
+    assert figures == meant

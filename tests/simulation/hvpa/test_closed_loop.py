@@ -26,7 +26,7 @@ def test_story_1_goes_to_three_replicas_of_eight_cores_and_stays() -> None:
     world.run(HOUR)
     assert {state[:2] for state in world.states} == {(2, 6000), (3, 8000)}
     assert world.state[:2] == (3, 8000)
-    assert world.wish == 3
+    assert world.spec_replicas == 3
 
 
 @pytest.mark.req("HV-28")
@@ -55,11 +55,11 @@ def test_a_target_that_falls_slowly_makes_nothing_run_away(startup: float) -> No
 
 @pytest.mark.req("HV-36")
 def test_nor_does_the_vpa_of_a_user_whose_totals_come_late() -> None:
-    def told(now: float) -> ResourceAmounts:
+    def late_totals(now: float) -> ResourceAmounts:
         return amounts(cpu="24") if now > NOW + HOUR else {}
 
     vpa = VpaModel(decay=Fraction(999, 1000), target={"cpu": 12_000}, reports_totals=False, resources=("cpu",))
-    world = World(meaning(), 2, amounts("6", "1G"), cpu=24_000, vpa=vpa, totals=told)
+    world = World(meaning(), 2, amounts("6", "1G"), cpu=24_000, vpa=vpa, totals=late_totals)
     world.run(3 * HOUR)
     assert {state[:2] for state in world.states} == {(3, 8000)}
 
@@ -119,7 +119,7 @@ def test_ready_pods_hold_what_is_needed_while_more_and_smaller_ones_come() -> No
     world.cpu = 12_001
     world.run(10 * MINUTE)
     assert [state[:2] for state in world.path()] == [(2, 6000), (3, 4001)]
-    assert min(each["cpu"] for each in world.least) >= 12_000
+    assert min(requests["cpu"] for requests in world.least) >= 12_000
 
 
 @pytest.mark.req("HV-45")
@@ -130,4 +130,4 @@ def test_survivors_grow_before_others_go() -> None:
     world.cpu = 10_500
     world.run(20 * MINUTE)
     assert world.state[:2] == (2, 5250)
-    assert min(each["cpu"] for each in world.least) >= 10_500
+    assert min(requests["cpu"] for requests in world.least) >= 10_500

@@ -29,7 +29,7 @@ MINUTES = 60
 # What each count of story 1 holds in total, in cores.
 EDGES = (0.0, 3.0, 12.0, 27.0, 48.0, 75.0, 108.0, 147.0, 192.0)
 TARGET = 0.8
-ROOM = (shape("128", "256Gi", count=3),)
+NODES = (shape("128", "256Gi", count=3),)
 # Hours of virtual time are seconds each: a life that fails is shown as it was drawn.
 LIVES = settings(max_examples=3, phases=(Phase.explicit, Phase.generate))
 # Of the HPA: up to here it is silent.
@@ -45,23 +45,23 @@ def lived(cpu: FloatColumn, *, replicas: int = 3, cores: float = 8.0, start: flo
     """Story 1 with an HPA at 80 % of CPU, a step each minute."""
     app = container(cpu=f"{round(cores * 1000)}m", memory="4G")
     demand = (container_demand(cpu, GIGA, steps=len(cpu), shared=True),)
-    found = workload("web", replicas, app, demand=demand, start=StartProfile(start))
+    web = workload("web", replicas, app, demand=demand, start=StartProfile(start))
     scaled = hvpa(STORY_1, hpa=by_utilization(80), **spec)
-    return SimulatedRun(found, scaled, steps=len(cpu), step=60.0, every=60.0, nodes=ROOM)
+    return SimulatedRun(web, scaled, steps=len(cpu), step=60.0, every=60.0, nodes=NODES)
 
 
-def counts(found: SimulatedRun, after: int) -> set[float]:
+def counts(run: SimulatedRun, after: int) -> set[float]:
     """The counts there were from this minute on."""
-    return {float(pod) for pod in found.pods()[after:]}
+    return {float(pod) for pod in run.pods()[after:]}
 
 
 @pytest.mark.req("HV-13", "HV-33", "HV-38")
 @pytest.mark.parametrize(("spread", "seed"), [(0.02, 1), (0.05, 1), (0.05, 2)])
 def test_story_1_stays_at_three_replicas_for_half_a_day_of_noise(spread: float, seed: int) -> None:
     """24 cores in the mean: a minute above 26.4 has the HPA wish a fourth, and one above 27 is more than three hold."""
-    found = lived(noisy(19.2, 12 * MINUTES, spread, seed), replicas=2, cores=6.0)
-    assert counts(found, after=10) == {3.0}
-    sizes = found.requested()[60:]
+    run = lived(noisy(19.2, 12 * MINUTES, spread, seed), replicas=2, cores=6.0)
+    assert counts(run, after=10) == {3.0}
+    sizes = run.requested()[60:]
     assert 24 / TOLERATED <= 3 * sizes.min() <= 3 * sizes.max() <= 27.0
 
 
@@ -93,8 +93,8 @@ def test_story_1_with_its_vpa_stays_at_three_replicas_though_pods_differ(seed: i
 @pytest.mark.req("HV-33")
 def test_a_fourth_replica_caused_by_noise_is_removed_again() -> None:
     """Where the noise used to leave it: at 4 x 6.45 the HPA is content."""
-    found = lived(noisy(19.2, 4 * MINUTES, 0.05, 3), replicas=4, cores=6.45)
-    assert counts(found, after=60) == {3.0}
+    run = lived(noisy(19.2, 4 * MINUTES, 0.05, 3), replicas=4, cores=6.45)
+    assert counts(run, after=60) == {3.0}
 
 
 @st.composite
@@ -102,7 +102,7 @@ def means(draw: st.DrawFn) -> tuple[int, float, float]:
     """A count, the noise, and a mean demand in cores of requests that is three times the noise from either edge."""
     spread = draw(st.sampled_from([0.02, 0.05, 0.07, 0.1]))
     far = 1 + 3 * spread
-    fits = [each for each in range(2, 9) if EDGES[each - 1] * far < EDGES[each] / far]
+    fits = [replicas for replicas in range(2, 9) if EDGES[replicas - 1] * far < EDGES[replicas] / far]
     count = draw(st.sampled_from(fits))
     low, high = EDGES[count - 1] * far, EDGES[count] / far
     return count, spread, low + (high - low) * draw(st.floats(0, 1))
@@ -118,8 +118,8 @@ def test_from_any_start_it_settles_at_the_count_of_the_mean_and_stays(
 ) -> None:
     count, spread, mean = drawn
     cores = max(0.1, min(begun * mean / begins, 24.0))
-    found = lived(noisy(mean * TARGET, 6 * MINUTES, spread, seed), replicas=begins, cores=cores)
-    assert counts(found, after=120) == {float(count)}
+    run = lived(noisy(mean * TARGET, 6 * MINUTES, spread, seed), replicas=begins, cores=cores)
+    assert counts(run, after=120) == {float(count)}
 
 
 @LIVES
@@ -134,9 +134,9 @@ def test_from_any_start_it_settles_at_the_count_of_the_mean_and_stays(
 def test_near_an_edge_the_count_does_not_come_and_go(spread: float, edge: float, part: float, seed: int) -> None:
     mean = edge * part
     begins = EDGES.index(edge)
-    found = lived(noisy(mean * TARGET, 12 * MINUTES, spread, seed), replicas=begins, cores=mean / begins)
+    run = lived(noisy(mean * TARGET, 12 * MINUTES, spread, seed), replicas=begins, cores=mean / begins)
     hours = 12
-    assert found.totals.scaled.scalings <= (2 * hours if spread > 0.05 else hours / 2)
+    assert run.totals.scaled.scalings <= (2 * hours if spread > 0.05 else hours / 2)
 
 
 @LIVES
@@ -152,11 +152,11 @@ def test_no_demand_is_without_its_requests_for_longer_than_a_window(
     """But for the HPA's tolerance, and for the minutes in which metrics, pods and resizes follow a jump."""
     mean = np.repeat(np.array(levels) * TARGET, 90)
     demand = noisy(mean, len(mean), spread, seed)
-    found = lived(demand, replicas=2, cores=6.0)
-    has = np.nan_to_num(found.pods() * found.requested())
+    simulated = lived(demand, replicas=2, cores=6.0)
+    has = np.nan_to_num(simulated.pods() * simulated.requested())
     short = demand / TARGET > TOLERATED * has
     longest, run = 0, 0
-    for each in short:
-        run = run + 1 if each else 0
+    for is_short in short:
+        run = run + 1 if is_short else 0
         longest = max(longest, run)
     assert longest <= 5 + 2

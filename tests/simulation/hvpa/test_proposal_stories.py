@@ -18,7 +18,7 @@ from trellis.sim.scenario.usage_shapes import noise
 EXAMPLES = Path(__file__).parents[3] / "examples" / "hvpa"
 GIGA = 1e9
 HOUR = 60
-ROOM = (shape("256", "512Gi", count=2),)
+NODES = (shape("256", "512Gi", count=2),)
 MARGIN, BIN = 1.15, 1.05
 
 
@@ -40,8 +40,8 @@ class StoryRun:
         scaled = manifest(story)
         demand = (container_demand(cpu, memory, steps=len(cpu), shared=True),)
         name = scaled["spec"]["targetRef"]["name"]
-        found = workload(name, 1, container(cpu=size[0], memory=size[1]), demand=demand, start=StartProfile(20.0))
-        self.played = SimulatedRun(found, scaled, steps=len(cpu), step=60.0, every=60.0, nodes=ROOM)
+        simulated = workload(name, 1, container(cpu=size[0], memory=size[1]), demand=demand, start=StartProfile(20.0))
+        self.played = SimulatedRun(simulated, scaled, steps=len(cpu), step=60.0, every=60.0, nodes=NODES)
         # A chart has so many points: each is the mean of some minutes.
         self._minutes = len(cpu) / len(self.played.pods())
 

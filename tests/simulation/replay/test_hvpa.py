@@ -57,7 +57,7 @@ def recording() -> bytes:
     async def play(_: HvpaController) -> None:
         world.advise("12", "2G", "24", "4G")
         await world.wait(120.0)
-        world.wish(6)
+        world.request_replicas(6)
         await world.wait(120.0)
         world.edit("deployments", "web", replicas=7)
         await world.wait(60.0)
@@ -80,7 +80,7 @@ def test_plans_are_the_same_byte_for_byte_and_are_of_all_kinds(recording: bytes)
     report = replay(recording)
     assert (report.component, report.first) == (HVPA, None)
     assert report.decisions > 10
-    result = b"".join(each.decided for each in replay_hvpa(read_lines(recording)))
+    result = b"".join(decision.decided for decision in replay_hvpa(read_lines(recording)))
     for word in ("SetScale", "WriteBack", "ScalesUp", "StepBlocked", "ReplicasDrifted", "ScaledToZero", "AsDecided"):
         assert word.encode() in result, word
 
@@ -141,16 +141,16 @@ def test_a_view_that_is_read_again_is_the_same_and_gives_the_same_plan(
     means = meaning(*written, replicaSize=sizing, maintenanceWindow={"begin": "220000+0130", "end": "010000+0130"})
     hpa = HpaView(ratio, frozenset({"cpu", "memory"}))
     first = view(2, total, target, total, meaning=means, hpa=hpa, conflict=OLDER_HVPA, conflicting=("Hvpa web",))
-    for seen in (first, msgspec.structs.replace(first, conflict=None, memory=decided(first).memory)):
-        again = decode_payload(encode_payload(HvpaPlanInput(("shop", "web"), NOW, seen)), HvpaPlanInput)
-        assert again == HvpaPlanInput(("shop", "web"), NOW, seen)
+    for current in (first, msgspec.structs.replace(first, conflict=None, memory=decided(first).memory)):
+        again = decode_payload(encode_payload(HvpaPlanInput(("shop", "web"), NOW, current)), HvpaPlanInput)
+        assert again == HvpaPlanInput(("shop", "web"), NOW, current)
         assert encode_payload(RecordedHvpaPlan.of(decided(again.view))) == encode_payload(
-            RecordedHvpaPlan.of(decided(seen))
+            RecordedHvpaPlan.of(decided(current))
         )
 
 
 BEGINS = (START_LINE, HvpaRecordingStart(SETTINGS))
-LOOKS = (INPUT_LINE, HvpaPlanInput(("shop", "web"), NOW, view(2, {"cpu": 1000})))
+PLAN_INPUT = (INPUT_LINE, HvpaPlanInput(("shop", "web"), NOW, view(2, {"cpu": 1000})))
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ LOOKS = (INPUT_LINE, HvpaPlanInput(("shop", "web"), NOW, view(2, {"cpu": 1000}))
         ([("weather", {})], "weather.*comes before a line of kind start"),
         ([BEGINS, ("weather", {})], "weather.*is no line of a recording of the Hvpa controller"),
         ([BEGINS, (DECISION_LINE, {})], "decision.*comes before a line of kind input"),
-        ([BEGINS, LOOKS, (DECISION_LINE, {}), (DECISION_LINE, {})], "decision.*comes before a line of kind input"),
+        ([BEGINS, PLAN_INPUT, (DECISION_LINE, {}), (DECISION_LINE, {})], "decision.*comes before a line of kind input"),
         ([BEGINS, (INPUT_LINE, {"hvpa": ["shop", "web"], "now": "noon"})], "is not what it should be.*now"),
         ([(START_LINE, {"settings": {"low_ratio": "much"}})], "is not what it should be.*low_ratio"),
         ([(START_LINE, {"settings": {"low_ratio": "1/0"}})], "is not what it should be"),

@@ -102,8 +102,8 @@ def test_replayed_plans_of_all_kinds_are_equal_byte_for_byte(recording: bytes) -
     ):
         assert word.encode() in result, word
     remembered = [data["memory"] for kind, data in documents(recording) if kind == INPUT_LINE and "memory" in data]
-    assert any("broken" in each.get("up", {}).get("backoffs", {}) for each in remembered)
-    assert any(each.get("down", {}).get("last_added_at", 0) is None for each in remembered)
+    assert any("broken" in memory.get("up", {}).get("backoffs", {}) for memory in remembered)
+    assert any(memory.get("down", {}).get("last_added_at", 0) is None for memory in remembered)
 
 
 def test_a_replay_decides_again_and_reports_differences(recording: bytes) -> None:
@@ -139,12 +139,12 @@ def test_a_pass_without_changes_records_only_its_time() -> None:
     world.run(play)
     lines = documents(world.recording.lines)
     last = max(number for number, (kind, _) in enumerate(lines) if kind == DECISION_LINE)
-    (looked, about), (_, decided) = lines[last - 1 : last + 1]
-    assert (looked, set(about)) == (INPUT_LINE, {"now"})
+    (line_kind, about), (_, decided) = lines[last - 1 : last + 1]
+    assert (line_kind, set(about)) == (INPUT_LINE, {"now"})
     assert set(decided) == {"up", "down"}
     result = [pod for kind, data in lines if kind == CHANGES for pod in data.get("pods", ())]
     # Each as it came, as it was refused and as it was placed.
-    assert 8 <= sum("now" in each for each in result) <= 24
+    assert 8 <= sum("now" in pod for pod in result) <= 24
 
 
 def test_an_unchanged_object_is_recorded_as_its_version() -> None:

@@ -24,7 +24,7 @@ FLAGS = ("--recommender-name=default,seasonal,adaptive,phases,own", "--set=defau
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
-class Kept(io.BytesIO):
+class RecordedFile(io.BytesIO):
     """A file whose contents outlive it."""
 
     def __init__(self) -> None:
@@ -35,8 +35,8 @@ class Kept(io.BytesIO):
         self.contents = self.getvalue()
 
 
-def recorder() -> tuple[Recorder, Kept]:
-    file = Kept()
+def recorder() -> tuple[Recorder, RecordedFile]:
+    file = RecordedFile()
     recorder = Recorder(file)
     recorder.write(HEADER, RecordingHeader(FORMAT_VERSION, RECOMMENDER))
     return recorder, file
@@ -122,16 +122,16 @@ def play(world: World) -> None:
 
 @pytest.fixture(scope="module")
 def eventful() -> bytes:
-    file, kept = recorder()
+    file, recorded = recorder()
     play(busy_world(file))
     file.close()
-    return kept.contents
+    return recorded.contents
 
 
 def test_a_replay_of_many_events_has_the_same_decisions_byte_for_byte(eventful: bytes) -> None:
     replayed = list(replay_recommender(read_lines(eventful)))
-    assert [each for each in replayed if not each.is_same] == []
-    assert sum(b"containerRecommendations" in each.recorded for each in replayed) > 5
+    assert [decision for decision in replayed if not decision.is_same] == []
+    assert sum(b"containerRecommendations" in decision.recorded for decision in replayed) > 5
     # A kill under an old limit is written down as one, and left out again.
     assert any(b'"old_limit":true' in bytes(line) for _, line in read_lines(eventful))
 
@@ -139,7 +139,7 @@ def test_a_replay_of_many_events_has_the_same_decisions_byte_for_byte(eventful: 
 def test_a_start_from_checkpoints_gives_the_same_decisions() -> None:
     before = busy_world(NO_RECORDER)
     play(before)
-    file, kept = recorder()
+    file, recorded = recorder()
     again = World(*FLAGS, recorder=file)
     again.server.objects, again.server.version = before.server.objects, before.server.version
     again.usage = before.usage
@@ -151,16 +151,18 @@ def test_a_start_from_checkpoints_gives_the_same_decisions() -> None:
 
     again.run(later)
     file.close()
-    replayed = list(replay_recommender(read_lines(kept.contents)))
-    restored = [data for kind, data in read_lines(kept.contents) if kind == recommender.RESTORE]
+    replayed = list(replay_recommender(read_lines(recorded.contents)))
+    restored = [data for kind, data in read_lines(recorded.contents) if kind == recommender.RESTORE]
     assert any(b'"web","app"' in bytes(line) for line in restored)
-    assert [each for each in replayed if not each.is_same] == []
+    assert [decision for decision in replayed if not decision.is_same] == []
 
 
 def test_another_figure_shows_as_a_difference(eventful: bytes) -> None:
     other = eventful.replace(b'"pod_min_cpu_millicores":25.0', b'"pod_min_cpu_millicores":400.0', 1)
     replayed = list(replay_recommender(read_lines(other)))
-    result = next(find_difference(each, number) for number, each in enumerate(replayed, 1) if not each.is_same)
+    result = next(
+        find_difference(decision, number) for number, decision in enumerate(replayed, 1) if not decision.is_same
+    )
     assert result.path == "$[0].status.recommendation.containerRecommendations[0].target.cpu"
     assert (result.recorded, result.decided) == ('"350m"', '"400m"')
 

@@ -88,16 +88,16 @@ def test_decisions_are_the_same_byte_for_byte_and_are_all_kinds_of_them() -> Non
     report = replay(world.recording.getvalue())
     assert report.first is None
     assert report.decisions == len(world.replayed()) > 10
-    result = b"".join(each.decided for each in world.replayed())
+    result = b"".join(decision.decided for decision in world.replayed())
     for word in ("EvictPod", "ResizePod", "BackingOff", "TooFewReplicas", "AdmissionAbsent", "HourlyBudgetExhausted"):
         assert word.encode() in result, word
 
 
 def test_every_kind_of_line_can_come_in_a_recording() -> None:
     world = busy_world()
-    seen = {kind for kind, _ in read_lines(world.recording.getvalue())}
+    kinds = {kind for kind, _ in read_lines(world.recording.getvalue())}
     # Answers of scales are recorded where there are such targets (`test_updater_targets`).
-    assert set(LINE_TYPES) - seen == {"scales"}
+    assert set(LINE_TYPES) - kinds == {"scales"}
 
 
 def test_a_replay_decides_again_and_reports_differences() -> None:

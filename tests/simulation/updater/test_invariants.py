@@ -40,10 +40,10 @@ class LateWorld(World):
     def _later(self, kind: str, path: str, document: Document) -> None:
         """What happened is written down at once, and told to those who watch a while later."""
         self.server._history.append((self.server.version, kind, path, copy.deepcopy(document)))
-        told = watch_line(kind, document)
+        line = watch_line(kind, document)
         for stream, collection in self.server._watches:
             if _is_in(path, collection):
-                asyncio.get_running_loop().call_later(self.lag, stream.push, told)
+                asyncio.get_running_loop().call_later(self.lag, stream.push, line)
 
     def _trouble(self, request: Request) -> ScriptedResponse | None:
         if not self.troubles or request.method == "GET" or self._rng.random() > 0.1:
@@ -59,7 +59,7 @@ class LateWorld(World):
         app = name.partition("-")[0]
         serving = [pod for pod in self.pods(app).values() if _serves(pod)]
         configured = APPS[app]
-        if any(each["metadata"]["name"] == name for each in serving):
+        if any(pod["metadata"]["name"] == name for pod in serving):
             least = configured - max(1, int(configured * 0.5))
             if configured == 1 or len(serving) - 1 < least:
                 self.broken.append(f"{name} was evicted with {len(serving)} of {configured} in service")

@@ -30,9 +30,9 @@ def played(mode: str, replicas: int = 3, settings: dict[str, str] | None = None,
     requirements = more.pop("requirements", None)
     policy: dict[str, Any] = {"updatePolicy": {"actuationRequirements": requirements}} if requirements else {}
     app = container(cpu="500m", memory="1Gi", **more.pop("app", {}))
-    found = workload("web", replicas, app, demand=(falling(),), **more)
+    web = workload("web", replicas, app, demand=(falling(),), **more)
     quick = {"cpu-histogram-decay-half-life": "1h", "memory-histogram-decay-half-life": "1h", **(settings or {})}
-    return SimulatedRun(found, vpa(mode, **policy), steps=STEPS, step=STEP, every=2 * STEP, settings=quick)
+    return SimulatedRun(web, vpa(mode, **policy), steps=STEPS, step=STEP, every=2 * STEP, settings=quick)
 
 
 def lowered(requested: Any) -> bool:
@@ -41,11 +41,11 @@ def lowered(requested: Any) -> bool:
 
 @pytest.mark.req("AR-22")
 def test_a_successful_resize_evicts_no_pod_in_either_direction() -> None:
-    found = played("InPlaceOrRecreate")
-    assert lowered(found.requested())
-    assert np.nanmax(found.requested()) > 1.5
-    assert found.totals.resizes > 3
-    assert found.totals.evictions == 0
+    run = played("InPlaceOrRecreate")
+    assert lowered(run.requested())
+    assert np.nanmax(run.requested()) > 1.5
+    assert run.totals.resizes > 3
+    assert run.totals.evictions == 0
 
 
 @pytest.mark.req("AR-14")

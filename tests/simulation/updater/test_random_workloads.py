@@ -73,21 +73,21 @@ def mid_resize(pod: Document) -> bool:
     return build_pod_view(pod).resize.state in {ResizeState.PROPOSED, ResizeState.IN_PROGRESS}
 
 
-def holds(world: World, found: UpdatePlan, rules: UpdateSettings) -> None:
+def holds(world: World, plan: UpdatePlan, rules: UpdateSettings) -> None:
     """Every rule, written down once more, about a plan that has not been carried out yet."""
-    assert [decision.pod.name for decision in found.decisions] == list(world.pods)
-    others = [action for action in found.actions if not isinstance(action, ResizePod) or not action.unboosts]
+    assert [decision.pod.name for decision in plan.decisions] == list(world.pods)
+    others = [action for action in plan.actions if not isinstance(action, ResizePod) or not action.unboosts]
     evicted: list[Action] = [other for other in others if isinstance(other, EvictPod)]
     resized: list[ResizePod] = [other for other in others if isinstance(other, ResizePod)]
     acting: list[Action] = [*evicted, *resized]
-    assert len({each.pod.uid for each in acting}) == len(acting)
+    assert len({action.pod.uid for action in acting}) == len(acting)
     assert not (evicted and world.governor.vpa.mode is UpdateMode.IN_PLACE)
     assert not (resized and world.governor.vpa.mode is UpdateMode.RECREATE)
-    for each in acting:
-        assert not is_boosted(world.pods[each.pod.name]["metadata"]["annotations"])
+    for change in acting:
+        assert not is_boosted(world.pods[change.pod.name]["metadata"]["annotations"])
     disturbing: list[Action] = [
         *evicted,
-        *(each for each in resized if each.restarts or not rules.skip_disruption_budget),
+        *(action for action in resized if action.restarts or not rules.skip_disruption_budget),
     ]
     living = [pod for pod in world.pods.values() if "deletionTimestamp" not in pod["metadata"]]
     assert not disturbing or len(living) >= (world.governor.vpa.min_replicas or 0)
@@ -95,14 +95,14 @@ def holds(world: World, found: UpdatePlan, rules: UpdateSettings) -> None:
         "resizePolicy" in container for container in world.template["containers"]
     )
     serving = {pod["metadata"]["uid"] for pod in world.serving() if free or not mid_resize(pod)}
-    left = serving - {each.pod.uid for each in disturbing}
+    left = serving - {action.pod.uid for action in disturbing}
     needed = world.replicas - max(int(world.replicas * rules.eviction_tolerance), 1)
     assert len(left) >= min(len(serving), needed)
 
 
 def requirements_hold(world: World, evicted: list[Document], resized: list[tuple[Document, Document]]) -> None:
     requirements = world.governor.vpa.requirements
-    targets = {each.container: each.target for each in world.governor.advice}
+    targets = {recommendation.container: recommendation.target for recommendation in world.governor.advice}
     for pod in evicted:
         having = {
             status["name"]: parse_amounts(status["resources"]["requests"])
@@ -122,7 +122,7 @@ def requirements_hold(world: World, evicted: list[Document], resized: list[tuple
         if is_boosted(before["metadata"]["annotations"]):
             continue
         for old, new in zip(before["status"]["containerStatuses"], after["spec"]["containers"], strict=True):
-            was, now = (parse_amounts(each["resources"]["requests"]) for each in (old, new))
+            was, now = (parse_amounts(container["resources"]["requests"]) for container in (old, new))
             for requirement in requirements:
                 for resource in requirement.resources:
                     same = now[resource] == was[resource]
@@ -160,7 +160,7 @@ QUIET = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(worlds(), SETTINGS, PAUSES, st.data())
 def test_no_rule_is_broken_in_any_state(world: World, rules: UpdateSettings, pauses: list[float], data: Any) -> None:
     run(world, rules, pauses)
-    names = {each.container for each in world.governor.advice}
+    names = {recommendation.container for recommendation in world.governor.advice}
     targets = {name: {"cpu": data.draw(CPU), "memory": data.draw(MEMORY)} for name in names}
     moved = governor("Recreate", targets).advice
     world.governor = msgspec.structs.replace(world.governor, advice=moved)
@@ -180,7 +180,7 @@ def test_with_a_fixed_recommendation_everything_comes_to_rest(world: World, rule
 
 def lowers_a_memory_limit_that_must_stay(world: World, rules: UpdateSettings) -> bool:
     """Whether something cannot succeed in place: before Kubernetes 1.34 no memory limit goes down without a restart."""
-    targets = {each.container: each.target for each in world.governor.advice}
+    targets = {recommendation.container: recommendation.target for recommendation in world.governor.advice}
     return not rules.lowers_memory_limits and any(
         "memory" in container["resources"].get("limits", {})
         and "resizePolicy" not in container

@@ -26,8 +26,8 @@ MOST = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "1", 
 
 def hour(mode: str) -> SimulatedRun:
     """An hour of two pods that need 250Mi and are limited to 100Mi."""
-    found = workload("web", 2, container(**SMALL), demand=(container_demand(0.05, 250 * MIB, steps=STEPS),))
-    return SimulatedRun(found, vpa(mode, resourcePolicy=MOST), steps=STEPS, step=10.0, every=60.0)
+    web = workload("web", 2, container(**SMALL), demand=(container_demand(0.05, 250 * MIB, steps=STEPS),))
+    return SimulatedRun(web, vpa(mode, resourcePolicy=MOST), steps=STEPS, step=10.0, every=60.0)
 
 
 def highest(played: SimulatedRun) -> float:
@@ -74,8 +74,8 @@ def down_and_resized() -> World:
     world = World(fleet(workload("web", 1, container(**SMALL), demand=(container_demand(0.05, 250 * MIB),))))
     while world.count(PodEvent.KILLED) < 3:
         world.run(1)
-    told, _ = world.resize(world.get_pod(), memory="300Mi", limits={"memory": "300Mi"})
-    assert told is WriteResult.APPLIED
+    result, _ = world.resize(world.get_pod(), memory="300Mi", limits={"memory": "300Mi"})
+    assert result is WriteResult.APPLIED
     return world
 
 

@@ -111,8 +111,8 @@ class Cluster:
         }
         if targets is not None:
             listed = [
-                {"containerName": each, "target": amounts, "lowerBound": amounts, "upperBound": amounts}
-                for each, amounts in targets.items()
+                {"containerName": container, "target": amounts, "lowerBound": amounts, "upperBound": amounts}
+                for container, amounts in targets.items()
             ]
             document["status"] = {"recommendation": {"containerRecommendations": listed}}
         self.put("VerticalPodAutoscaler", name, document)
@@ -215,7 +215,10 @@ class Cluster:
         about = DumpInfo(NOW, "v1.36.2", True, (NAMESPACE,), self.patterns, everywhere=not self.patterns)
         used = list(zip(*self.used, strict=True)) or [(), (), (), (), ()]
         columns = UsageColumns(
-            [NAMESPACE] * len(self.used), list(used[0]), list(used[1]), *(np.array(each, float) for each in used[2:])
+            [NAMESPACE] * len(self.used),
+            list(used[0]),
+            list(used[1]),
+            *(np.array(amounts, float) for amounts in used[2:]),
         )
         return [
             encode_line(HEADER, RecordingHeader(FORMAT_VERSION, dump_format.DUMP, "0.1.0")),
@@ -223,9 +226,9 @@ class Cluster:
             *(encode_line(dump_format.OBJECT, document) for document in self.objects.values()),
             *(encode_line(dump_format.SCALE, scale) for scale in self.scales),
             *(encode_line(dump_format.COMPONENT, component) for component in self.components),
-            *(encode_line(dump_format.MISSING, each) for each in self.missing),
+            *(encode_line(dump_format.MISSING, missing) for missing in self.missing),
             encode_line(dump_format.USAGE, columns),
-            *(encode_line(dump_format.HISTORY, each) for each in self.history),
+            *(encode_line(dump_format.HISTORY, history) for history in self.history),
             encode_line(dump_format.END, DumpEnd()),
         ]
 

@@ -13,7 +13,7 @@ from trellis.core.cluster.dump_format import DumpedComponent
 from trellis.core.explain import CollectedSettings, ObjectExplanation, explain_buffer, explain_node, explain_pod
 from trellis.core.explain.component_decisions.node_plans import NodeEvidence, run_node_autoscaler
 
-SEEN = CollectedSettings(with_flags=("recommender", "updater", "admission-controller", "buffers", "nodes"))
+COMPONENTS = CollectedSettings(with_flags=("recommender", "updater", "admission-controller", "buffers", "nodes"))
 READY = [{"type": "Ready", "status": "True"}]
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
@@ -55,11 +55,11 @@ class Pools(Cluster):
         document["metadata"] |= {"labels": {"app": app}, **metadata}
         self.put("Pod", name, document)
 
-    def want(self, name: str, cpu: str, *, looked: bool = True, **spec: Any) -> None:
+    def want(self, name: str, cpu: str, *, examined: bool = True, **spec: Any) -> None:
         """A pod that waits for a node."""
         document = running(name, container(cpu=cpu), owner=("ReplicaSet", "web-1"), **spec)
         document["spec"].pop("nodeName", None)
-        document["status"] = {"phase": "Pending", "conditions": [UNSCHEDULABLE] if looked else []}
+        document["status"] = {"phase": "Pending", "conditions": [UNSCHEDULABLE] if examined else []}
         self.put("Pod", name, document)
 
     def keep(self, name: str, count: int, cpu: str = "2", **spec: Any) -> None:
@@ -68,21 +68,21 @@ class Pools(Cluster):
         self.add_buffer(name, capacity={"pods": pods}, **spec)
         self.publish_buffers()
 
-    def noded(self, components: CollectedSettings = SEEN) -> NodeEvidence:
+    def noded(self, components: CollectedSettings = COMPONENTS) -> NodeEvidence:
         collected = self.collected()
         noded = run_node_autoscaler(collected, read_node_groups(collected), components, collected.time)
         assert noded is not None
         return noded
 
-    def node(self, name: str, components: CollectedSettings = SEEN) -> ObjectExplanation:
+    def node(self, name: str, components: CollectedSettings = COMPONENTS) -> ObjectExplanation:
         collected = self.collected()
         return explain_node(collected, name, read_node_groups(collected), components)
 
     def buffer(self, name: str) -> ObjectExplanation:
-        return explain_buffer(self.evidence(SEEN), name, node_evidence=self.noded())
+        return explain_buffer(self.evidence(COMPONENTS), name, node_evidence=self.noded())
 
     def pod(self, name: str) -> ObjectExplanation:
-        return explain_pod(self.evidence(SEEN), name, self.noded())
+        return explain_pod(self.evidence(COMPONENTS), name, self.noded())
 
 
 def pools() -> Pools:

@@ -63,8 +63,8 @@ KIND_OF = {kind.name: kind for kind in (VPA, HVPA, BUFFER)}
 
 def errors(document: dict[str, Any], old: dict[str, Any] | None = None, gates: FeatureGates | None = None) -> list[str]:
     """What the object is refused for, each as one line."""
-    found = validate(KIND_OF[document["kind"]], document, old, gates)
-    return [str(problem) for problem in found if problem.is_error]
+    problems = validate(KIND_OF[document["kind"]], document, old, gates)
+    return [str(problem) for problem in problems if problem.is_error]
 
 
 def warnings(document: dict[str, Any]) -> list[str]:

@@ -299,6 +299,6 @@ def _series_chart(name: str, used: float, level: list[float], points: int, rng: 
     wave = used * (1 + 0.5 * np.sin(np.arange(points) / 3.0)) * rng.gamma(30.0, 1 / 30.0, points)
     lines = []
     for resource, scale in (("cpu", 1.0), ("memory", 3 * GIB)):
-        requested = [(np.maximum.accumulate(wave * scale * 1.2) * each).tolist() for each in level]
+        requested = [(np.maximum.accumulate(wave * scale * 1.2) * value).tolist() for value in level]
         lines.append(ChartLine(resource, (wave * scale).tolist(), (wave * scale * 1.2).tolist(), requested))
     return SeriesChart(name, times.tolist(), lines)

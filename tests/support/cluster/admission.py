@@ -152,7 +152,7 @@ def reviewer(cluster: Cluster, port: int = 0) -> Callable[[bytes], Json]:
             answer = connection.getresponse()
             text = answer.read()
         assert answer.status == http.client.OK, text
-        found: Json = json.loads(text)["response"]
-        return found
+        response: Json = json.loads(text)["response"]
+        return response
 
     return review

@@ -48,7 +48,7 @@ class Scene:
         hvpas = self.api.list_items(f"{GROUP}/namespaces/{self.namespace}/hvpas")
         self._hvpas = {hvpa["metadata"]["name"]: hvpa for hvpa in hvpas}
 
-    def wish(self, name: str) -> int | None:
+    def spec_replicas(self, name: str) -> int | None:
         """What `spec.replicas` of an Hvpa says."""
         count: int | None = self._hvpas.get(name, {}).get("spec", {}).get("replicas")
         return count

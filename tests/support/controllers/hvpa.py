@@ -116,23 +116,23 @@ class World(ControlledWorld):
 
     def totals(self, cpu: str, memory: str, name: str = "web") -> None:
         """What the Trellis recommender writes into the Hvpa's status."""
-        found = self.server.objects[path("hvpas", name)]
-        status = {**found.get("status", {}), "totals": {"cpu": cpu, "memory": memory}}
-        self.server.put(path("hvpas", name), {**found, "status": status})
+        document = self.server.objects[path("hvpas", name)]
+        status = {**document.get("status", {}), "totals": {"cpu": cpu, "memory": memory}}
+        self.server.put(path("hvpas", name), {**document, "status": status})
 
-    def wish(self, replicas: int, name: str = "web", by: str = "") -> None:
+    def request_replicas(self, replicas: int, name: str = "web", by: str = "") -> None:
         """What an HPA writes through the Hvpa's scale, or another scaler of this name."""
         if by:
-            found = self.server.objects[path("hvpas", name)]
+            document = self.server.objects[path("hvpas", name)]
             owned = {"manager": by, "operation": "Update", "subresource": "scale"}
             fields: Document = {"fieldsV1": {"f:spec": {"f:replicas": {}}}}
-            metadata = {**found["metadata"], "managedFields": [{**owned, **fields}]}
-            self.server.objects[path("hvpas", name)] = {**found, "metadata": metadata}
+            metadata = {**document["metadata"], "managedFields": [{**owned, **fields}]}
+            self.server.objects[path("hvpas", name)] = {**document, "metadata": metadata}
         self.edit("hvpas", name, replicas=replicas)
 
     def edit(self, plural: str, name: str, **spec: Any) -> None:
-        found = self.server.objects[path(plural, name)]
-        self.server.put(path(plural, name), {**found, "spec": {**found["spec"], **spec}})
+        document = self.server.objects[path(plural, name)]
+        self.server.put(path(plural, name), {**document, "spec": {**document["spec"], **spec}})
         if plural in ("deployments", "rollouts"):
             self._scale_workload(path(plural, name))
 
@@ -205,18 +205,18 @@ class World(ControlledWorld):
         return None
 
     def _scale(self, where: str, request: Request) -> ScriptedResponse:
-        found = self.server.objects[where]
+        document = self.server.objects[where]
         if request.method == "PATCH":
             scale = msgspec.json.decode(request.body or b"")
-            if scale["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+            if scale["metadata"]["resourceVersion"] != document["metadata"]["resourceVersion"]:
                 return error_response(409, "Conflict", "the object has been modified")
             count = scale["spec"]["replicas"]
             self.scalings.append((self.now(), count))
-            found = self.server.put(where, {**found, "spec": {**found["spec"], "replicas": count}})
+            document = self.server.put(where, {**document, "spec": {**document["spec"], "replicas": count}})
             self._scale_workload(where)
-        count, name = found["spec"]["replicas"], found["metadata"]["name"]
+        count, name = document["spec"]["replicas"], document["metadata"]["name"]
         status = {"replicas": self.late_counts.get(name, len(self._list_pod_paths(name))), "selector": f"app={name}"}
-        return json_response({"metadata": found["metadata"], "spec": {"replicas": count}, "status": status})
+        return json_response({"metadata": document["metadata"], "spec": {"replicas": count}, "status": status})
 
     def _apply_status(self, where: str, request: Request) -> ScriptedResponse:
         """As server-side apply has it: all that this writer owns is what it says, and `totals` is another's."""
@@ -278,10 +278,10 @@ class World(ControlledWorld):
         if not size or not self.updates:
             return
         for where_pod in self._list_pod_paths(app):
-            found = self.server.objects[where_pod]
+            document = self.server.objects[where_pod]
             containers = [{"name": "app", "resources": {"requests": size}}]
-            if found["spec"]["containers"] != containers:
-                self.server.put(where_pod, {**found, "spec": {"containers": containers}})
+            if document["spec"]["containers"] != containers:
+                self.server.put(where_pod, {**document, "spec": {"containers": containers}})
 
     def _add_pod(self, app: str, size: Document, *, ready: bool) -> None:
         self._pods += 1

@@ -99,7 +99,7 @@ class CloudEnvironment:
 
     async def list_nodes(self) -> Sequence[Node]:
         """As they join the cluster: under names that the cloud does not know."""
-        up = [each for each, ordered in self.cloud.machines.items() if self.now >= ordered + BOOT]
+        up = [name for name, ordered in self.cloud.machines.items() if self.now >= ordered + BOOT]
         return [
             Node(
                 metadata=ObjectMeta(name=f"ip-10-0-0-{at}", labels={"pool": NAME}),

@@ -150,8 +150,8 @@ class HpaModel(msgspec.Struct):
             return current
         if self.limits is None:
             self.limits = HpaScaleLimits(self.min_replicas, self.max_replicas, DOWN_AT_ONCE)
-        wish = max(self._propose_by(name, current, usage[name], pods, ready) for name in self.percent)
-        replicas = self.limits.limit(wish, current, now).replicas
+        proposed = max(self._propose_by(name, current, usage[name], pods, ready) for name in self.percent)
+        replicas = self.limits.limit(proposed, current, now).replicas
         if replicas != current:
             self.limits.record_scaling(current, replicas, now)
         return replicas
@@ -223,7 +223,7 @@ class World:
         self.now = NOW
         self.meaning, self.hpa, self.vpa, self.startup, self.totals = resolved, hpa, vpa, startup, totals
         self.cpu, self.memory, self.base = cpu, memory, base
-        self.replicas, self.wish = replicas, replicas
+        self.replicas, self.spec_replicas = replicas, replicas
         self.published: dict[str, int] = {}
         self.pods = [PodModel(NOW, dict(size)) for _ in range(replicas)]
         self.hvpa_memory = HvpaMemory()
@@ -264,9 +264,9 @@ class World:
 
     def _tick(self) -> None:
         if self.hpa is not None and (self.now - NOW) % 15 == 5:
-            proposal = self.hpa.proposal(self.wish, self.usage(), self.pods, self.now)
-            self.writes += proposal != self.wish
-            self.wish = proposal
+            proposal = self.hpa.proposal(self.spec_replicas, self.usage(), self.pods, self.now)
+            self.writes += proposal != self.spec_replicas
+            self.spec_replicas = proposal
         if self.vpa is not None and (self.now - NOW) % 60 == 0 and self.ready:
             self.vpa.sample(self.usage(), len(self.ready))
         self.last = made = decided(self._view(), self.now)
@@ -276,7 +276,7 @@ class World:
                 self.replicas = action.replicas
             elif isinstance(action, WriteBack):
                 self.writes += 1
-                self.wish = action.replicas
+                self.spec_replicas = action.replicas
         self.published = dict(made.containers.get("app", self.published))
         self._update_pods()
         self.states.append(self.state)
@@ -307,7 +307,7 @@ class World:
             pods=len(pods),
             ready=len(self.ready),
             containers=(ContainerView("app", True, target, total, average, least, self.published),),
-            spec_replicas=self.wish,
+            spec_replicas=self.spec_replicas,
             hpa=read_hpa(self.hpa.as_object(), {"app": average}, owned=True) if self.hpa is not None else None,
             published_totals=self.totals(self.now),
             memory=self.hvpa_memory,

@@ -38,29 +38,29 @@ def test_totals_of_a_bucket_are_its_bounds_times_its_counts() -> None:
 
 @pytest.mark.req("HV-05")
 def test_the_first_examples_steps() -> None:
-    found = list_replica_steps(FIRST, "cpu")
-    assert [step.count for step in found] == [2, 3, 4, 5]
-    assert rounded([step.maximum for step in found]) == [3.75, 4.5, 5.25, 6]
-    assert rounded([step.maximum_total for step in found]) == [7.5, 13.5, 21, 30]
+    steps = list_replica_steps(FIRST, "cpu")
+    assert [step.count for step in steps] == [2, 3, 4, 5]
+    assert rounded([step.maximum for step in steps]) == [3.75, 4.5, 5.25, 6]
+    assert rounded([step.maximum_total for step in steps]) == [7.5, 13.5, 21, 30]
 
 
 @pytest.mark.req("HV-10")
 def test_story_1s_cpu_steps_are_3_cores_each() -> None:
-    found = list_replica_steps(read(STORY_1), "cpu")
-    assert [step.maximum for step in found] == [3, 6, 9, 12, 15, 18, 21, 24]
-    assert [step.maximum_total for step in found] == [3, 12, 27, 48, 75, 108, 147, 192]
+    steps = list_replica_steps(read(STORY_1), "cpu")
+    assert [step.maximum for step in steps] == [3, 6, 9, 12, 15, 18, 21, 24]
+    assert [step.maximum_total for step in steps] == [3, 12, 27, 48, 75, 108, 147, 192]
 
 
 @pytest.mark.req("HV-11", "HV-12")
 def test_story_1s_memory_steps_follow_the_stated_bounds() -> None:
-    found = list_replica_steps(read(STORY_1), "memory")
-    widths = {later.maximum - earlier.maximum for earlier, later in pairwise(found)}
+    steps = list_replica_steps(read(STORY_1), "memory")
+    widths = {later.maximum - earlier.maximum for earlier, later in pairwise(steps)}
     assert widths == {Fraction(30625, 10000) * GIGA}
-    assert rounded([step.maximum for step in found], GIGA) == [
+    assert rounded([step.maximum for step in steps], GIGA) == [
         3.562, 6.625, 9.688, 12.75, 15.812, 18.875, 21.938, 25,
     ]  # fmt: skip
     exact = [Fraction(str(total)) * GIGA for total in (3.5625, 13.25, 29.0625, 51, 79.0625, 113.25, 153.5625, 200)]
-    assert [step.maximum_total for step in found] == exact
+    assert [step.maximum_total for step in steps] == exact
 
 
 @pytest.mark.req("HV-18")
@@ -74,13 +74,13 @@ def test_story_2s_first_bucket_is_one_replica() -> None:
 
 @pytest.mark.req("HV-20", "HV-19")
 def test_story_2s_second_bucket() -> None:
-    found = list_replica_steps(read(STORY_2[1]), "cpu")
-    assert [step.count for step in found] == [2, 3, 4, 5, 6, 7, 8]
-    assert found[1].maximum - found[0].maximum == Fraction(8, 7)
-    assert rounded([step.maximum_total for step in found]) == [4.286, 9.857, 17.714, 27.857, 40.286, 55, 72]
-    found = list_replica_steps(read(STORY_2[1]), "memory")
-    assert found[1].maximum - found[0].maximum == Fraction(18, 7) * GIGA
-    assert rounded([step.maximum_total for step in found], GIGA) == [9.143, 21.429, 38.857, 61.429, 89.143, 122, 160]
+    steps = list_replica_steps(read(STORY_2[1]), "cpu")
+    assert [step.count for step in steps] == [2, 3, 4, 5, 6, 7, 8]
+    assert steps[1].maximum - steps[0].maximum == Fraction(8, 7)
+    assert rounded([step.maximum_total for step in steps]) == [4.286, 9.857, 17.714, 27.857, 40.286, 55, 72]
+    steps = list_replica_steps(read(STORY_2[1]), "memory")
+    assert steps[1].maximum - steps[0].maximum == Fraction(18, 7) * GIGA
+    assert rounded([step.maximum_total for step in steps], GIGA) == [9.143, 21.429, 38.857, 61.429, 89.143, 122, 160]
 
 
 @pytest.mark.req("HV-27", "HV-26")
@@ -103,13 +103,13 @@ def test_story_2_has_a_gap_between_its_buckets() -> None:
     st.integers(1, 20), st.integers(0, 20), st.integers(0, 50), st.integers(0, 50), st.sampled_from(["cpu", "memory"])
 )
 def test_inside_a_bucket_totals_never_fall(first: int, more: int, low: int, width: int, resource: str) -> None:
-    found = list_replica_steps(read(bucket((first, first + more), (low, low + width), (low, low + width))), resource)
-    totals = [step.maximum_total for step in found]
+    steps = list_replica_steps(read(bucket((first, first + more), (low, low + width), (low, low + width))), resource)
+    totals = [step.maximum_total for step in steps]
     assert totals == sorted(totals)
-    assert found[-1].maximum == low + width
+    assert steps[-1].maximum == low + width
     assert get_outer_steps(read(bucket((first, first + more), (low, low + width), (low, low + width))), resource) == (
-        found[0],
-        found[-1],
+        steps[0],
+        steps[-1],
     )
 
 

@@ -98,12 +98,12 @@ def test_an_hourly_schedule_fires_every_hour_across_clock_changes() -> None:
 
 
 def firings(schedule: CronSchedule, start: datetime, end: datetime) -> list[datetime]:
-    found = []
+    times = []
     moment = schedule.next(start)
     while moment is not None and moment < end:
-        found.append(moment)
+        times.append(moment)
         moment = schedule.next(moment)
-    return found
+    return times
 
 
 @pytest.mark.parametrize("time_zone", ZONES)
@@ -121,8 +121,8 @@ def test_with_a_star_a_schedule_fires_whenever_the_clock_shows_it(day: str, time
 @pytest.mark.parametrize("hour", [0, 1, 2, 3, 23])
 def test_a_schedule_with_a_fixed_time_fires_once_a_day_all_year(hour: int, time_zone: str) -> None:
     start = datetime(2026, 1, 1, tzinfo=ZoneInfo(time_zone))
-    found = firings(CronSchedule.parse(f"15 {hour} * * *", time_zone), start, start.replace(year=2027))
-    days = [moment.astimezone(ZoneInfo(time_zone)).date() for moment in found]
+    times = firings(CronSchedule.parse(f"15 {hour} * * *", time_zone), start, start.replace(year=2027))
+    days = [moment.astimezone(ZoneInfo(time_zone)).date() for moment in times]
     assert days == [start.date() + timedelta(days=day) for day in range(365)]
 
 

@@ -30,8 +30,14 @@ def test_spans_round_trip(seconds: int) -> None:
 
 
 def test_a_span_in_a_sentence_has_units_set_apart() -> None:
-    assert [describe_span(each) for each in (0, 90, 360_000)] == ["0 s", "1 min 30 s", "4 d 4 h"]
+    assert [describe_span(seconds) for seconds in (0, 90, 360_000)] == ["0 s", "1 min 30 s", "4 d 4 h"]
 
 
 def test_spans_print_in_days_hours_minutes_and_seconds() -> None:
-    assert [format_span(each) for each in (0, 90, 3_600, 129_600, 0.25)] == ["0s", "1m30s", "1h", "1d12h", "0.25s"]
+    assert [format_span(seconds) for seconds in (0, 90, 3_600, 129_600, 0.25)] == [
+        "0s",
+        "1m30s",
+        "1h",
+        "1d12h",
+        "0.25s",
+    ]

@@ -95,6 +95,6 @@ def test_without_choices_there_is_no_suggestion() -> None:
 
 @given(st.text(min_size=1), st.lists(st.text(min_size=1)))
 def test_an_exact_match_is_always_suggested(word: str, others: list[str]) -> None:
-    found = suggest_name(word, [*others, word])
-    assert found is not None
-    assert found.lower() == word.lower()
+    suggestion = suggest_name(word, [*others, word])
+    assert suggestion is not None
+    assert suggestion.lower() == word.lower()

@@ -7,11 +7,11 @@ import pytest
 from trellis.base.wording import choose_form, pluralize
 
 
-@pytest.mark.parametrize(("count", "said"), [(0, "0 chunks"), (1, "1 chunk"), (2, "2 chunks")])
-def test_one_is_spoken_of_in_the_singular(count: int, said: str) -> None:
-    assert pluralize(count, "chunk") == said
+@pytest.mark.parametrize(("count", "expected"), [(0, "0 chunks"), (1, "1 chunk"), (2, "2 chunks")])
+def test_one_is_spoken_of_in_the_singular(count: int, expected: str) -> None:
+    assert pluralize(count, "chunk") == expected
 
 
-@pytest.mark.parametrize(("count", "said"), [(0, "have"), (1, "has"), (2, "have")])
-def test_a_verb_form_matches_the_count(count: int, said: str) -> None:
-    assert choose_form(count, "has", "have") == said
+@pytest.mark.parametrize(("count", "expected"), [(0, "have"), (1, "has"), (2, "have")])
+def test_a_verb_form_matches_the_count(count: int, expected: str) -> None:
+    assert choose_form(count, "has", "have") == expected

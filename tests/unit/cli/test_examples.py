@@ -19,26 +19,28 @@ def examined(*names: str) -> CheckResult:
 
 
 def test_every_example_passes() -> None:
-    found = examined("**/*.yaml")
-    assert [finding.message for finding in found.findings if finding.is_error] == []
-    assert len(found.objects) >= 18
+    result = examined("**/*.yaml")
+    assert [finding.message for finding in result.findings if finding.is_error] == []
+    assert len(result.objects) >= 18
 
 
 def test_the_six_boost_examples_of_the_proposal_are_there() -> None:
-    found = examined("startup-boost/*.yaml")
-    assert len(found.objects) == 6
-    assert {finding.reason.code for finding in found.findings} == {"Deprecated"}
+    result = examined("startup-boost/*.yaml")
+    assert len(result.objects) == 6
+    assert {finding.reason.code for finding in result.findings} == {"Deprecated"}
 
 
 @pytest.mark.req("BF-46", "BF-48")
 def test_the_two_buffer_stories_are_there_with_api_version_spelled_right() -> None:
-    found = examined("buffers/story-*.yaml")
-    assert [ours.manifest.name for ours in found.objects] == ["my-deployment-buffer", "testing-capacity"]
-    assert found.findings == ()
+    result = examined("buffers/story-*.yaml")
+    assert [ours.manifest.name for ours in result.objects] == ["my-deployment-buffer", "testing-capacity"]
+    assert result.findings == ()
 
 
 def explained(*names: str) -> str:
-    return "\n".join(sentence for told in describe_objects(examined(*names)) for sentence in told["sentences"])
+    return "\n".join(
+        sentence for description in describe_objects(examined(*names)) for sentence in description["sentences"]
+    )
 
 
 def test_boost_is_explained_with_the_containers_of_its_workload() -> None:

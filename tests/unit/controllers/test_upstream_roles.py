@@ -104,8 +104,8 @@ def test_the_recommender_recommends_without_hvpas() -> None:
     world = recommender.World()
 
     def fault(request: Request) -> ScriptedResponse | None:
-        found = HVPAS_SERVED.get(request.path)
-        return json_response(found) if found else refused(request, "hvpas")
+        served = HVPAS_SERVED.get(request.path)
+        return json_response(served) if served else refused(request, "hvpas")
 
     world.fault = fault
     world.add_workload("web")

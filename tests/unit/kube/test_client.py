@@ -65,7 +65,7 @@ def test_a_list_is_all_its_pages_in_order_with_the_version_to_watch_from() -> No
 def test_an_object_set_aside_on_a_later_page_counts_from_the_first() -> None:
     broken = _pod("c") | {"spec": 3}
     listed, _ = _list(list_response([_pod("a"), _pod("b")], continue_from="next"), list_response([_pod("d"), broken]))
-    assert [(each.index, each.name) for each in listed.rejected] == [(3, "c")]
+    assert [(rejected.index, rejected.name) for rejected in listed.rejected] == [(3, "c")]
 
 
 def test_a_list_with_an_expired_token_restarts_in_one_piece() -> None:

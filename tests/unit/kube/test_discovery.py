@@ -126,10 +126,10 @@ def test_a_discovered_kind_can_be_read_as_metadata() -> None:
             json_response({"items": []}, headers=_V2),
         )
     )
-    found = served.find("", "Pod", "v1")
-    assert found is not None
-    assert found.resource.path("shop") == PODS.path("shop")
-    assert found.resource.metadata_only
+    kind = served.find("", "Pod", "v1")
+    assert kind is not None
+    assert kind.resource.path("shop") == PODS.path("shop")
+    assert kind.resource.metadata_only
     assert served.find("", "Pod", "v2") is None
 
 

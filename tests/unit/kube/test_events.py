@@ -307,7 +307,7 @@ def test_the_name_of_an_event_is_one_whatever_the_object_is_called(name: str) ->
     on(server, work)
     names = {event["metadata"]["name"] for event in events(server)}
     assert len(names) == 2
-    assert [check_dns_subdomain(each) for each in names] == [None, None]
+    assert [check_dns_subdomain(event_name) for event_name in names] == [None, None]
 
 
 def test_a_cluster_that_never_stops_talking_costs_a_bounded_amount_of_memory() -> None:

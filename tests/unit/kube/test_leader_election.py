@@ -114,8 +114,8 @@ class Candidate:
 
 
 def spec(server: ModelServer) -> Document:
-    found: Document = server.objects[PATH]["spec"]
-    return found
+    lease_spec: Document = server.objects[PATH]["spec"]
+    return lease_spec
 
 
 async def leading_and_standing(first: Candidate, second: Candidate) -> tuple[Candidate, Candidate]:

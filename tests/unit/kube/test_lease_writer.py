@@ -55,9 +55,9 @@ def test_a_lease_that_may_not_be_patched_is_replaced_and_keeps_everything_else()
     async def play() -> None:
         assert (await world.writes.write(LEASE, RECORD)).applied
         assert world.methods() == ["PATCH", "GET", "PUT"]
-        found = world.server.objects[PATH]
-        assert found["metadata"]["labels"] == {"a": "b"}
-        assert found["spec"] == {**RECORD, "strategy": "x"}
+        lease = world.server.objects[PATH]
+        assert lease["metadata"]["labels"] == {"a": "b"}
+        assert lease["spec"] == {**RECORD, "strategy": "x"}
         # The way is known from there on.
         assert (await world.writes.write(LEASE, RECORD)).applied
         assert world.methods()[3:] == ["GET", "PUT"]
@@ -69,10 +69,10 @@ def test_a_lease_that_may_not_be_patched_is_replaced_and_keeps_everything_else()
 
 def test_a_lease_that_has_changed_is_not_replaced() -> None:
     world = World("PATCH")
-    found = world.server.put(PATH, {"spec": {"holderIdentity": "you"}})
+    lease = world.server.put(PATH, {"spec": {"holderIdentity": "you"}})
 
     async def play() -> None:
-        target = Target(LEASES, "one", "kube-system", resource_version=str(found["metadata"]["resourceVersion"]))
+        target = Target(LEASES, "one", "kube-system", resource_version=str(lease["metadata"]["resourceVersion"]))
         assert (await world.writes.write(target, RECORD)).applied
         assert (await world.writes.write(target, RECORD)).result is Result.CONFLICT
         world.server.delete(PATH)

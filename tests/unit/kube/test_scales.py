@@ -62,10 +62,10 @@ class Cluster:
             await asyncio.sleep(1)
         finally:
             self.in_flight -= 1
-        found = self._answer(request.path)
-        if isinstance(found, KubeError):
-            raise found
-        return found
+        answer = self._answer(request.path)
+        if isinstance(answer, KubeError):
+            raise answer
+        return answer
 
     def _answer(self, path: str) -> Response | KubeError:
         if path in ("/api", "/apis"):
@@ -97,10 +97,10 @@ def _discovered(kinds: list[ServedKind], stale: list[str]) -> Response:
             }
         )
     listed = [
-        {"metadata": {"name": group}, "versions": [{"version": version, "resources": found}]}
-        for (group, version), found in groups.items()
+        {"metadata": {"name": group}, "versions": [{"version": version, "resources": resources}]}
+        for (group, version), resources in groups.items()
     ]
-    listed += [{"metadata": {"name": each}, "versions": [{"version": "v1", "freshness": "Stale"}]} for each in stale]
+    listed += [{"metadata": {"name": name}, "versions": [{"version": "v1", "freshness": "Stale"}]} for name in stale]
     content = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
     return json_response({"items": listed}, headers={"content-type": content})
 
@@ -112,21 +112,21 @@ def target(name: str = "web", kind: str = "Rollout", api_version: str = "argopro
 Work = Callable[[ScaleLookups], Awaitable[Any]]
 
 
-def run(cluster: Cluster, work: Work, draw: float = 0.0, kept: int = 100) -> Any:
+def run(cluster: Cluster, work: Work, draw: float = 0.0, capacity: int = 100) -> Any:
     async def main() -> Any:
-        return await work(ScaleLookups(Client(cluster), draw=lambda: draw, capacity=kept))
+        return await work(ScaleLookups(Client(cluster), draw=lambda: draw, capacity=capacity))
 
     return virtual_time.run(main())
 
 
 def find(cluster: Cluster, given: TargetRef) -> ScaleInfo:
-    found: ScaleInfo = run(cluster, lambda lookups: lookups.find(given))
-    return found
+    scale: ScaleInfo = run(cluster, lambda lookups: lookups.find(given))
+    return scale
 
 
-def reason(found: ScaleInfo) -> str:
-    assert found.problem is not None
-    return found.problem.reason.code
+def reason(scale: ScaleInfo) -> str:
+    assert scale.problem is not None
+    return scale.problem.reason.code
 
 
 @pytest.fixture
@@ -167,27 +167,27 @@ def test_the_group_and_version_as_written_come_first(cluster: Cluster) -> None:
 
 def test_which_of_two_kinds_is_meant_is_not_guessed(cluster: Cluster) -> None:
     cluster.kinds.append(ServedKind("other.io", "v1", "rollouts", "Rollout", True, subresources=("scale",)))
-    found = find(cluster, target(api_version=""))
-    assert reason(found) == TARGET_KIND_NOT_SERVED.code
-    assert found.problem is not None
-    assert "argoproj.io and of other.io" in found.problem.message
+    scale = find(cluster, target(api_version=""))
+    assert reason(scale) == TARGET_KIND_NOT_SERVED.code
+    assert scale.problem is not None
+    assert "argoproj.io and of other.io" in scale.problem.message
 
 
 @pytest.mark.req("CR-20")
 @pytest.mark.parametrize(("kind", "what"), [("Lamp", "lamps.example.com"), ("Pool", "pools.example.com")])
 def test_a_kind_without_a_scale_in_a_namespace_is_no_target(cluster: Cluster, kind: str, what: str) -> None:
-    found = find(cluster, target(kind=kind, api_version="example.com/v1"))
-    assert reason(found) == TARGET_NOT_SCALABLE.code
-    assert found.problem is not None
-    assert what in found.problem.message
+    scale = find(cluster, target(kind=kind, api_version="example.com/v1"))
+    assert reason(scale) == TARGET_NOT_SCALABLE.code
+    assert scale.problem is not None
+    assert what in scale.problem.message
     assert cluster.asked == []
 
 
 def test_a_missing_kind_is_reported_with_a_suggestion(cluster: Cluster) -> None:
-    found = find(cluster, target(kind="Rolout"))
-    assert reason(found) == TARGET_KIND_NOT_SERVED.code
-    assert found.problem is not None
-    assert "no kind Rolout in argoproj.io/v1alpha1 (did you mean Rollout?)" in found.problem.message
+    scale = find(cluster, target(kind="Rolout"))
+    assert reason(scale) == TARGET_KIND_NOT_SERVED.code
+    assert scale.problem is not None
+    assert "no kind Rolout in argoproj.io/v1alpha1 (did you mean Rollout?)" in scale.problem.message
 
 
 def test_a_kind_of_an_unreachable_api_service_is_not_reported_missing(cluster: Cluster) -> None:
@@ -223,8 +223,8 @@ def test_a_failed_discovery_is_a_result_shared_by_all_callers(
     cluster: Cluster, trouble: Response | KubeError, expected: Any
 ) -> None:
     cluster.discovery_trouble = trouble
-    found = run(cluster, lambda lookups: lookups.find_all([target(f"t{n}") for n in range(30)]))
-    assert {reason(each) for each in found.values()} == {expected.code}
+    scales = run(cluster, lambda lookups: lookups.find_all([target(f"t{n}") for n in range(30)]))
+    assert {reason(scale) for scale in scales.values()} == {expected.code}
     assert len(cluster.requests) == 1
 
 
@@ -250,8 +250,8 @@ def test_concurrent_scale_lookups_are_limited(cluster: Cluster) -> None:
     names = [f"t{n}" for n in range(100)]
     for name in names:
         cluster.put(name, f"app={name}")
-    found = run(cluster, lambda lookups: lookups.find_all([target(name) for name in names]))
-    assert {each.name: answer.selector for each, answer in found.items()} == {name: f"app={name}" for name in names}
+    scales = run(cluster, lambda lookups: lookups.find_all([target(name) for name in names]))
+    assert {given.name: answer.selector for given, answer in scales.items()} == {name: f"app={name}" for name in names}
     assert cluster.most_in_flight == 16
 
 
@@ -279,7 +279,7 @@ def test_a_target_that_was_missing_is_found_a_minute_after_it_appears(cluster: C
         for wait in (30, 31):
             await asyncio.sleep(wait)
             answers.append(await lookups.find(target("new")))
-        return [each.selector for each in answers]
+        return [scale.selector for scale in answers]
 
     assert run(cluster, ask) == ["", "", "app=new"]
 
@@ -292,7 +292,7 @@ def test_a_kind_that_was_missing_is_found_a_minute_after_it_is_installed(cluster
         cluster.kinds.append(ROLLOUT)
         await asyncio.sleep(61)
         answers.append(await lookups.find(target()))
-        return [each.selector for each in answers]
+        return [scale.selector for scale in answers]
 
     assert run(cluster, ask) == ["", "app=web"]
 
@@ -306,7 +306,7 @@ def test_a_kind_whose_version_was_replaced_is_found_in_the_new_one_a_minute_late
         for _ in range(2):
             await asyncio.sleep(61)
             answers.append(await lookups.find(target("other")))
-        return [each.selector for each in answers]
+        return [scale.selector for scale in answers]
 
     assert run(cluster, ask) == ["app=web", "", "app=other"]
 
@@ -336,7 +336,7 @@ def test_during_an_outage_the_last_scale_is_used(cluster: Cluster, trouble: Resp
         answers.append(await lookups.find(target()))
         return answers
 
-    assert [each.selector for each in run(cluster, ask)] == ["app=web", "app=web", "app=other"]
+    assert [scale.selector for scale in run(cluster, ask)] == ["app=web", "app=web", "app=other"]
 
 
 @pytest.mark.parametrize("trouble", [error_response(404, "NotFound"), error_response(403, "Forbidden")])
@@ -355,7 +355,7 @@ def test_the_scale_cache_is_bounded_and_evicts_unused_targets(cluster: Cluster) 
         for name in ("a", "b", "web", "c", "web", "d", "web", "a"):
             await lookups.find(target(name))
 
-    run(cluster, ask, kept=2)
+    run(cluster, ask, capacity=2)
     assert [path.split("/")[-2] for path in cluster.asked] == ["a", "b", "web", "c", "d", "a"]
 
 

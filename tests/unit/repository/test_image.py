@@ -26,9 +26,9 @@ def test_every_manifest_starts_a_command_of_it_under_its_account() -> None:
     [entry] = re.findall(r"^ENTRYPOINT \[\"(.*)\"\]$", DOCKERFILE, re.MULTILINE)
     started = set()
     for path in (ROOT / "deploy").glob("*.yaml"):
-        for each in yaml.safe_load_all(path.read_text()):
-            if each["kind"] == "Deployment":
-                pod = each["spec"]["template"]["spec"]
+        for document in yaml.safe_load_all(path.read_text()):
+            if document["kind"] == "Deployment":
+                pod = document["spec"]["template"]["spec"]
                 started.add(tuple(pod["containers"][0]["command"][:2]))
                 assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsGroup"]) == (
                     int(user),

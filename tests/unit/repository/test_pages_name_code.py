@@ -28,7 +28,7 @@ def _exists(name: str) -> bool:
     if hasattr(parent, attribute):
         return True
     return hasattr(parent, "__path__") and any(
-        found.name == attribute for found in pkgutil.iter_modules(parent.__path__)
+        submodule.name == attribute for submodule in pkgutil.iter_modules(parent.__path__)
     )
 
 

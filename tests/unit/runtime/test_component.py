@@ -116,7 +116,7 @@ class World:
         return outcome.result
 
     def events(self) -> list[str]:
-        return [each["reason"] for path, each in self.server.objects.items() if "/events/" in path]
+        return [event["reason"] for path, event in self.server.objects.items() if "/events/" in path]
 
     def run(self, play: Callable[[], Any]) -> None:
         virtual_time.run(play())
@@ -145,8 +145,8 @@ def test_a_component_that_lost_its_lease_writes_nothing_and_requests_shutdown() 
 
     async def play() -> None:
         running = await world.begin()
-        found = world.server.objects[LEASE]
-        world.server.put(LEASE, {**found, "spec": {**found["spec"], "holderIdentity": "somebody else"}})
+        lease = world.server.objects[LEASE]
+        world.server.put(LEASE, {**lease, "spec": {**lease["spec"], "holderIdentity": "somebody else"}})
         await asyncio.sleep(5.0)
         assert world.stop.reason == "lost the lease"
         assert await world.plant() is Result.SKIPPED
@@ -192,8 +192,8 @@ def test_discovery_is_retried_until_the_api_server_responds() -> None:
 
     async def play() -> None:
         clock = asyncio.get_running_loop().time
-        found = await retry_until_success(lambda: server.client.get(PODS, "rose", "shop"), log)
-        assert found.metadata.name == "rose"
+        pod = await retry_until_success(lambda: server.client.get(PODS, "rose", "shop"), log)
+        assert pod.metadata.name == "rose"
         assert clock() == pytest.approx(4.0)
 
     virtual_time.run(play())

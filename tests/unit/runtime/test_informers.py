@@ -28,8 +28,8 @@ class World:
         self.refused: dict[str, ScriptedResponse] = {}
         self.installed = self.stale = self.unreadable = False
         self.metrics = Metrics(CLUSTER_METRICS, about_process=False)
-        unseen = UnreadableKinds(self.metrics, Logger("trellis.test"))
-        self.informers = Informers(self.server.client, unseen, draw=lambda: 0.5, namespace=namespace)
+        unreadable = UnreadableKinds(self.metrics, Logger("trellis.test"))
+        self.informers = Informers(self.server.client, unreadable, draw=lambda: 0.5, namespace=namespace)
         self.vpas = self.informers.follow(VPAS)
         self.pods = self.informers.follow(PODS)
         self.hpas = self.informers.follow(HPAS, dispensable=OptionalKind("HPAs are not noticed"))
@@ -92,7 +92,7 @@ def test_a_kind_that_is_installed_later_is_followed_from_then_on() -> None:
         world.installed = True
         await asyncio.sleep(120.0)
         assert world.informers.find_readiness_problem() is None
-        assert [each.metadata.name for each in world.hvpas.snapshot()] == ["web"]
+        assert [hvpa.metadata.name for hvpa in world.hvpas.snapshot()] == ["web"]
         asked = world.asked_for_kinds()
         await asyncio.sleep(600.0)
         assert world.asked_for_kinds() == asked
@@ -137,7 +137,7 @@ def test_a_removed_kind_is_empty_stops_no_informer_and_is_watched_again_once_ser
         world.installed = True
         await asyncio.sleep(61.0)
         assert world.informers.is_available(world.hvpas)
-        assert [each.metadata.name for each in world.hvpas.snapshot()] == ["web"]
+        assert [hvpa.metadata.name for hvpa in world.hvpas.snapshot()] == ["web"]
 
     world.run(play)
 

@@ -48,21 +48,21 @@ def test_an_error_of_a_pass_is_raised_where_it_is_awaited() -> None:
 def test_passes_of_one_thread_never_overlap_even_if_a_caller_gives_up() -> None:
     async def main() -> list[str]:
         passes = PassThread()
-        seen: list[str] = []
+        finished: list[str] = []
         release = threading.Event()
 
         def first() -> None:
             release.wait(10)
-            seen.append("first")
+            finished.append("first")
 
         given_up = asyncio.create_task(passes.run(first))
         await asyncio.sleep(0)
         given_up.cancel()
-        second = asyncio.create_task(passes.run(seen.append, "second"))
+        second = asyncio.create_task(passes.run(finished.append, "second"))
         asyncio.get_running_loop().call_soon(release.set)
         await second
         passes.close()
-        return seen
+        return finished
 
     assert virtual_time.run(main()) == ["first", "second"]
 
@@ -71,14 +71,14 @@ def test_a_closed_thread_begins_no_further_pass() -> None:
     async def main() -> list[str]:
         passes = PassThread()
         started, release = threading.Event(), threading.Event()
-        seen: list[str] = []
+        finished: list[str] = []
 
         def first() -> None:
             started.set()
             release.wait(10)
 
         running = asyncio.create_task(passes.run(first))
-        waiting = asyncio.create_task(passes.run(seen.append, "second"))
+        waiting = asyncio.create_task(passes.run(finished.append, "second"))
         await asyncio.sleep(0)
         started.wait(10)
         passes.close()
@@ -87,8 +87,8 @@ def test_a_closed_thread_begins_no_further_pass() -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         with pytest.raises(RuntimeError, match="closed"):
-            await passes.run(seen.append, "third")
-        return seen
+            await passes.run(finished.append, "third")
+        return finished
 
     assert virtual_time.run(main()) == []
 

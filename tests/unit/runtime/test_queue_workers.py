@@ -59,15 +59,15 @@ def test_at_most_as_many_keys_are_processed_as_there_are_workers() -> None:
 def test_the_result_of_a_handler_requeues_the_key() -> None:
     async def main() -> list[float]:
         queue: WorkQueue[str] = WorkQueue()
-        looks = []
+        times = []
 
         async def handle(key: str) -> float | None:
-            looks.append(asyncio.get_running_loop().time())
-            return 20.0 if len(looks) < 3 else None
+            times.append(asyncio.get_running_loop().time())
+            return 20.0 if len(times) < 3 else None
 
         queue.add("a")
         await worked_for(queue, handle, 1000)
-        return looks
+        return times
 
     assert virtual_time.run(main()) == [0.0, 20.0, 40.0]
 
@@ -75,21 +75,21 @@ def test_the_result_of_a_handler_requeues_the_key() -> None:
 def test_a_failure_is_reported_and_retried_later_without_blocking_other_keys() -> None:
     async def main() -> tuple[list[tuple[str, float]], list[tuple[object, str, int, float]]]:
         queue: WorkQueue[str] = WorkQueue(EXACT)
-        seen: list[tuple[str, float]] = []
+        calls: list[tuple[str, float]] = []
         failures: list[WorkFailure] = []
 
         async def handle(key: str) -> None:
-            seen.append((key, asyncio.get_running_loop().time()))
+            calls.append((key, asyncio.get_running_loop().time()))
             if key == "bad" and len(failures) < 2:
                 raise ZeroDivisionError("a bug")
 
         queue.add("bad")
         queue.add("good")
         await worked_for(queue, handle, 100, workers=1, on_failure=failures.append)
-        return seen, [(f.key, str(f.error), f.attempt, f.retry_in) for f in failures]
+        return calls, [(f.key, str(f.error), f.attempt, f.retry_in) for f in failures]
 
-    seen, failures = virtual_time.run(main())
-    assert seen == [("bad", 0.0), ("good", 0.0), ("bad", 1.0), ("bad", 3.0)]
+    handled, failures = virtual_time.run(main())
+    assert handled == [("bad", 0.0), ("good", 0.0), ("bad", 1.0), ("bad", 3.0)]
     assert failures == [("bad", "a bug", 1, 1.0), ("bad", "a bug", 2, 2.0)]
 
 
@@ -162,7 +162,7 @@ def test_every_change_is_observed_by_work_that_starts_after_it_and_no_key_runs_t
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue()
         versions = dict.fromkeys("abc", 0)
-        seen = dict.fromkeys("abc", 0)
+        observed = dict.fromkeys("abc", 0)
         busy: set[str] = set()
         lengths = dict.fromkeys("abc", 0)
 
@@ -171,7 +171,7 @@ def test_every_change_is_observed_by_work_that_starts_after_it_and_no_key_runs_t
             busy.add(key)
             version = versions[key]
             await asyncio.sleep(lengths[key])
-            seen[key] = version
+            observed[key] = version
             busy.remove(key)
 
         async def change(when: int, key: str, length: int) -> None:
@@ -180,10 +180,10 @@ def test_every_change_is_observed_by_work_that_starts_after_it_and_no_key_runs_t
             lengths[key] = length
             queue.add(key)
 
-        changing = [asyncio.create_task(change(*each)) for each in changes]
+        changing = [asyncio.create_task(change(*planned)) for planned in changes]
         await worked_for(queue, handle, 31, workers=workers)
         await asyncio.gather(*changing)
-        assert seen == versions
+        assert observed == versions
         assert busy == set()
 
     virtual_time.run(main())

@@ -67,9 +67,9 @@ def test_a_killed_writer_leaves_all_that_was_flushed(tmp_path: Path, name: str) 
         file.write("number", number)
     file.flush()
     file.write("number", 100)
-    found = [kind for kind, _ in read_lines(read_recording(path))]
+    kinds = [kind for kind, _ in read_lines(read_recording(path))]
     file.close()
-    assert found == [HEADER, *["number"] * 100]
+    assert kinds == [HEADER, *["number"] * 100]
 
 
 def test_an_incomplete_last_line_is_skipped(tmp_path: Path) -> None:

@@ -335,7 +335,9 @@ def test_all_six_controllers_list_and_watch_each_kind_once() -> None:
     )
     world.shared = SharedInformers(followed, WIDEST_KINDS)
     components = [world.component() for _ in range(6)]
-    served = Served(tuple(ServedKind(each.group, each.version, each.plural, each.kind, True) for each in OURS))
+    served = Served(
+        tuple(ServedKind(resource.group, resource.version, resource.plural, resource.kind, True) for resource in OURS)
+    )
     controllers = (
         updater_informers.UpdaterInformers(components[0], updater, served),
         (NodeInformers(components[1], nodes, served), BoostInformers(components[1], nodes, served)),

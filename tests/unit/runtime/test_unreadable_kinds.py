@@ -36,16 +36,16 @@ class World:
         self.forbidden: set[str] = set()
         self.fault: ScriptedResponse = error_response(403, "Forbidden", "no such rule")
         self.metrics = Metrics(CLUSTER_METRICS, about_process=False)
-        self.unseen = UnreadableKinds(self.metrics, Logger("trellis.test"))
+        self.unreadable = UnreadableKinds(self.metrics, Logger("trellis.test"))
         self.vpas = self._informer(VPAS)
         self.pods = self._informer(PODS)
         self.hpas = self._informer(HPAS, WITHOUT)
-        self.unseen.set_essential(self.vpas)
+        self.unreadable.set_essential(self.vpas)
         self.everything = (self.vpas, self.pods, self.hpas)
 
     def _informer(self, resource: Resource[Any], dispensable: OptionalKind | None = None) -> WatchInformer[Any]:
-        self.unseen.register(resource, dispensable)
-        report = partial(self.unseen.report, resource)
+        self.unreadable.register(resource, dispensable)
+        report = partial(self.unreadable.report, resource)
         return WatchInformer(self.server.client, resource, draw=lambda: 0.5, report=report)
 
     def _before(self, request: Request) -> ScriptedResponse | None:
@@ -54,12 +54,12 @@ class World:
     @property
     def gauge(self) -> float | None:
         lines = self.metrics.format_text().decode().splitlines()
-        found = [line for line in lines if line.startswith(f'trellis_unseen_resources{{resource="{NAME}"}}')]
-        return float(found[0].rpartition(" ")[2]) if found else None
+        samples = [line for line in lines if line.startswith(f'trellis_unseen_resources{{resource="{NAME}"}}')]
+        return float(samples[0].rpartition(" ")[2]) if samples else None
 
     def run(self, play: Callable[[], Awaitable[None]]) -> None:
         async def main() -> None:
-            async with virtual_time.in_background(*(each.run() for each in self.everything)):
+            async with virtual_time.in_background(*(informer.run() for informer in self.everything)):
                 await play()
 
         virtual_time.run(main())
@@ -67,8 +67,8 @@ class World:
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was said of HPAs, at a level that people read."""
-    said = [record for record in caplog.records if getattr(record, "trellis_fields", {}).get("what") == NAME]
-    return [each.getMessage() for each in said if each.levelno >= logging.WARNING]
+    records = [record for record in caplog.records if getattr(record, "trellis_fields", {}).get("what") == NAME]
+    return [record.getMessage() for record in records if record.levelno >= logging.WARNING]
 
 
 def test_a_component_works_without_a_forbidden_kind_and_reports_it_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -76,13 +76,13 @@ def test_a_component_works_without_a_forbidden_kind_and_reports_it_once(caplog: 
     world.forbidden = {"horizontalpodautoscalers"}
 
     async def play() -> None:
-        assert world.unseen.list_unsynced(world.everything)
+        assert world.unreadable.list_unsynced(world.everything)
         async with asyncio.timeout(10.0):
-            for each in world.everything:
-                await world.unseen.wait_for(each)
-        assert world.unseen.is_lacking(world.hpas)
-        assert world.unseen.list_unsynced(world.everything) == []
-        assert world.unseen.remarks() == [f"{NAME} unseen: HPAs are not noticed"]
+            for informer in world.everything:
+                await world.unreadable.wait_for(informer)
+        assert world.unreadable.is_lacking(world.hpas)
+        assert world.unreadable.list_unsynced(world.everything) == []
+        assert world.unreadable.remarks() == [f"{NAME} unseen: HPAs are not noticed"]
         assert world.gauge == 1.0
         await asyncio.sleep(3600.0)
 
@@ -94,25 +94,25 @@ def test_a_component_works_without_a_forbidden_kind_and_reports_it_once(caplog: 
 def test_a_rule_that_comes_later_is_noticed_within_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.forbidden = {"horizontalpodautoscalers"}
-    told: list[object] = []
-    world.hpas.subscribe(lambda change: told.append(change.key))
+    keys: list[object] = []
+    world.hpas.subscribe(lambda change: keys.append(change.key))
 
     async def play() -> None:
         await asyncio.sleep(600.0)
-        assert told == []
+        assert keys == []
         asked = sum(request.path.endswith("/horizontalpodautoscalers") for request in world.server.requests)
         assert 10 <= asked <= 30
         world.forbidden = set()
         await asyncio.sleep(61.0)
-        assert told == [("shop", "web")]
-        assert not world.unseen.is_lacking(world.hpas)
-        assert world.unseen.remarks() == []
+        assert keys == [("shop", "web")]
+        assert not world.unreadable.is_lacking(world.hpas)
+        assert world.unreadable.remarks() == []
         assert world.gauge == 0.0
         # Revoked, and said again.
         world.forbidden = {"horizontalpodautoscalers"}
         world.server.break_watches()
         await asyncio.sleep(10.0)
-        assert world.unseen.is_lacking(world.hpas)
+        assert world.unreadable.is_lacking(world.hpas)
         assert world.hpas.get("shop", "web") is not None
 
     with caplog.at_level(logging.INFO):
@@ -126,14 +126,14 @@ def test_an_api_server_that_forbids_everything_at_first_costs_no_kind() -> None:
 
     async def play() -> None:
         await asyncio.sleep(20.0)
-        assert len(world.unseen.list_unsynced(world.everything)) == 3
+        assert len(world.unreadable.list_unsynced(world.everything)) == 3
         # Roles are read one after the other: HPAs are refused once more after VPAs may be read.
         world.forbidden = {"horizontalpodautoscalers"}
         while not world.vpas.staleness().connected:  # noqa: ASYNC110 - nobody else wants to know
             await asyncio.sleep(0.1)
         world.forbidden = set()
-        for each in world.everything:
-            await world.unseen.wait_for(each)
+        for informer in world.everything:
+            await world.unreadable.wait_for(informer)
         assert world.hpas.synced
         assert world.gauge is None
 
@@ -147,7 +147,7 @@ def test_a_component_waits_for_essential_kinds(kind: str) -> None:
 
     async def play() -> None:
         await asyncio.sleep(600.0)
-        awaited = world.unseen.list_unsynced(world.everything)
+        awaited = world.unreadable.list_unsynced(world.everything)
         # Without VPAs in sight no refusal is believed.
         assert len(awaited) == (1 if kind == "pods" else 2)
         assert awaited[0].startswith(kind)
@@ -161,7 +161,7 @@ def test_a_kind_that_fails_for_another_reason_is_waited_for() -> None:
 
     async def play() -> None:
         await asyncio.sleep(600.0)
-        assert world.unseen.list_unsynced(world.everything) == [NAME]
+        assert world.unreadable.list_unsynced(world.everything) == [NAME]
 
     world.run(play)
 

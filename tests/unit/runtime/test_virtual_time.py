@@ -23,15 +23,15 @@ def test_a_day_of_sleep_takes_no_time() -> None:
 def test_timers_fire_in_the_order_of_their_time() -> None:
     async def main() -> list[tuple[str, float]]:
         loop = asyncio.get_running_loop()
-        seen: list[tuple[str, float]] = []
+        fired: list[tuple[str, float]] = []
 
         async def note(name: str, delay: float) -> None:
             await asyncio.sleep(delay)
-            seen.append((name, loop.time()))
+            fired.append((name, loop.time()))
 
-        loop.call_later(2.5, lambda: seen.append(("call", loop.time())))
+        loop.call_later(2.5, lambda: fired.append(("call", loop.time())))
         await asyncio.gather(note("late", 30), note("early", 1))
-        return seen
+        return fired
 
     assert virtual_time.run(main()) == [("early", 1.0), ("call", 2.5), ("late", 30.0)]
 

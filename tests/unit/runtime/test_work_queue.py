@@ -145,13 +145,13 @@ def test_draining_waits_for_ready_and_running_keys() -> None:
         queue.close()
         draining = asyncio.create_task(queue.wait_until_drained())
         await asyncio.sleep(1)
-        seen = [draining.done()]
+        states = [draining.done()]
         await queue.get()
         await asyncio.sleep(1)
-        seen.append(draining.done())
+        states.append(draining.done())
         queue.done("a")
         await draining
-        return seen
+        return states
 
     assert virtual_time.run(main()) == [False, False]
 
@@ -200,7 +200,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.owe(key, 0)
 
     @rule(key=KEYS, delay=st.integers(0, 10))
-    def a_look_is_planned(self, key: str, delay: int) -> None:
+    def a_later_run_is_planned(self, key: str, delay: int) -> None:
         async def plan() -> None:
             self.queue.add_after(key, delay)
 

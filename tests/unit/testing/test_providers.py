@@ -169,17 +169,17 @@ def test_a_provider_that_counts_orders_before_they_are_executed_fails_a_check() 
             targets: dict[str, int] = {}
 
             async def order_and_count(name: str, target: int, now: float) -> Ordered:
-                found: Ordered = await order(name, target, now)
+                ordered: Ordered = await order(name, target, now)
                 targets[name] = target
-                return found
+                return ordered
 
             async def report_ordered(now: float) -> Groups:
-                found: Groups = await groups(now)
+                groups_state: Groups = await groups(now)
                 states = [
                     msgspec.structs.replace(state, target=targets.get(state.group.name, state.target))
-                    for state in found.states
+                    for state in groups_state.states
                 ]
-                return msgspec.structs.replace(found, states=tuple(states))
+                return msgspec.structs.replace(groups_state, states=tuple(states))
 
             provider.order, provider.groups = order_and_count, report_ordered
             return provider

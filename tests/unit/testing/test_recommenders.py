@@ -111,7 +111,7 @@ def throw_dice(_rows: Rows, answer: Estimates, _now: float) -> None:
     answer.bounds[:] += random.random()  # noqa: S311
 
 
-def look_at_the_clock(_rows: Rows, _answer: Estimates, _now: float) -> None:
+def read_the_clock(_rows: Rows, _answer: Estimates, _now: float) -> None:
     time.time()
 
 
@@ -131,7 +131,7 @@ def fall_over_nobody(rows: Rows, _answer: Estimates, _now: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "rule", "told"),
+    ("spoil", "rule", "message"),
     [
         (swap, "returns-possible-estimates", "an impossible answer for row"),
         (lose_a_bound, "returns-possible-estimates", "upper bound nan"),
@@ -145,17 +145,17 @@ def fall_over_nobody(rows: Rows, _answer: Estimates, _now: float) -> None:
         (compare_with_the_mean, "treats-rows-independently", "asked about alone, it says something else"),
         (size_by_place, "ignores-row-order", "asked in another order, it says something else"),
         (throw_dice, "is-deterministic", "asked a second time, it says something else"),
-        (look_at_the_clock, "reads-no-clock", "it reads a clock: time.time()"),
+        (read_the_clock, "reads-no-clock", "it reads a clock: time.time()"),
         (read_a_file, "does-no-io", "it does I/O: "),
         (call_home, "does-no-io", "it does I/O: socket."),
     ],
 )
-def test_a_recommender_that_breaks_a_rule_fails_its_check(spoil: Spoil, rule: str, told: str) -> None:
-    assert told in failure_message(rule, breaking(spoil))
+def test_a_recommender_that_breaks_a_rule_fails_its_check(spoil: Spoil, rule: str, message: str) -> None:
+    assert message in failure_message(rule, breaking(spoil))
 
 
 def failure_message(rule: str, make: Any) -> str:
-    [check] = [each for each in CHECKS if each.name == rule]
+    [check] = [candidate for candidate in CHECKS if candidate.name == rule]
     with pytest.raises(AssertionError) as caught:
         check.run(make)
     return str(caught.value)
@@ -168,9 +168,9 @@ class ByPlace(Sound):
 
 
 def test_only_broken_rules_are_reported() -> None:
-    found = {failure.check: failure.message for failure in find_failures(ByPlace)}
-    assert sorted(found) == ["ignores-row-order", "treats-rows-independently"]
-    assert "asked about alone, it says something else" in found["treats-rows-independently"]
+    failures = {failure.check: failure.message for failure in find_failures(ByPlace)}
+    assert sorted(failures) == ["ignores-row-order", "treats-rows-independently"]
+    assert "asked about alone, it says something else" in failures["treats-rows-independently"]
 
 
 class Unpicklable(Sound):
@@ -223,7 +223,7 @@ class Nameless(Sound):
 
 
 @pytest.mark.parametrize(
-    ("make", "rule", "told"),
+    ("make", "rule", "message"),
     [
         (Unpicklable, "survives-pickling", "it cannot be pickled"),
         (Stateful, "is-deterministic", "another instance, it says something else"),
@@ -235,8 +235,8 @@ class Nameless(Sound):
         (object, "declares-itself", "it has no method `estimate`"),
     ],
 )
-def test_a_wrongly_constructed_recommender_fails_its_check(make: Any, rule: str, told: str) -> None:
-    assert told in failure_message(rule, make)
+def test_a_wrongly_constructed_recommender_fails_its_check(make: Any, rule: str, message: str) -> None:
+    assert message in failure_message(rule, make)
 
 
 def test_a_slow_recommender_passes_with_a_warning() -> None:
@@ -245,6 +245,6 @@ def test_a_slow_recommender_passes_with_a_warning() -> None:
         while time.process_time() < end:
             pass
 
-    [check] = [each for each in CHECKS if each.name == "is-fast"]
+    [check] = [candidate for candidate in CHECKS if candidate.name == "is-fast"]
     with pytest.warns(SlowRecommender, match="10,000 rows would take"):
         check.run(breaking(dawdle))

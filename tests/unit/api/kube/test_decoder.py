@@ -205,6 +205,6 @@ def test_every_object_of_a_list_is_either_read_or_set_aside(items: list[object])
     assert len(page.items) + len(page.rejected) == len(items)
     aside = {bad.index for bad in page.rejected}
     assert aside.isdisjoint(i for i, item in enumerate(items) if item is GOOD)
-    kept = [item for i, item in enumerate(items) if i not in aside]
-    assert page.items == tuple(convert_object(item, Pod) for item in kept)
+    readable = [item for i, item in enumerate(items) if i not in aside]
+    assert page.items == tuple(convert_object(item, Pod) for item in readable)
     assert all(bad.message for bad in page.rejected)

@@ -114,9 +114,9 @@ def test_nulls_and_numeric_quantities_are_repaired() -> None:
 
 def test_an_unreadable_pod_does_not_hide_other_pods() -> None:
     items = [{"metadata": {"name": "good"}}, {"metadata": {"name": "bad"}, "status": {"conditions": 3}}]
-    found = decode_list(msgspec.json.encode({"items": items}), ObservedPod)
-    assert [item.metadata.name for item in found.items] == ["good"]
-    assert [each.name for each in found.rejected] == ["bad"]
+    decoded = decode_list(msgspec.json.encode({"items": items}), ObservedPod)
+    assert [item.metadata.name for item in decoded.items] == ["good"]
+    assert [rejected.name for rejected in decoded.rejected] == ["bad"]
 
 
 def test_workloads_are_read_as_far_as_they_select() -> None:

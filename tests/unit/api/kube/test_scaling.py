@@ -103,12 +103,12 @@ def test_the_ratio_of_a_metric_can_be_read_from_spec_and_status() -> None:
             "conditions": [{"type": "ScalingActive", "status": "True"}],
         },
     )
-    wanted, seen = read.spec.metrics[0].container_resource, read.status.current_metrics[0].container_resource
+    wanted, current = read.spec.metrics[0].container_resource, read.status.current_metrics[0].container_resource
     assert wanted is not None
-    assert seen is not None
-    assert (wanted.container, seen.container) == ("app", "app")
-    assert (wanted.target.average_utilization, seen.current.average_utilization) == (70, 35)
-    assert seen.current.average_value == "350m"
+    assert current is not None
+    assert (wanted.container, current.container) == ("app", "app")
+    assert (wanted.target.average_utilization, current.current.average_utilization) == (70, 35)
+    assert current.current.average_value == "350m"
     assert (read.status.current_replicas, read.status.desired_replicas) == (3, 4)
     assert read.status.last_scale_time == datetime(2026, 3, 1, 10, tzinfo=UTC)
 

@@ -30,11 +30,11 @@ def meaning(document: dict[str, Any]) -> EffectiveBuffer:
 
 @pytest.mark.req("BF-32", "BF-33")
 def test_type_and_strategy_have_defaults() -> None:
-    found = meaning(replica_buffer(exactly=3))
-    assert found.type == "buffer.x-k8s.io/active-capacity"
-    assert found.is_active_capacity
-    assert found.strategy is Strategy.KEEP_EMPTY
-    assert found.capacity == FixedReplicas(3)
+    buffer = meaning(replica_buffer(exactly=3))
+    assert buffer.type == "buffer.x-k8s.io/active-capacity"
+    assert buffer.is_active_capacity
+    assert buffer.strategy is Strategy.KEEP_EMPTY
+    assert buffer.capacity == FixedReplicas(3)
 
 
 @pytest.mark.req("BF-19")
@@ -106,9 +106,9 @@ def test_story_2s_shorthand_means_a_node_class_and_numbers_are_quantities() -> N
 @pytest.mark.parametrize("cpu", [40, "40", "40000m"])
 @pytest.mark.parametrize("memory", ["5Gi", "5120Mi", 5 * 2**30])
 def test_totals_mean_the_same_in_any_spelling(cpu: int | str, memory: int | str) -> None:
-    found = meaning(class_buffer(totalCpu=cpu, totalMem=memory)).capacity
-    assert isinstance(found, NodeClassTotals)
-    assert (found.cpu, found.memory) == (Quantity.from_milli(40_000), Quantity.from_units(5 * 2**30))
+    capacity = meaning(class_buffer(totalCpu=cpu, totalMem=memory)).capacity
+    assert isinstance(capacity, NodeClassTotals)
+    assert (capacity.cpu, capacity.memory) == (Quantity.from_milli(40_000), Quantity.from_units(5 * 2**30))
 
 
 @pytest.mark.req("BF-31")

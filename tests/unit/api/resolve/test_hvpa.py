@@ -72,10 +72,10 @@ def test_bounds_of_the_vpa_template_do_not_bound_sizes_of_the_hvpa() -> None:
     }
     off = {"containerName": "sidecar", "mode": "Off"}
     spec = {"resourcePolicy": {"containerPolicies": [policy, off]}}
-    found = resolve_hvpa_pods(msgspec.convert(hvpa(STORY_1, vpa={"template": {"spec": spec}}), Hvpa))
-    app = found.get_container("app")
+    vpa = resolve_hvpa_pods(msgspec.convert(hvpa(STORY_1, vpa={"template": {"spec": spec}}), Hvpa))
+    app = vpa.get_container("app")
     assert app.controlled == ("cpu", "memory")
     assert app.min_allowed == {}
     assert app.max_allowed == {}
     assert not app.scales_limits
-    assert not found.get_container("sidecar").is_scaled
+    assert not vpa.get_container("sidecar").is_scaled

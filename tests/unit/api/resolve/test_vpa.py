@@ -64,9 +64,9 @@ def test_modes_and_their_aliases(written: str | None, mode: UpdateMode) -> None:
 
 
 def test_an_unknown_mode_acts_on_nothing_and_warns() -> None:
-    found = meaning(vpa(updatePolicy={"updateMode": "Teleport"}))
-    assert found.mode is UpdateMode.OFF
-    assert "treated as Off" in str(found.warnings[0])
+    effective = meaning(vpa(updatePolicy={"updateMode": "Teleport"}))
+    assert effective.mode is UpdateMode.OFF
+    assert "treated as Off" in str(effective.warnings[0])
 
 
 def test_deprecated_mode_is_among_the_warnings() -> None:
@@ -80,18 +80,18 @@ def test_deprecated_mode_is_among_the_warnings() -> None:
 @pytest.mark.req("CR-02", "CR-10")
 @pytest.mark.parametrize("recommenders", [None, [], [{"name": "default"}]])
 def test_only_default_serves_objects_that_name_no_recommender(recommenders: Any) -> None:
-    found = meaning(vpa(recommenders=recommenders))
-    assert found.recommender == "default"
-    assert found.is_served_by("default")
-    assert not found.is_served_by("weekly")
+    effective = meaning(vpa(recommenders=recommenders))
+    assert effective.recommender == "default"
+    assert effective.is_served_by("default")
+    assert not effective.is_served_by("weekly")
 
 
 @pytest.mark.req("CR-09")
 @pytest.mark.parametrize("other", ["Weekly", "weekly ", "week", "default", ""])
 def test_names_of_recommenders_compare_letter_for_letter(other: str) -> None:
-    found = meaning(vpa(recommenders=[{"name": "weekly"}]))
-    assert found.is_served_by("weekly")
-    assert not found.is_served_by(other)
+    effective = meaning(vpa(recommenders=[{"name": "weekly"}]))
+    assert effective.is_served_by("weekly")
+    assert not effective.is_served_by(other)
 
 
 @pytest.mark.req("CR-06")
@@ -105,8 +105,8 @@ def test_recommenders_match_in_lists_of_any_length() -> None:
 @pytest.mark.req("CR-11")
 @given(st.sampled_from([None, "default", "a", "b"]), st.sets(st.sampled_from(["default", "a", "b"])))
 def test_at_most_one_running_recommender_serves_an_object(named: str | None, running: set[str]) -> None:
-    found = meaning(vpa(recommenders=[{"name": named}] if named else None))
-    assert {name for name in running if found.is_served_by(name)} == running & {named or "default"}
+    effective = meaning(vpa(recommenders=[{"name": named}] if named else None))
+    assert {name for name in running if effective.is_served_by(name)} == running & {named or "default"}
 
 
 @pytest.mark.req("CR-19")
@@ -118,8 +118,8 @@ def test_a_label_selects_no_recommender() -> None:
 
 @pytest.mark.req("CR-07")
 def test_parameters_reach_the_recommender_that_serves_the_object() -> None:
-    found = meaning(vpa(recommenders=[{"name": "weekly", "parameters": {"percentile": "0.95"}}]))
-    assert found.parameters == {"percentile": "0.95"}
+    effective = meaning(vpa(recommenders=[{"name": "weekly", "parameters": {"percentile": "0.95"}}]))
+    assert effective.parameters == {"percentile": "0.95"}
 
 
 # Requirements
@@ -127,11 +127,11 @@ def test_parameters_reach_the_recommender_that_serves_the_object() -> None:
 
 @pytest.mark.req("AR-02")
 def test_resources_are_read_in_either_spelling() -> None:
-    (found,) = meaning(
+    (requirement,) = meaning(
         requirements({"resources": ["CPU", "Memory"], "changeRequirement": "TargetLowerThanOrEqualToRequests"})
     ).requirements
-    assert found.resources == {"cpu", "memory"}
-    assert found.change is ChangeRequirement.LOWER_OR_EQUAL
+    assert requirement.resources == {"cpu", "memory"}
+    assert requirement.change is ChangeRequirement.LOWER_OR_EQUAL
 
 
 def test_eviction_requirements_apply_only_to_eviction() -> None:
@@ -144,8 +144,8 @@ def test_eviction_requirements_apply_only_to_eviction() -> None:
 
 
 def test_a_requirement_of_a_newer_version_is_never_satisfied() -> None:
-    (found,) = meaning(requirements({"resources": ["cpu"], "changeRequirement": "TargetPrime"})).requirements
-    assert found.change is ChangeRequirement.NEVER
+    (requirement,) = meaning(requirements({"resources": ["cpu"], "changeRequirement": "TargetPrime"})).requirements
+    assert requirement.change is ChangeRequirement.NEVER
 
 
 # Boost
@@ -153,9 +153,9 @@ def test_a_requirement_of_a_newer_version_is_never_satisfied() -> None:
 
 @pytest.mark.req("SB-05")
 def test_the_pods_boost_is_every_containers_default() -> None:
-    found = meaning(boosted(type="Factor", factor=3))
+    effective = meaning(boosted(type="Factor", factor=3))
     for name in ("app", "sidecar"):
-        boost = found.get_container(name).boost
+        boost = effective.get_container(name).boost
         assert boost is not None
         assert (boost.kind, boost.factor) == (BoostKind.FACTOR, 3)
 
@@ -221,9 +221,9 @@ def test_without_give_up_after_a_boost_never_expires_before_ready() -> None:
 
 @pytest.mark.req("SB-26")
 def test_a_boost_in_a_named_policy_applies_only_to_that_container() -> None:
-    found = meaning(policy(startupBoost={"cpu": {"type": "Factor", "factor": 2}}))
-    assert found.get_container("app").boost is not None
-    assert found.get_container("other").boost is None
+    effective = meaning(policy(startupBoost={"cpu": {"type": "Factor", "factor": 2}}))
+    assert effective.get_container("app").boost is not None
+    assert effective.get_container("other").boost is None
 
 
 @pytest.mark.req("SB-25")
@@ -243,11 +243,11 @@ def test_a_named_policy_takes_precedence_over_the_wildcard() -> None:
         {"containerName": "*", "mode": "Off"},
         {"containerName": "app", "controlledValues": "RequestsOnly", "controlledResources": ["memory"]},
     ]
-    found = meaning(vpa(resourcePolicy={"containerPolicies": policies}))
-    assert not found.get_container("other").is_scaled
-    assert found.get_container("app").is_scaled
-    assert found.get_container("app").controlled == ("memory",)
-    assert not found.get_container("app").scales_limits
+    effective = meaning(vpa(resourcePolicy={"containerPolicies": policies}))
+    assert not effective.get_container("other").is_scaled
+    assert effective.get_container("app").is_scaled
+    assert effective.get_container("app").controlled == ("memory",)
+    assert not effective.get_container("app").scales_limits
 
 
 def test_of_two_policies_for_one_name_the_first_counts_and_of_two_stars_the_last() -> None:
@@ -257,14 +257,14 @@ def test_of_two_policies_for_one_name_the_first_counts_and_of_two_stars_the_last
         {"containerName": "*"},
         {"containerName": "*", "mode": "Off"},
     ]
-    found = meaning(vpa(resourcePolicy={"containerPolicies": policies}))
-    assert not found.get_container("app").is_scaled
-    assert not found.get_container("other").is_scaled
+    effective = meaning(vpa(resourcePolicy={"containerPolicies": policies}))
+    assert not effective.get_container("app").is_scaled
+    assert not effective.get_container("other").is_scaled
 
 
 def test_unreadable_stored_amounts_are_ignored() -> None:
-    found = meaning(policy(minAllowed={"cpu": "lots", "memory": "1Gi"})).get_container("app")
-    assert found.min_allowed == {"memory": Quantity.parse("1Gi")}
+    app = meaning(policy(minAllowed={"cpu": "lots", "memory": "1Gi"})).get_container("app")
+    assert app.min_allowed == {"memory": Quantity.parse("1Gi")}
 
 
 @pytest.mark.parametrize(
@@ -272,6 +272,6 @@ def test_unreadable_stored_amounts_are_ignored() -> None:
 )
 def test_the_acting_vpa_is_one_with_an_acting_mode(mode: str | None) -> None:
     written = [{"updatePolicy": {"updateMode": mode}}] if mode is not None else [{}, {"updatePolicy": {}}]
-    for each in written:
-        found = msgspec.convert(vpa(**each), VerticalPodAutoscaler)
-        assert is_applied_to_pods(found) is (resolve_vpa(found).mode is not UpdateMode.OFF)
+    for spec in written:
+        converted = msgspec.convert(vpa(**spec), VerticalPodAutoscaler)
+        assert is_applied_to_pods(converted) is (resolve_vpa(converted).mode is not UpdateMode.OFF)

@@ -201,14 +201,14 @@ def test_pods_need_a_number_and_a_spec_that_is_kept_as_written() -> None:
     ],
 )
 def test_a_pod_that_cannot_be_read_is_refused_with_the_field(container: Any, problem: str) -> None:
-    [found] = errors(buffer(capacity={"pods": {"replicaNum": 1, "podSpec": {"containers": [container]}}}))
-    assert found.startswith(f"spec.capacity.pods.podSpec.containers[0].{problem}")
+    [error] = errors(buffer(capacity={"pods": {"replicaNum": 1, "podSpec": {"containers": [container]}}}))
+    assert error.startswith(f"spec.capacity.pods.podSpec.containers[0].{problem}")
 
 
 def test_a_pod_with_devices_is_a_warning() -> None:
     container = {"name": "a", "resources": {"claims": [{"name": "gpu"}]}}
-    [found] = warnings(buffer(capacity={"pods": {"replicaNum": 1, "podSpec": {"containers": [container]}}}))
-    assert found.startswith("spec.capacity.pods.podSpec.containers[0].resources.claims: room for devices")
+    [warning] = warnings(buffer(capacity={"pods": {"replicaNum": 1, "podSpec": {"containers": [container]}}}))
+    assert warning.startswith("spec.capacity.pods.podSpec.containers[0].resources.claims: room for devices")
 
 
 @pytest.mark.req("BF-33")

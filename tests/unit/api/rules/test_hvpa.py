@@ -173,9 +173,9 @@ def test_percentages_are_percentages() -> None:
 def test_gaps_between_buckets_are_reported_and_not_refused() -> None:
     document = hvpa(*STORY_2)
     assert errors(document) == []
-    told = warnings(document)
-    assert "CPU between 1 and 2 in total lies in no bucket" in told[0]
-    assert "memory between 2G and 4G in total lies in no bucket" in told[1]
+    messages = warnings(document)
+    assert "CPU between 1 and 2 in total lies in no bucket" in messages[0]
+    assert "memory between 2G and 4G in total lies in no bucket" in messages[1]
     skipped = hvpa(bucket((1, 1), ("0", "1"), ("0", "1G")), bucket((3, 4), ("0", "9"), ("0", "9G")))
     assert "leaves out the replica count 2" in warnings(skipped)[0]
 

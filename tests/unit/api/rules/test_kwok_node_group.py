@@ -16,7 +16,7 @@ from trellis.core.lint.check import check
 from trellis.core.lint.manifests import ManifestSource
 
 
-def told(document: dict[str, Any]) -> list[str]:
+def list_problem_texts(document: dict[str, Any]) -> list[str]:
     return [str(problem) for problem in validate(KWOK_NODE_GROUP, document)]
 
 
@@ -49,7 +49,7 @@ FULL = group(
 
 @pytest.mark.parametrize("document", [group(), FULL], ids=["smallest", "fullest"])
 def test_a_group_that_is_right_has_no_problem(document: dict[str, Any]) -> None:
-    assert told(document) == []
+    assert list_problem_texts(document) == []
 
 
 def test_a_group_is_a_document_of_ours_and_no_crd() -> None:
@@ -146,7 +146,7 @@ def test_buffers_find_the_nodes_of_a_group_by_the_label_that_it_gives_them() -> 
     ],
 )
 def test_each_problem_is_reported_once_with_its_field_and_rule(document: dict[str, Any], expected: str) -> None:
-    assert told(document) == [expected]
+    assert list_problem_texts(document) == [expected]
 
 
 def test_trellis_check_validates_node_groups() -> None:

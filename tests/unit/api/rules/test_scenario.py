@@ -151,9 +151,9 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
     ],
 )
 def test_a_fault_is_reported_with_field_value_and_rule(document: dict[str, Any], expected: str) -> None:
-    found = list_problems(document)
-    assert len(found) == 1, found
-    assert found[0].startswith(expected)
+    problems = list_problems(document)
+    assert len(problems) == 1, problems
+    assert problems[0].startswith(expected)
 
 
 def test_a_status_is_no_field_of_a_file() -> None:
@@ -171,5 +171,5 @@ def test_two_problems_are_reported_together() -> None:
 
 def test_vpa_templates_are_held_to_the_rules_of_vpas() -> None:
     spec = {**VPA_SPEC, "startupBoost": {"cpu": {"type": "Factor"}}}
-    (found,) = list_problems(scenario(policies=[{"name": "p", "forEach": [{"spec": spec}]}]))
-    assert found.startswith("spec.policies[0].forEach[0].spec.startupBoost.cpu")
+    (problem,) = list_problems(scenario(policies=[{"name": "p", "forEach": [{"spec": spec}]}]))
+    assert problem.startswith("spec.policies[0].forEach[0].spec.startupBoost.cpu")

@@ -59,13 +59,13 @@ def test_a_typo_gets_the_nearest_field_as_a_suggestion() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "actual"),
     [("Recreate", "string"), (["Recreate"], "array"), (3, "integer"), (True, "boolean"), (1.5, "number")],
 )
-def test_a_wrong_type_is_named(value: Any, found: str) -> None:
+def test_a_wrong_type_is_named(value: Any, actual: str) -> None:
     (line,) = errors(vpa(updatePolicy=value))
     assert line.startswith("spec.updatePolicy: Invalid value: ")
-    assert line.endswith(f"must be of type object, not {found}")
+    assert line.endswith(f"must be of type object, not {actual}")
 
 
 def test_null_means_absent_wherever_a_field_is_optional() -> None:
@@ -133,7 +133,7 @@ def test_both_members_of_a_requirement_are_required() -> None:
         "spec.updatePolicy.actuationRequirements[0].changeRequirement: Required value: changeRequirement must be given",
     ]
     for member in UP:
-        (line,) = errors(requirements({name: each for name, each in UP.items() if name != member}))
+        (line,) = errors(requirements({name: value for name, value in UP.items() if name != member}))
         assert line.startswith(f"spec.updatePolicy.actuationRequirements[0].{member}: Required value")
     assert errors(requirements(UP)) == []
     assert errors(requirements()) == []
@@ -438,7 +438,7 @@ def test_out_of_range_tuning_is_refused(field: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "message"),
     [
         ("oomBumpUpRatio", "0.5", "0.5: must be greater than or equal to 1.0"),
         ("oomBumpUpRatio", "-1", "-1: must be greater than or equal to 1.0"),
@@ -447,9 +447,9 @@ def test_out_of_range_tuning_is_refused(field: str, value: Any) -> None:
         ("oomMinBumpUp", "-1Ki", "-1024: must be greater than or equal to 0"),
     ],
 )
-def test_invalid_oom_settings_are_refused_with_their_value(field: str, value: str, said: str) -> None:
+def test_invalid_oom_settings_are_refused_with_their_value(field: str, value: str, message: str) -> None:
     place = f"spec.resourcePolicy.containerPolicies[0].{field}"
-    assert errors(policy(**{field: value})) == [f"{place}: Invalid value: {said}"]
+    assert errors(policy(**{field: value})) == [f"{place}: Invalid value: {message}"]
 
 
 @pytest.mark.parametrize("value", ["1Kg", "NaN", "", "1_000", "0x10", "one", "\u0661"])

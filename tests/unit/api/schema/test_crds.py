@@ -22,8 +22,8 @@ def at(schema: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def version(kind: Kind, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(v for v in build_crd(kind)["spec"]["versions"] if v["name"] == name)
-    return found
+    document: dict[str, Any] = next(v for v in build_crd(kind)["spec"]["versions"] if v["name"] == name)
+    return document
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,15 @@ def version(kind: Kind, name: str) -> dict[str, Any]:
 )
 @pytest.mark.req("BF-06")
 def test_names_version_and_scope(kind: Kind, name: str, short: str, stored: str) -> None:
-    found = build_crd(kind)
-    assert found["metadata"]["name"] == name
-    assert found["spec"]["group"] == name.partition(".")[2]
-    assert [each["name"] for each in found["spec"]["versions"] if each["served"] and each["storage"]] == [stored]
-    assert found["spec"]["scope"] == "Namespaced"
-    assert found["spec"]["names"]["shortNames"] == [short]
-    assert found["spec"]["names"]["singular"] == kind.name.lower()
+    crd = build_crd(kind)
+    assert crd["metadata"]["name"] == name
+    assert crd["spec"]["group"] == name.partition(".")[2]
+    assert [version["name"] for version in crd["spec"]["versions"] if version["served"] and version["storage"]] == [
+        stored
+    ]
+    assert crd["spec"]["scope"] == "Namespaced"
+    assert crd["spec"]["names"]["shortNames"] == [short]
+    assert crd["spec"]["names"]["singular"] == kind.name.lower()
 
 
 def test_upstreams_printer_columns_are_kept() -> None:
@@ -194,8 +196,8 @@ def test_every_text_of_our_own_kinds_that_users_write_is_bounded(kind: Kind) -> 
 @pytest.mark.req("BF-37", "BF-07")
 def test_a_buffers_status_holds_the_pods_the_conditions_and_the_last_full_time() -> None:
     status = build_object_schema(BUFFER)["properties"]["status"]["properties"]
-    told = {"podBasedBufferSpec", "conditions", "lastFullyProvisioned", "observedGeneration", "selector"}
-    assert set(status) == told
+    fields = {"podBasedBufferSpec", "conditions", "lastFullyProvisioned", "observedGeneration", "selector"}
+    assert set(status) == fields
     assert set(status["podBasedBufferSpec"]["properties"]) == {"replicaNum", "podSpec", "podLabels"}
     assert status["lastFullyProvisioned"]["format"] == "date-time"
 

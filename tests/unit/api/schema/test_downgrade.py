@@ -47,8 +47,8 @@ def test_added_values_are_reported_as_stranded() -> None:
         '"InPlaceOrRecreate", "InPlace", "Auto"'
     ]
     entry = {"resources": ["CPU"], "changeRequirement": "TargetHigherThanOrEqualToRequests"}
-    found = lost(vpa(updatePolicy={"updateMode": "Off", "evictionRequirements": [entry]}))
-    assert [line.partition(": upstream")[0] for line in found] == [
+    lines = lost(vpa(updatePolicy={"updateMode": "Off", "evictionRequirements": [entry]}))
+    assert [line.partition(": upstream")[0] for line in lines] == [
         "UnsupportedStoredValue: spec.updatePolicy.evictionRequirements[0].resources[0]",
         "UnsupportedStoredValue: spec.updatePolicy.evictionRequirements[0].changeRequirement",
     ]

@@ -153,7 +153,7 @@ def test_ctrl_c_prints_finished_results_and_exits_with_130(usage: str, monkeypat
     from collections.abc import Callable, Iterator
 
     @contextlib.contextmanager
-    def at_once(_said: str) -> Iterator[Callable[[], bool]]:
+    def at_once(_message: str) -> Iterator[Callable[[], bool]]:
         left = iter(range(4))
         yield lambda: next(left, None) is None
 

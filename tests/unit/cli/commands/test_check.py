@@ -65,10 +65,10 @@ def test_a_directory_without_objects_of_our_kinds_is_reported(folder: Path) -> N
     assert result.output == "0 objects in 0 files: nothing to check\n"
 
 
-@pytest.mark.parametrize("found", [None, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n"])
-def test_strict_fails_if_there_is_nothing_to_check(folder: Path, found: str | None) -> None:
-    if found is not None:
-        (folder / "other.yaml").write_text(found)
+@pytest.mark.parametrize("other", [None, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n"])
+def test_strict_fails_if_there_is_nothing_to_check(folder: Path, other: str | None) -> None:
+    if other is not None:
+        (folder / "other.yaml").write_text(other)
     result = run("--strict", ".")
     assert result.exit_code == 2
     assert "nothing to check" in result.stdout

@@ -54,7 +54,7 @@ def run(server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def files() -> list[str]:
-    return sorted(each.name for each in Path().iterdir())
+    return sorted(path.name for path in Path().iterdir())
 
 
 def test_a_dump_is_one_file_for_its_owner_that_zcat_reads(run: Callable[..., Result]) -> None:
@@ -91,9 +91,9 @@ def test_patterns_and_anonymous_go_together(run: Callable[..., Result]) -> None:
     result = run("--quiet", "-n", "sh*", "--anonymous", "-o", "dump.jsonl")
     assert result.exit_code == 0
     assert b"web" not in Path("dump.jsonl").read_bytes()
-    found = ClusterState.from_dump(read_recording(Path("dump.jsonl")))
-    assert found.about.anonymous
-    assert len(found.pods) == 2
+    state = ClusterState.from_dump(read_recording(Path("dump.jsonl")))
+    assert state.about.anonymous
+    assert len(state.pods) == 2
 
 
 def test_no_two_dumps_use_the_same_names(run: Callable[..., Result]) -> None:
@@ -194,12 +194,12 @@ def test_usage_of_the_last_days_comes_from_prometheus(
 ) -> None:
     asked: list[Any] = []
 
-    def found(whom: PrometheusOptions, namespaces: Any, *, quiet: bool) -> LoadedSeries:
+    def read_series(whom: PrometheusOptions, namespaces: Any, *, quiet: bool) -> LoadedSeries:
         asked.append((whom, namespaces, quiet))
         times = np.array([NOW - 60, NOW])
         return LoadedSeries([Series(f"shop/web-{HASH}-x2x9z/app", times, np.array([0.1, np.nan]), times, "")], [], [])
 
-    monkeypatch.setattr(prometheus_series, "read_prometheus_series", found)
+    monkeypatch.setattr(prometheus_series, "read_prometheus_series", read_series)
     result = run("--quiet", "-n", "shop", "-o", "d.jsonl", "--prometheus-url", "http://p", "--history", "14d")
     assert result.exit_code == 0, result.output
     assert asked == [(PrometheusOptions("http://p", "14d", "5m"), ("shop",), True)]
@@ -236,9 +236,9 @@ def figures(value: Any) -> Any:
     """Numbers, quantities and codes, without names and sentences."""
     match value:
         case dict():
-            return [figures(each) for each in value.values()]
+            return [figures(item) for item in value.values()]
         case list():
-            return [figures(each) for each in value]
+            return [figures(item) for item in value]
         case str():
             return value if re.fullmatch(r"[0-9.]+(m|[KMG]i)?|[A-Z][A-Za-z]+", value) else ""
         case _:
@@ -255,17 +255,17 @@ def test_a_dump_without_names_explains_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("run")
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "give a SCENARIO, a recording with --replay, or a dump with --dump"),
         (["s.yaml", "--dump", "d"], "give a SCENARIO, a recording with --replay, or a dump with --dump"),
         (["s.yaml", "--recommenders", "default"], "--recommenders goes with --dump"),
     ],
 )
-def test_scenario_dump_and_replay_exclude_one_another(arguments: list[str], said: str) -> None:
+def test_scenario_dump_and_replay_exclude_one_another(arguments: list[str], message: str) -> None:
     result = CliRunner().invoke(trellis, ["simulate", *arguments])
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 def test_the_example_dump_matches_the_current_format() -> None:

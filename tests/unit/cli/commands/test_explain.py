@@ -35,13 +35,13 @@ def explain(*arguments: object) -> Result:
 
 def test_a_vpa_a_pod_and_a_recommendation_are_explained(tmp_path: Path) -> None:
     file = dumped(tmp_path)
-    for kind, name, told in (
+    for kind, name, sentence in (
         ("vpa", "web", "It governs 2 pods of Deployment web in mode Recreate"),
         ("pod", "shop/web-1-0", "EvictToRecreate"),
         ("recommendation", "web", "RECOMMENDATION FOR CONTAINER app"),
     ):
         result = explain(kind, name, "--dump", file)
-        assert (result.exit_code, told in result.output) == (0, True), result.output
+        assert (result.exit_code, sentence in result.output) == (0, True), result.output
 
 
 def test_an_hvpa_is_explained_with_a_drawing(tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ def test_an_hvpa_is_explained_with_a_drawing(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "Decided: 3 replicas of CPU 8 and memory 5G each." in result.output
     assert "decided: 3 replicas for 24" in result.output
-    found = json.loads(explain("hvpa", "shop/search", "--json", "--dump", dumped(tmp_path, search())).output)
-    assert (found["kind"], found["hvpa"]["count"]) == ("hvpa", 3)
+    document = json.loads(explain("hvpa", "shop/search", "--json", "--dump", dumped(tmp_path, search())).output)
+    assert (document["kind"], document["hvpa"]["count"]) == ("hvpa", 3)
 
 
 def test_a_namespace_that_has_an_hvpa_alone_is_found(tmp_path: Path) -> None:
@@ -62,9 +62,9 @@ def test_a_namespace_that_has_an_hvpa_alone_is_found(tmp_path: Path) -> None:
 
 def test_json_is_the_structure(tmp_path: Path) -> None:
     result = explain("vpa", "web", "-n", "shop", "--dump", dumped(tmp_path), "--json")
-    found = json.loads(result.output)
+    document = json.loads(result.output)
     assert result.exit_code == 0
-    assert (found["kind"], found["vpa"]["mode"], len(found["pods"])) == ("vpa", "Recreate", 2)
+    assert (document["kind"], document["vpa"]["mode"], len(document["pods"])) == ("vpa", "Recreate", 2)
 
 
 def test_the_flags_of_the_components_count(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_of_several_namespaces_one_has_to_be_chosen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("vpa", "web", "--container", "app"), "--container goes with a recommendation"),
         (("vpa", "web", "--ready-patience", "1m"), "--ready-patience goes with an Hvpa"),
@@ -165,9 +165,9 @@ def test_of_several_namespaces_one_has_to_be_chosen(tmp_path: Path) -> None:
         (("nodes", "n1"), "is not one of"),
     ],
 )
-def test_options_that_do_not_fit_together_are_refused(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_options_that_do_not_fit_together_are_refused(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
     result = explain(*arguments, "--dump", dumped(tmp_path))
-    assert (result.exit_code, told in result.output) == (2, True), result.output
+    assert (result.exit_code, message in result.output) == (2, True), result.output
 
 
 def test_a_workload_instead_of_a_pod_leads_to_a_pod_of_it_and_kinds_may_be_large(tmp_path: Path) -> None:
@@ -188,10 +188,10 @@ def test_a_file_that_is_no_dump_is_refused_with_its_first_bytes(tmp_path: Path) 
     file.write_bytes(b"begins" + bytes(range(128, 256)) * 1000)
     refused = explain("vpa", "web", "--dump", file).exception
     assert isinstance(refused, InvalidRecording)
-    said = str(refused).removeprefix(f'"{file}": ')
-    assert said.startswith('"begins')
-    assert "is no line of a recording or a dump" in said
-    assert len(said) < 200
+    text = str(refused).removeprefix(f'"{file}": ')
+    assert text.startswith('"begins')
+    assert "is no line of a recording or a dump" in text
+    assert len(text) < 200
 
 
 def test_a_compressed_dump_is_read_whatever_it_is_called(tmp_path: Path) -> None:

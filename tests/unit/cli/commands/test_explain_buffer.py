@@ -26,8 +26,8 @@ def test_a_buffer_is_explained(tmp_path: Path) -> None:
 
 
 def test_json_is_the_structure(tmp_path: Path) -> None:
-    found = json.loads(explain(spare(), tmp_path, "shop/web", "--json").output)
-    assert (found["kind"], found["buffer"]["chunks"], found["buffer"]["limitedBy"]) == ("buffer", 2, ["team"])
+    document = json.loads(explain(spare(), tmp_path, "shop/web", "--json").output)
+    assert (document["kind"], document["buffer"]["chunks"], document["buffer"]["limitedBy"]) == ("buffer", 2, ["team"])
 
 
 def test_the_flags_of_the_controller_count(tmp_path: Path) -> None:

@@ -82,8 +82,8 @@ def test_a_node_is_explained(tmp_path: Path) -> None:
 
 
 def test_json_is_the_structure(tmp_path: Path) -> None:
-    found = json.loads(explain(pools(), tmp_path, "node", "small-3", "--json").output)
-    assert (found["kind"], found["node"]["decision"]["reason"]["code"]) == ("node", "PodNotReplicated")
+    document = json.loads(explain(pools(), tmp_path, "node", "small-3", "--json").output)
+    assert (document["kind"], document["node"]["decision"]["reason"]["code"]) == ("node", "PodNotReplicated")
 
 
 def test_buffers_and_pending_pods_report_nodes(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_flags_that_can_be_read_keep_their_meaning_beside_others() -> None:
     assert len(components.problems) == 1
 
 
-def test_where_the_autoscaler_cannot_be_seen_its_defaults_are_named_as_such(tmp_path: Path) -> None:
+def test_where_the_autoscaler_cannot_be_read_its_defaults_are_named_as_such(tmp_path: Path) -> None:
     cluster = pools()
     cluster.components = []
     result = explain(cluster, tmp_path, "node", "small-2")

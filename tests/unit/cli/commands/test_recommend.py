@@ -41,14 +41,14 @@ def usage(tmp_path: Path) -> str:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A survey of the shop, whoever asks, and what was asked."""
-    seen: dict[str, Any] = {}
+    options: dict[str, Any] = {}
 
-    def found(_traces: object, **how: Any) -> survey.SurveyOutcome:
-        seen.update(how)
-        return survey.SurveyOutcome(seen.get("surveyed", shop()), {}, seen.get("is_stopped", False))
+    def run_survey(_traces: object, **how: Any) -> survey.SurveyOutcome:
+        options.update(how)
+        return survey.SurveyOutcome(options.get("surveyed", shop()), {}, options.get("is_stopped", False))
 
-    monkeypatch.setattr(survey, "run_survey", found)
-    return seen
+    monkeypatch.setattr(survey, "run_survey", run_survey)
+    return options
 
 
 def run(*arguments: str) -> Result:
@@ -143,7 +143,7 @@ def test_manifests_are_written_and_what_has_none_is_reported(asked: dict[str, An
     result = run("--emit", "kustomize", str(tmp_path / "sizes"))
     assert result.exit_code == 0
     listed = yaml.safe_load((tmp_path / "sizes" / "kustomization.yaml").read_text())["patches"]
-    assert all((tmp_path / "sizes" / each["path"]).is_file() for each in listed)
+    assert all((tmp_path / "sizes" / patch["path"]).is_file() for patch in listed)
     assert "wrote 5 files below" in result.stderr
     again = run("--emit", "vpa", str(tmp_path / "sizes"), "--update-mode=Initial")
     assert "no file for Deployment shop/web: it has a VerticalPodAutoscaler already: web" in again.stderr
@@ -234,10 +234,10 @@ def test_an_unanswerable_question_is_one_line(
     with pytest.raises(SystemExit) as ended:
         main(["recommend", usage, "--quiet", *arguments])
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("trellis: ")
-    assert said.count("\n") == 1
-    assert message in said
+    errors = capsys.readouterr().err
+    assert errors.startswith("trellis: ")
+    assert errors.count("\n") == 1
+    assert message in errors
 
 
 def test_settings_of_prometheus_are_checked_before_any_query(capsys: pytest.CaptureFixture[str]) -> None:
@@ -254,6 +254,6 @@ def test_an_unreachable_prometheus_is_one_line(
     with pytest.raises(SystemExit) as ended:
         main(["recommend", "--no-cluster", "--prometheus-url=http://127.0.0.1:9", "--quiet"])
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("trellis: ")
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert message.startswith("trellis: ")
+    assert message.count("\n") == 1

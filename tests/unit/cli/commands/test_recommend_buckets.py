@@ -16,14 +16,14 @@ from trellis.cli.main import trellis
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A survey of a shop that lives, whoever asks, and what was asked."""
-    seen: dict[str, Any] = {}
+    options: dict[str, Any] = {}
 
-    def found(_traces: object, **how: Any) -> survey.SurveyOutcome:
-        seen.update(how)
+    def run_survey(_traces: object, **how: Any) -> survey.SurveyOutcome:
+        options.update(how)
         return survey.SurveyOutcome(recorded_shop())
 
-    monkeypatch.setattr(survey, "run_survey", found)
-    return seen
+    monkeypatch.setattr(survey, "run_survey", run_survey)
+    return options
 
 
 def run(*arguments: str) -> Result:

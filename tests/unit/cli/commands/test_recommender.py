@@ -121,10 +121,10 @@ Reads = Callable[..., RecommenderSettings]
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     """What the command makes of its arguments, of the environment and of a file, up to the moment it would start."""
     load = component._load_settings
-    found: list[RecommenderSettings] = []
+    loads: list[RecommenderSettings] = []
 
     def stop_before_the_start(*arguments: Any) -> LoadedSettings[RecommenderSettings]:
-        found.append(load(*arguments).settings)
+        loads.append(load(*arguments).settings)
         raise click.exceptions.Exit(0)
 
     monkeypatch.setattr(component, "_load_settings", stop_before_the_start)
@@ -134,7 +134,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
         if result.exception and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == 0, result.output
-        return found.pop()
+        return loads.pop()
 
     return read
 
@@ -173,19 +173,19 @@ def test_requests_are_rate_limited_only_if_configured(reads: Reads) -> None:
 
 
 def test_flags_are_taken_as_upstreams_manifests_write_them(reads: Reads) -> None:
-    found = reads("-v=2", "--leader_elect", "--memory-saver", "--feature-gates=PerVPAConfig=false,InPlace=true")
-    assert found.logs.verbosity == 2
-    assert found.leader.leader_elect
-    assert found.loop.memory_saver
-    assert not found.scope.feature_gates.per_vpa_config
+    settings = reads("-v=2", "--leader_elect", "--memory-saver", "--feature-gates=PerVPAConfig=false,InPlace=true")
+    assert settings.logs.verbosity == 2
+    assert settings.leader.leader_elect
+    assert settings.loop.memory_saver
+    assert not settings.scope.feature_gates.per_vpa_config
 
 
 def test_times_are_as_short_and_logs_as_long_as_upstream_takes_them(reads: Reads) -> None:
     short = ("recommender-interval", "checkpoints-gc-interval", "checkpoints-timeout", "confidence-interval-cpu")
-    found = reads(*(f"--{name}=500ms" for name in short), "-v=12")
-    assert found.loop.recommender_interval.total_seconds() == 0.5
-    assert found.storage.checkpoints_timeout.total_seconds() == 0.5
-    assert found.logs.verbosity == 12
+    settings = reads(*(f"--{name}=500ms" for name in short), "-v=12")
+    assert settings.loop.recommender_interval.total_seconds() == 0.5
+    assert settings.storage.checkpoints_timeout.total_seconds() == 0.5
+    assert settings.logs.verbosity == 12
 
 
 @pytest.mark.req("CR-08")
@@ -215,16 +215,16 @@ def test_a_lease_that_is_named_for_one_recommender_is_that_one_as_upstream_has_i
 
 @pytest.mark.req("CR-23")
 def test_window_and_percentile_can_be_set_for_cpu_and_for_memory(reads: Reads) -> None:
-    found = reads(
+    settings = reads(
         "--target-cpu-percentile=0.6",
         "--target-memory-percentile=0.7",
         "--cpu-histogram-decay-half-life=6h",
         "--memory-histogram-decay-half-life=12h",
         "--memory-aggregation-interval=1h",
     )
-    assert (found.estimates.target_cpu_percentile, found.estimates.target_memory_percentile) == (0.6, 0.7)
-    windows = (found.memory.cpu_histogram_decay_half_life, found.memory.memory_histogram_decay_half_life)
-    assert [str(each) for each in (*windows, found.memory.memory_aggregation_interval)] == [
+    assert (settings.estimates.target_cpu_percentile, settings.estimates.target_memory_percentile) == (0.6, 0.7)
+    windows = (settings.memory.cpu_histogram_decay_half_life, settings.memory.memory_histogram_decay_half_life)
+    assert [str(duration) for duration in (*windows, settings.memory.memory_aggregation_interval)] == [
         "6h0m0s",
         "12h0m0s",
         "1h0m0s",
@@ -261,16 +261,16 @@ def test_window_and_percentile_can_be_set_for_cpu_and_for_memory(reads: Reads) -
 def test_an_invalid_flag_is_refused_with_its_rule(
     capsys: pytest.CaptureFixture[str], arguments: list[str], rule: str
 ) -> None:
-    told = refused(capsys, *arguments)
-    assert rule in told
-    assert told.startswith("trellis: ")
-    assert told.count("\n") == 1
+    message = refused(capsys, *arguments)
+    assert rule in message
+    assert message.startswith("trellis: ")
+    assert message.count("\n") == 1
 
 
 def test_a_secret_is_not_repeated_when_it_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    told = refused(capsys, "--prometheus-headers=hunter2")
-    assert "--prometheus-headers" in told
-    assert "hunter2" not in told
+    message = refused(capsys, "--prometheus-headers=hunter2")
+    assert "--prometheus-headers" in message
+    assert "hunter2" not in message
 
 
 def test_an_unknown_flag_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -311,17 +311,17 @@ def test_a_file_and_the_environment_set_what_flags_set_and_flags_win(reads: Read
         "container-recommendation-max-allowed-memory: 8Gi\n"
     )
     environment = {"TRELLIS_RECOMMENDER_INTERVAL": "20s", "TRELLIS_TARGET_CPU_PERCENTILE": "0.6"}
-    found = reads(f"--config={file}", "--target-cpu-percentile=0.7", environment=environment)
-    assert found.loop.recommender_name == ("default", "frugal")
-    assert found.estimates.container_recommendation_max_allowed_memory == Quantity.parse("8Gi")
-    assert str(found.loop.recommender_interval) == "20s"
-    assert found.estimates.target_cpu_percentile == 0.7
+    settings = reads(f"--config={file}", "--target-cpu-percentile=0.7", environment=environment)
+    assert settings.loop.recommender_name == ("default", "frugal")
+    assert settings.estimates.container_recommendation_max_allowed_memory == Quantity.parse("8Gi")
+    assert str(settings.loop.recommender_interval) == "20s"
+    assert settings.estimates.target_cpu_percentile == 0.7
 
 
 def test_credentials_of_prometheus_come_from_upstreams_variables_unless_ours_are_set(reads: Reads) -> None:
     upstreams = {"PROMETHEUS_USERNAME": "ada", "PROMETHEUS_PASSWORD": "secret"}
-    found = reads(environment=upstreams).prometheus
-    assert (found.username, found.password) == ("ada", "secret")
+    settings = reads(environment=upstreams).prometheus
+    assert (settings.username, settings.password) == ("ada", "secret")
     assert reads(environment=upstreams | {"TRELLIS_USERNAME": "grace"}).prometheus.username == "grace"
 
 
@@ -330,10 +330,10 @@ def test_a_bad_value_in_a_file_or_the_environment_is_refused_with_its_place(
 ) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("target-cpu-percentile: 0.5\nupdate-worker-count: 0\n")
-    told = refused(capsys, f"--config={file}")
-    assert f"update-worker-count in {file}, line 2: must be at least 1" in told
+    message = refused(capsys, f"--config={file}")
+    assert f"update-worker-count in {file}, line 2: must be at least 1" in message
     file.write_text("recommender-nam: frugal\n")
     assert "is no setting (did you mean recommender-name?)" in refused(capsys, f"--config={file}")
     monkeypatch.setenv("TRELLIS_STATUS_CHANGE_THRESHOLD", "5%")
-    told = refused(capsys)
-    assert "environment variable TRELLIS_STATUS_CHANGE_THRESHOLD: must be a number" in told
+    message = refused(capsys)
+    assert "environment variable TRELLIS_STATUS_CHANGE_THRESHOLD: must be a number" in message

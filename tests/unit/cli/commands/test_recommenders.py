@@ -37,9 +37,9 @@ def test_on_a_terminal_no_line_is_wider_than_it() -> None:
 
 def test_json_has_type_unit_range_default_and_meaning() -> None:
     result = CliRunner().invoke(trellis, ["recommenders", "default", "-o", "json"])
-    [found] = json.loads(result.stdout)["recommenders"]
-    assert (found["name"], found["builtIn"], found["needsHistory"]) == ("default", True, False)
-    assert found["parameters"][7] == {
+    [recommender] = json.loads(result.stdout)["recommenders"]
+    assert (recommender["name"], recommender["builtIn"], recommender["needsHistory"]) == ("default", True, False)
+    assert recommender["parameters"][7] == {
         "name": "confidence-interval-cpu",
         "type": "duration",
         "unit": "seconds",
@@ -104,5 +104,5 @@ def test_an_invalid_parameter_is_refused_before_the_start(
     with pytest.raises(SystemExit) as stopped:
         main(["recommender", "--set=target-cpu-percentile=90", "--kubeconfig=/no/such/file"])
     assert stopped.value.code == 2
-    told = capsys.readouterr().err
-    assert 'trellis: "target-cpu-percentile=90": flag --set: must be at most 1' in told
+    message = capsys.readouterr().err
+    assert 'trellis: "target-cpu-percentile=90": flag --set: must be at most 1' in message

@@ -108,7 +108,7 @@ def test_a_typo_is_one_line_with_file_line_and_the_nearest_name(folder: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "give a SCENARIO, a recording with --replay, or a dump with --dump"),
         (["nowhere.yaml"], "nowhere.yaml: No such file or directory"),
@@ -118,17 +118,20 @@ def test_a_typo_is_one_line_with_file_line_and_the_nearest_name(folder: Path) ->
         (["tiny.yaml", "--csv", "-", "--json", "-"], "--json and --csv cannot both go to standard output"),
     ],
 )
-def test_invalid_options_are_reported_before_the_simulation(folder: Path, arguments: list[str], said: str) -> None:
+def test_invalid_options_are_reported_before_the_simulation(folder: Path, arguments: list[str], message: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert list(folder.iterdir()) == [folder / "tiny.yaml"]
 
 
 def test_a_file_that_is_no_recording_is_refused_by_name(folder: Path) -> None:
     (folder / "usage.csv").write_text("timestamp,cpu_cores\n")
-    for name, said in (("usage.csv", "line 1 is no line of a recording"), ("nowhere.gz", "No such file or directory")):
-        with pytest.raises(InvalidRecording, match=f'"{name}": .*{said}'):
+    for name, message in (
+        ("usage.csv", "line 1 is no line of a recording"),
+        ("nowhere.gz", "No such file or directory"),
+    ):
+        with pytest.raises(InvalidRecording, match=f'"{name}": .*{message}'):
             CliRunner().invoke(trellis, ["simulate", "--replay", name], catch_exceptions=False)
 
 
@@ -151,8 +154,8 @@ def test_ctrl_c_leaves_what_there_is_so_far_marked_as_partial(folder: Path) -> N
         # The first line comes when the scenario is read; Ctrl-C is heard from then on.
         assert process.stderr.readline().startswith("tiny: 1 workload, 3,650 days, 2 variants")
         os.kill(process.pid, signal.SIGINT)
-        said = process.stderr.read()
+        output = process.stderr.read()
     assert process.returncode == 130
-    assert "stopping; what there is so far follows" in said
+    assert "stopping; what there is so far follows" in output
     result = json.loads((folder / "r.json").read_bytes())
     assert result["partial"] is True

@@ -78,8 +78,8 @@ def test_what_failed_is_tried_again_in_the_next_pass_and_after_a_minute_at_the_l
     interval: str, pause: float
 ) -> None:
     given = load_settings(UpdaterSettings, from_flags(UpdaterSettings, {"updater_interval": interval})).settings
-    found = update_settings(given, RESIZES, ServerVersion("1", "36"))
-    assert (found.retry, found.budget_retry) == (pause, pause)
+    settings = update_settings(given, RESIZES, ServerVersion("1", "36"))
+    assert (settings.retry, settings.budget_retry) == (pause, pause)
 
 
 def test_without_flags_plans_are_made_by_the_figures_of_the_core() -> None:

@@ -35,9 +35,9 @@ def governor(name: str = "web", cpu: str = "400m", target: str = "web", **spec: 
         "status": recommendation({"app": {"cpu": cpu}}),
     }
     assert SIZING_VPAS.transform is not None
-    found = get_governor(SIZING_VPAS.transform()(msgspec.convert(document, VerticalPodAutoscaler)))
-    assert found is not None
-    return found
+    governor = get_governor(SIZING_VPAS.transform()(msgspec.convert(document, VerticalPodAutoscaler)))
+    assert governor is not None
+    return governor
 
 
 def read(document: Any) -> Pod:
@@ -47,14 +47,14 @@ def read(document: Any) -> Pod:
 def decided(memo: DecisionCache, document: Any, by: Governor, **other: Any) -> tuple[PodAdmissionDecision, bool]:
     """The verdict, and whether it had to be made."""
     made: list[PodAdmissionDecision] = []
-    found = read(document)
+    pod = read(document)
     limits, ceiling = other.get("limits", NO_LIMITS), other.get("ceiling")
 
     def decide() -> PodAdmissionDecision:
-        made.append(admit_pod(found, by, limits, BoostSettings(), lambda: ceiling))
+        made.append(admit_pod(pod, by, limits, BoostSettings(), lambda: ceiling))
         return made[0]
 
-    return memo.find(found, by, limits, ceiling, decide), bool(made)
+    return memo.find(pod, by, limits, ceiling, decide), bool(made)
 
 
 def test_pods_that_are_alike_are_decided_once() -> None:
@@ -124,18 +124,19 @@ def test_index_has_what_is_there_and_nothing_else(steps: list[tuple[str, str | N
     index = GovernorIndex()
     there: dict[str, Governor] = {}
     for name, target, _ in steps:
-        found = governor(name, target=target) if target else None
-        index.put("VerticalPodAutoscaler", "shop", name, found)
+        compiled = governor(name, target=target) if target else None
+        index.put("VerticalPodAutoscaler", "shop", name, compiled)
         there.pop(name, None)
-        if found is not None:
-            there[name] = found
+        if compiled is not None:
+            there[name] = compiled
     assert len(index) == len(there)
     assert index.governs_namespace("shop") == bool(there)
     workload = decode_object(b'{"spec":{"selector":{"matchLabels":{"app":"x"}}}}', ObservedWorkload)
     owners = Owners({"Deployment": lambda _namespace, _name: workload}, {})
     for target in ("web", "api"):
         claimants = sorted(
-            (each for each in there.values() if each.claim.target.name == target), key=lambda each: each.claim.seniority
+            (candidate for candidate in there.values() if candidate.claim.target.name == target),
+            key=lambda candidate: candidate.claim.seniority,
         )
         ref = TargetRef("shop", "apps/v1", "Deployment", target)
         assert index.find(ref, {"app": "x"}, owners) is (claimants[0] if claimants else None)
@@ -143,12 +144,12 @@ def test_index_has_what_is_there_and_nothing_else(steps: list[tuple[str, str | N
 
 
 def test_of_a_vpa_its_targets_are_kept_and_not_its_bounds() -> None:
-    found = governor(updatePolicy={"updateMode": "Initial"})
-    assert [(each.container, each.target, each.lower, each.upper) for each in found.advice] == [
+    compiled = governor(updatePolicy={"updateMode": "Initial"})
+    assert [(advice.container, advice.target, advice.lower, advice.upper) for advice in compiled.advice] == [
         ("app", {"cpu": 400}, {}, {})
     ]
-    assert found.kind == "VerticalPodAutoscaler"
-    assert found.claim.target == TargetRef("shop", "apps/v1", "Deployment", "web")
+    assert compiled.kind == "VerticalPodAutoscaler"
+    assert compiled.claim.target == TargetRef("shop", "apps/v1", "Deployment", "web")
 
 
 def _replica_set(name: str, owner: str) -> ObservedWorkload:
@@ -160,7 +161,7 @@ def _replica_set(name: str, owner: str) -> ObservedWorkload:
 
 def test_of_a_replica_set_its_owner_is_kept_and_shared_with_the_next() -> None:
     slim = OwnerTransform()
-    first, second, third = (slim(_replica_set(*each)) for each in (("a-1", "a"), ("a-2", "a"), ("b-1", "b")))
+    first, second, third = (slim(_replica_set(*names)) for names in (("a-1", "a"), ("a-2", "a"), ("b-1", "b")))
     assert first.metadata.owner_references is second.metadata.owner_references
     assert first.spec.selector is None
     controller = third.metadata.controller
@@ -171,6 +172,6 @@ def test_of_a_replica_set_its_owner_is_kept_and_shared_with_the_next() -> None:
 
 def test_workload_without_an_owner_keeps_its_selector() -> None:
     document = b'{"metadata":{"name":"a","namespace":"shop"},"spec":{"selector":{"matchLabels":{"app":"a"}}}}'
-    kept = OwnerTransform()(decode_object(document, ObservedWorkload))
-    assert kept.spec.selector is not None
-    assert kept.spec.selector.match_labels == {"app": "a"}
+    workload = OwnerTransform()(decode_object(document, ObservedWorkload))
+    assert workload.spec.selector is not None
+    assert workload.spec.selector.match_labels == {"app": "a"}

@@ -44,8 +44,8 @@ class World:
 
     @property
     def lease(self) -> Document:
-        found: Document = self.server.objects[PATH]["spec"]
-        return found
+        spec: Document = self.server.objects[PATH]["spec"]
+        return spec
 
     @property
     def age(self) -> float:

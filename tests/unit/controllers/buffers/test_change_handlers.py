@@ -68,8 +68,8 @@ def test_the_dry_run_of_a_template_has_its_annotations() -> None:
     world.add_buffer()
 
     async def play(_: BufferController) -> None:
-        assert [each["annotations"] for each in tried] == [{"sidecar.example.com/inject": "true"}]
-        assert [each["labels"] for each in tried] == [{"app": "web"}]
+        assert [tried_metadata["annotations"] for tried_metadata in tried] == [{"sidecar.example.com/inject": "true"}]
+        assert [tried_metadata["labels"] for tried_metadata in tried] == [{"app": "web"}]
 
     world.run(play)
 

@@ -91,7 +91,7 @@ def test_no_request_is_made_while_nothing_changes() -> None:
         assert world.writes == 1
         requests = [request for request in world.server.requests[before:] if "watch" not in dict(request.query)]
         # Whether somebody else says that Buffers are provisioned is known by a Lease alone.
-        assert [each for each in requests if each.path != NODES_LEASE] == []
+        assert [request for request in requests if request.path != NODES_LEASE] == []
 
     world.run(play)
 

@@ -50,9 +50,9 @@ def world_of(apps: int) -> World:
 
 def scales_asked(world: World) -> list[str]:
     """Whose scale was asked for since this was last asked."""
-    found = [request.path.split("/")[-2] for request in world.server.requests if request.path.endswith("/scale")]
+    plurals = [request.path.split("/")[-2] for request in world.server.requests if request.path.endswith("/scale")]
     world.server.requests.clear()
-    return found
+    return plurals
 
 
 @pytest.mark.parametrize("apps", [FEW, MANY])
@@ -186,6 +186,6 @@ def test_the_hvpas_that_are_found_are_those_whose_selectors_match(
             selecting.put(key, selector)
             plain[key] = selector
     expected = {key for key, selector in plain.items() if key[0] == "shop" and selector.matches(labels)}
-    found = selecting.find_matching("shop", labels)
-    assert len(found) == len(set(found))
-    assert set(found) == expected
+    matching = selecting.find_matching("shop", labels)
+    assert len(matching) == len(set(matching))
+    assert set(matching) == expected

@@ -69,7 +69,7 @@ def test_a_target_made_anew_gets_what_is_needed_and_its_first_count_is_no_drift(
     async def play(_: HvpaController) -> None:
         world.advise("12", "2G", "24", "4G")
         await world.wait(60.0)
-        for where in [each for each in world.server.objects if "/pods/" in each or "/deployments/" in each]:
+        for where in [key for key in world.server.objects if "/pods/" in key or "/deployments/" in key]:
             world.server.delete(where)
         await world.wait(60.0)
         assert world.conditions()["Active"] == "TargetNotFound"
@@ -188,7 +188,7 @@ def test_changes_of_pods_do_not_pile_up_while_no_plan_can_be_made() -> None:
             world.set_pod_requests({"cpu": str(cores)})
         await world.wait(60.0)
         assert world.conditions()["Active"] == "TargetForbidden"
-        assert [len(each.edits) for each in controller.states.all()] == [1_000]
+        assert [len(state.edits) for state in controller.states.all()] == [1_000]
 
     world.run(play)
 
@@ -219,7 +219,7 @@ def test_a_process_killed_after_a_write_leaves_work_that_the_next_one_finishes(l
 
     async def finishes(_: HvpaController) -> None:
         await world.wait(WINDOW_SECONDS + 60.0)
-        assert [each for _, each in world.scalings] == [count]
+        assert [replicas for _, replicas in world.scalings] == [count]
         assert (world.replicas(), world.spec("hvpas")["replicas"]) == (count, count)
         assert world.size()["cpu"] == size
 
@@ -246,7 +246,7 @@ def test_the_successor_of_a_killed_process_waits_for_its_pods_before_others_shri
     async def follows(_: HvpaController) -> None:
         await world.wait(15.0)
         assert world.size()["cpu"] == "6"
-        for where in [each for each in world.server.objects if "/pods/" in each]:
+        for where in [key for key in world.server.objects if "/pods/" in key]:
             world.set_ready(where)
         await world.wait(5.0)
         assert (world.replicas(), world.size()["cpu"]) == (3, "4001m")
@@ -265,7 +265,7 @@ def test_a_repeated_external_count_is_reset_and_reported_once_in_a_window() -> N
         world.advise("12", "2G", "24", "4G")
         await world.wait(120.0)
         world.scalings.clear()
-        for _each in range(int(windows * WINDOW_SECONDS / 10)):
+        for _pause in range(int(windows * WINDOW_SECONDS / 10)):
             if world.replicas() != 6:
                 world.edit("deployments", "web", replicas=6)
             await world.wait(10.0)
@@ -407,7 +407,7 @@ def test_a_count_on_the_scale_is_demand_for_the_scale_down_window_without_an_hpa
         world.advise("12", "2G", "24", "4G")
         await world.wait(60.0)
         assert world.replicas() == 3
-        world.wish(5, by="kubectl")
+        world.request_replicas(5, by="kubectl")
         await world.wait(20.0)
         assert (world.replicas(), world.size()["cpu"]) == (4, "10")
         assert world.spec("hvpas")["replicas"] == 4, "the target's count is written back"
@@ -429,7 +429,7 @@ def test_a_wish_for_less_lowers_nothing_that_the_vpa_asks_for() -> None:
     async def play(_: HvpaController) -> None:
         world.advise("12", "2G", "24", "4G")
         await world.wait(60.0)
-        world.wish(1, by="kubectl")
+        world.request_replicas(1, by="kubectl")
         await world.wait(20.0)
         assert (world.replicas(), world.size()["cpu"], world.spec("hvpas")["replicas"]) == (3, "8", 3)
         assert "kubectl wishes 1 replica " in world.messages()["ScaleRequested"]
@@ -442,7 +442,7 @@ def test_a_wish_from_before_the_first_pass_and_before_the_vpa_has_spoken_is_foll
     world.add_workload(cpu="6")
     world.add_hvpa()
     world.add_vpa("mine")
-    world.wish(4, by="kubectl")
+    world.request_replicas(4, by="kubectl")
 
     async def play(_: HvpaController) -> None:
         await world.wait(20.0)
@@ -461,7 +461,7 @@ def test_a_count_that_the_controller_itself_wrote_is_no_wish_after_a_restart() -
     world.add_workload(cpu="6")
     world.add_hvpa()
     world.add_vpa("mine")
-    world.wish(4, by="trellis-hvpa")
+    world.request_replicas(4, by="trellis-hvpa")
 
     async def play(_: HvpaController) -> None:
         await world.wait(20.0)
@@ -485,9 +485,9 @@ def test_an_hvpa_says_that_it_holds_a_total_while_no_history_is_published() -> N
         world.recommend("40", "2G", name="mine")
         await world.wait(600.0)
         assert world.replicas() == 2, "never today's target times today's count"
-        said = world.messages()["NoTotals"]
-        assert "CPU is held at 12 in total, and the VPA recommends 40 for a pod" in said
-        assert "run the Trellis recommender" in said
+        message = world.messages()["NoTotals"]
+        assert "CPU is held at 12 in total, and the VPA recommends 40 for a pod" in message
+        assert "run the Trellis recommender" in message
         assert world.count_events("NoTotals") == 1
         world.totals("80", "4G")
         await world.wait(60.0)
@@ -508,11 +508,11 @@ def test_a_read_only_process_decides_and_writes_nothing() -> None:
     async def play(_: HvpaController) -> None:
         world.advise("12", "2G", "24", "4G", name="mine")
         await world.wait(60.0)
-        world.wish(6)
+        world.request_replicas(6)
         await world.wait(60.0)
-        told = [message.partition(":")[0] for code, message in world.events if code == "ScalesUp"]
+        names = [message.partition(":")[0] for code, message in world.events if code == "ScalesUp"]
         steps = ("3 x (CPU 8, memory 2G)", "4 x (CPU 9, memory 2G)")
-        assert told == [f"2 x (CPU 6, memory 2G) to {step}" for step in steps]
+        assert names == [f"2 x (CPU 6, memory 2G) to {step}" for step in steps]
         assert world.count_events("ScaleRefused") == 0
         assert (world.replicas(), world.status(), world.spec("hvpas")["replicas"]) == (2, {}, 6)
 

@@ -23,8 +23,8 @@ def test_every_refused_hvpa_is_reported_by_its_field_and_none_is_acted_on() -> N
         world.advise("12", "2G", "24", "4G")
         await world.wait(60.0)
         for name, refusal in names.items():
-            [told] = {condition["message"] for condition in world.status(name)["conditions"]}
-            assert refusal.field in told
+            [message] = {condition["message"] for condition in world.status(name)["conditions"]}
+            assert refusal.field in message
             assert world.conditions(name) == {"Active": "HvpaRefused", "HvpaRefused": "HvpaRefused"}
             assert world.replicas(name) == 2
             assert world.find("verticalpodautoscalers", name) is None

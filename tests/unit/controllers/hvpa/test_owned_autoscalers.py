@@ -46,7 +46,7 @@ def is_patched(template: dict[str, Any], **stored: Any) -> bool:
     document["metadata"]["uid"] = "u1"
     owner = msgspec.convert(document, Hvpa)
     reference = {"apiVersion": owner.api_version, "kind": "Hvpa", "name": owner.metadata.name}
-    found = {
+    owned_hpa = {
         "metadata": {
             "name": owner.metadata.name,
             "namespace": owner.metadata.namespace,
@@ -61,7 +61,7 @@ def is_patched(template: dict[str, Any], **stored: Any) -> bool:
             **stored,
         },
     }
-    upkeep = plan_hpa_upkeep(owner, resolve_hvpa(owner), [convert_object(found, HorizontalPodAutoscaler)])
+    upkeep = plan_hpa_upkeep(owner, resolve_hvpa(owner), [convert_object(owned_hpa, HorizontalPodAutoscaler)])
     return [type(action) for action in upkeep.actions] == [PatchObject]
 
 
@@ -99,8 +99,8 @@ def test_a_minimum_of_nothing_is_not_one() -> None:
 
 def writes_to(world: World, plural: str) -> list[str]:
     """How an object was written so far, in order."""
-    found = [request for request in world.server.requests if f"/{plural}" in request.path]
-    return [each.method for each in found if each.method in ("POST", "PATCH", "DELETE")]
+    requests = [request for request in world.server.requests if f"/{plural}" in request.path]
+    return [request.method for request in requests if request.method in ("POST", "PATCH", "DELETE")]
 
 
 def has_other_ways(world: World, plural: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
@@ -115,7 +115,7 @@ def has_other_ways(world: World, plural: str, change: Callable[[dict[str, Any]],
     world.server.put = put  # type: ignore[method-assign, assignment]
 
 
-def test_however_much_the_server_says_against_a_template_the_status_has_room_for_it() -> None:
+def test_however_much_the_server_says_against_a_template_it_fits_into_the_status() -> None:
     world = World()
     world.add_workload()
     world.add_hvpa(hpa={"deploy": True}, vpa={"deploy": True})
@@ -129,9 +129,9 @@ def test_however_much_the_server_says_against_a_template_the_status_has_room_for
         world.advise("12", "2G", "24", "4G")
         await world.wait(60.0)
         assert world.size()["cpu"] == "8"
-        room = 32_768
-        assert {len(condition["message"]) for condition in world.status()["conditions"]} & {room}
-        assert all(len(condition["message"]) <= room for condition in world.status()["conditions"])
+        longest = 32_768
+        assert {len(condition["message"]) for condition in world.status()["conditions"]} & {longest}
+        assert all(len(condition["message"]) <= longest for condition in world.status()["conditions"])
 
     world.run(play)
 
@@ -148,7 +148,7 @@ def test_what_another_server_fills_in_is_written_once_and_what_the_template_drop
         assert writes_to(world, hpas) == ["POST"]
         for replicas in (3, 4, 2):
             # Each wish is another generation of the Hvpa.
-            world.wish(replicas)
+            world.request_replicas(replicas)
             await world.wait(60.0)
         assert writes_to(world, hpas) == ["POST"]
         world.edit("hvpas", "web", hpa={"template": {"spec": {"metrics": [CPU]}}})
@@ -196,7 +196,7 @@ def test_an_hpa_that_could_not_be_made_for_a_moment_is_made_soon() -> None:
 def test_a_field_that_an_older_definition_of_a_vpa_does_not_know_is_written_once() -> None:
     world = World()
     vpas = "verticalpodautoscalers"
-    has_other_ways(world, vpas, lambda spec: {key: each for key, each in spec.items() if key != "startupBoost"})
+    has_other_ways(world, vpas, lambda spec: {key: value for key, value in spec.items() if key != "startupBoost"})
     world.add_workload()
     boost = {"cpu": {"type": "Factor", "factor": 3}}
     world.add_hvpa(vpa={"template": {"spec": {"startupBoost": boost}}})
@@ -217,8 +217,10 @@ def test_only_its_own_hpa_being_deleted_is_waited_for() -> None:
     async def play(_: HvpaController) -> None:
         await world.wait(10.0)
         where = path(hpas, "web")
-        found = world.server.objects[where]
-        world.server.put(where, {**found, "metadata": {**found["metadata"], "deletionTimestamp": world.time_text()}})
+        document = world.server.objects[where]
+        world.server.put(
+            where, {**document, "metadata": {**document["metadata"], "deletionTimestamp": world.time_text()}}
+        )
         await world.wait(120.0)
         assert "NameTaken" not in world.conditions()
         assert writes_to(world, hpas) == ["POST"]
@@ -252,10 +254,10 @@ def test_a_behavior_that_is_none_is_for_the_api_server_to_refuse_and_a_condition
         world.fault = fault
         world.edit("hvpas", "web", hpa={"template": {"spec": template}})
         await world.wait(10.0)
-        [found] = [
+        [refusal] = [
             condition for condition in world.status()["conditions"] if condition["type"] == "OwnedAutoscalerRefused"
         ]
-        assert "cannot unmarshal" in found["message"]
+        assert "cannot unmarshal" in refusal["message"]
         assert world.spec("horizontalpodautoscalers") == before
         assert len(asked) == 1
 

@@ -50,7 +50,7 @@ def world_with_vpa() -> World:
 
 
 def events(world: World) -> set[str]:
-    return {each["reason"] for where, each in world.server.objects.items() if "/events/" in where}
+    return {event["reason"] for where, event in world.server.objects.items() if "/events/" in where}
 
 
 def test_it_leads_scales_reports_and_releases_the_lease() -> None:
@@ -97,5 +97,7 @@ def test_that_an_hpa_was_faster_is_no_news_and_any_other_refusal_is(caplog: pyte
 
     with caplog.at_level(logging.WARNING, "trellis.hvpa"):
         run(world, play)
-    said = [getattr(record, "trellis_fields", {}) for record in caplog.records if record.getMessage() == "not written"]
-    assert {str(each["result"]) for each in said} == {"Forbidden"}
+    entries = [
+        getattr(record, "trellis_fields", {}) for record in caplog.records if record.getMessage() == "not written"
+    ]
+    assert {str(entry["result"]) for entry in entries} == {"Forbidden"}

@@ -66,8 +66,8 @@ def test_people_read_sizes_as_buckets_are_written_and_the_status_has_them_exactl
         assert world.size() == {"cpu": "8", "memory": "2684354561"}
         (active,) = [condition for condition in world.status()["conditions"] if condition["type"] == "Active"]
         assert active["message"].startswith("3 x (CPU 8, memory 2.5Gi): ")
-        (told,) = [message for code, message in world.events if code == "ScalesUp"]
-        assert told.startswith("2 x (CPU 6, memory 2Gi) to 3 x (CPU 8, memory 2.5Gi): ")
+        (scaled_up,) = [message for code, message in world.events if code == "ScalesUp"]
+        assert scaled_up.startswith("2 x (CPU 6, memory 2Gi) to 3 x (CPU 8, memory 2.5Gi): ")
 
     world.run(play)
 
@@ -101,10 +101,10 @@ def test_an_hpa_and_a_vpa_are_made_from_the_templates_and_owned() -> None:
         assert vpa["targetRef"]["name"] == "web"
         hvpa = world.find("hvpas")
         for plural in ("horizontalpodautoscalers", "verticalpodautoscalers"):
-            found = world.find(plural)
-            assert found is not None
+            document = world.find(plural)
+            assert document is not None
             assert hvpa is not None
-            [owner] = found["metadata"]["ownerReferences"]
+            [owner] = document["metadata"]["ownerReferences"]
             assert (owner["uid"], owner["controller"]) == (hvpa["metadata"]["uid"], True)
 
     world.run(play)
@@ -255,7 +255,7 @@ def test_a_wish_of_the_hpa_is_read_once_and_written_back() -> None:
 
     async def play(_: HvpaController) -> None:
         assert world.spec("hvpas")["replicas"] == 2
-        world.wish(4)
+        world.request_replicas(4)
         await world.wait(WAIT)
         # 4 x 6 = 24 cores, which three replicas hold.
         assert world.replicas() == 3
@@ -278,7 +278,7 @@ def test_the_bounds_of_an_hpa_are_left_standing_without_a_loop() -> None:
     world.add_hpa("mine", minReplicas=10, metrics=[METRIC])
 
     async def play(_: HvpaController) -> None:
-        world.wish(10)
+        world.request_replicas(10)
         await world.wait(600.0)
         assert world.spec("hvpas")["replicas"] == 10
         assert world.replicas() == 2
@@ -441,7 +441,7 @@ def test_a_controller_killed_between_its_writes_converges_and_scales_once(lost: 
 
     async def first(_: HvpaController) -> None:
         world.fault = dies
-        world.wish(4)
+        world.request_replicas(4)
         await world.wait(0.1)
 
     async def second(_: HvpaController) -> None:
@@ -488,10 +488,10 @@ def test_a_template_that_the_api_server_refuses_is_a_condition_with_its_words() 
 
     async def play(_: HvpaController) -> None:
         await world.wait(10.0)
-        [found] = [
+        [refusal] = [
             condition for condition in world.status()["conditions"] if condition["type"] == "OwnedAutoscalerRefused"
         ]
-        assert "metrics are wrong" in found["message"]
+        assert "metrics are wrong" in refusal["message"]
         assert world.find("verticalpodautoscalers") is not None
 
     world.run(play)
@@ -546,11 +546,14 @@ def test_a_boosted_container_counts_with_what_was_published_for_it() -> None:
     async def play(_: HvpaController) -> None:
         world.advise("12", "2G", "24", "4G")
         await world.wait(60.0)
-        for where, each in list(world.server.objects.items()):
+        for where, document in list(world.server.objects.items()):
             if where.startswith(pod_path("")):
-                metadata = {**each["metadata"], "annotations": {"vpaCpuStartupBoost/app": '{"requests": {"cpu": "6"}}'}}
+                metadata = {
+                    **document["metadata"],
+                    "annotations": {"vpaCpuStartupBoost/app": '{"requests": {"cpu": "6"}}'},
+                }
                 boosted = [{"name": "app", "resources": {"requests": {"cpu": "80", "memory": "2G"}}}]
-                world.server.put(where, {**each, "metadata": metadata, "spec": {"containers": boosted}})
+                world.server.put(where, {**document, "metadata": metadata, "spec": {"containers": boosted}})
         await world.wait(900.0)
         assert [count for _, count in world.scalings] == [3]
         assert world.size()["cpu"] == "8"
@@ -563,10 +566,10 @@ def test_containers_that_a_policy_leaves_alone_have_no_say_and_no_size() -> None
     world.add_workload()
     policy = {"containerPolicies": [{"containerName": "proxy", "mode": "Off"}]}
     world.add_hvpa(vpa={"template": {"spec": {"resourcePolicy": policy}}})
-    for where, each in list(world.server.objects.items()):
+    for where, document in list(world.server.objects.items()):
         if where.startswith(pod_path("")):
             proxy = {"name": "proxy", "resources": {"requests": {"cpu": "20", "memory": "20G"}}}
-            world.server.put(where, {**each, "spec": {"containers": [*each["spec"]["containers"], proxy]}})
+            world.server.put(where, {**document, "spec": {"containers": [*document["spec"]["containers"], proxy]}})
 
     async def play(_: HvpaController) -> None:
         assert world.spec("verticalpodautoscalers")["resourcePolicy"] == policy
@@ -586,11 +589,11 @@ def test_a_container_killed_for_its_memory_lets_the_way_up_wait_no_longer() -> N
         world.advise("6", "6G", "12", "12G")
         await world.wait(60.0)
         assert world.status()["blocked"][0]["reason"] == "StabilizationWindow"
-        where = next(each for each in world.server.objects if each.startswith(pod_path("")))
-        found = world.server.objects[where]
+        where = next(path for path in world.server.objects if path.startswith(pod_path("")))
+        document = world.server.objects[where]
         killed = {"terminated": {"reason": "OOMKilled", "finishedAt": world.time_text()}}
         statuses = [{"name": "app", "lastState": killed}]
-        world.server.put(where, {**found, "status": {**found["status"], "containerStatuses": statuses}})
+        world.server.put(where, {**document, "status": {**document["status"], "containerStatuses": statuses}})
         await world.wait(10.0)
         assert world.size()["memory"] == "6G"
 

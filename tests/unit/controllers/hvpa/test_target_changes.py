@@ -64,9 +64,9 @@ def test_totals_of_the_target_before_are_not_those_of_the_new_one() -> None:
 
     def tell(cpu: str, memory: str) -> None:
         where = path("hvpas", "web")
-        found = world.server.objects[where]
-        status = {**found.get("status", {}), "totals": {"cpu": cpu, "memory": memory}}
-        world.server.put(where, {**found, "status": status})
+        document = world.server.objects[where]
+        status = {**document.get("status", {}), "totals": {"cpu": cpu, "memory": memory}}
+        world.server.put(where, {**document, "status": status})
 
     async def play(_: HvpaController) -> None:
         tell("24", "4G")
@@ -92,7 +92,7 @@ def test_totals_of_the_target_before_are_not_those_of_the_new_one() -> None:
 @pytest.mark.parametrize("fewer", ["pods of another target", "pods of a target that was made anew"])
 def test_what_an_hpa_has_measured_on_other_pods_shrinks_nothing(fewer: str) -> None:
     world = world_of_two(scaleDown={"stabilizationWindow": "0s"})
-    seen = {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 8}}}
+    metric = {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 8}}}
     world.add_hpa("mine", metrics=[METRIC], behavior=STEADY)
 
     def measure(*metrics: Any) -> None:
@@ -102,14 +102,14 @@ def test_what_an_hpa_has_measured_on_other_pods_shrinks_nothing(fewer: str) -> N
     async def play(_: HvpaController) -> None:
         await world.wait(120.0)
         if fewer == "pods of another target":
-            measure(seen)
+            measure(metric)
             world.edit("hvpas", "web", targetRef=OTHER)
             name, cores = "other", "1"
         else:
-            for where in [each for each in world.server.objects if "/pods/web" in each or each.endswith("ments/web")]:
+            for where in [path for path in world.server.objects if "/pods/web" in path or path.endswith("ments/web")]:
                 world.server.delete(where)
             await world.wait(10.0)
-            measure(seen)
+            measure(metric)
             world.add_workload()
             name, cores = "web", "6"
         await world.wait(30.0)

@@ -169,7 +169,7 @@ def test_before_groups_are_known_no_status_says_that_none_fits() -> None:
     async def play(_: NodeController) -> None:
         await world.wait(5)
         assert world.provisioned() == SILENT
-        [condition] = [each for each in world.buffer()["conditions"] if each["type"] == "Provisioned"]
+        [condition] = [stored for stored in world.buffer()["conditions"] if stored["type"] == "Provisioned"]
         assert condition["message"].endswith("2 have none: nothing is ordered until the provider answers")
         made[0].silent = ""
         await world.wait(30 + BOOT)

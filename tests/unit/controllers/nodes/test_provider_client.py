@@ -182,7 +182,7 @@ def test_a_refused_order_is_never_in_the_status_of_a_buffer() -> None:
     async def play(_: NodeController) -> None:
         world.add_buffer(chunks=2)
         await world.wait(3)
-        [condition] = [each for each in world.buffer()["conditions"] if each["type"] == "Provisioned"]
+        [condition] = [stored for stored in world.buffer()["conditions"] if stored["type"] == "Provisioned"]
         assert condition["reason"] == "GroupsExhausted"
         assert condition["message"] == (
             "0 of 2 chunks have room on nodes that are ready; 2 have none: OrderFailed: small"
@@ -302,7 +302,7 @@ def test_failed_nodes_of_a_group_are_released_together() -> None:
         await world.wait(BOOT + 20)
 
     world.run(play)
-    assert [len(each) for each in made[0].asked] == [3]
+    assert [len(names) for names in made[0].asked] == [3]
     assert world.metric("trellis_nodes_released_total", group="small", reason="InstanceFailed") == 3
 
 

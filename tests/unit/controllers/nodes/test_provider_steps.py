@@ -84,7 +84,7 @@ def test_all_steps_are_written_in_their_order(call: str) -> None:
 @pytest.mark.parametrize("refused", ["a-1", "a-2"])
 def test_a_step_with_a_failed_write_is_finished_and_later_steps_are_skipped(call: str, refused: str) -> None:
     existing, applied = written(call, refused)
-    assert existing == [each for each in ("a-1", "a-2") if each != refused]
+    assert existing == [name for name in ("a-1", "a-2") if name != refused]
     assert sorted(applied) == [False, True]
 
 

@@ -190,7 +190,7 @@ def test_status_writes_are_logged_with_their_reason_below_info(caplog: pytest.Lo
         await world.passes(2)
 
     world.run(play)
-    told = [getattr(record, "trellis_fields", {}) for record in caplog.records if record.message == "wrote a status"]
-    assert {(item["namespace"], item["vpa"]) for item in told} == {(NAMESPACE, "web")}
-    assert "RecommendedValuesChanged" in told[0]["why"]
-    assert told[1]["why"] == "BoundsMoved"
+    entries = [getattr(record, "trellis_fields", {}) for record in caplog.records if record.message == "wrote a status"]
+    assert {(item["namespace"], item["vpa"]) for item in entries} == {(NAMESPACE, "web")}
+    assert "RecommendedValuesChanged" in entries[0]["why"]
+    assert entries[1]["why"] == "BoundsMoved"

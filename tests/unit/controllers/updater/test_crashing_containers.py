@@ -21,11 +21,11 @@ def terminated(started: float, finished: float) -> Document:
 
 def report(world: World, name: str, state: Document, last: Document | None = None, **more: object) -> None:
     """What the kubelet says of the container of a pod."""
-    found = world.server.objects[pod_path(name)]
-    resources = found["spec"]["containers"][0]["resources"]
+    pod = world.server.objects[pod_path(name)]
+    resources = pod["spec"]["containers"][0]["resources"]
     status = {"name": "app", "resources": resources, "state": state, **({"lastState": last} if last else {})}
-    metadata = {**found["metadata"], **more}
-    document = {**found, "metadata": metadata, "status": {**found["status"], "containerStatuses": [status]}}
+    metadata = {**pod["metadata"], **more}
+    document = {**pod, "metadata": metadata, "status": {**pod["status"], "containerStatuses": [status]}}
     world.server.put(pod_path(name), document)
 
 
@@ -81,16 +81,16 @@ def test_a_missed_resize_is_repeated_once_and_by_an_updater_that_starts_later() 
     def followed(name: str) -> None:
         """The API server notes the resize."""
         again = {**written, "time": text(world.now())}
-        found = world.server.objects[pod_path(name)]
-        world.server.put(pod_path(name), {**found, "metadata": {**found["metadata"], "managedFields": [other, again]}})
+        pod = world.server.objects[pod_path(name)]
+        world.server.put(pod_path(name), {**pod, "metadata": {**pod["metadata"], "managedFields": [other, again]}})
 
     async def play(_updater: UpdaterController) -> None:
-        seen = 0
+        count = 0
         for _ in range(600):
             await world.passes(1 / 60)
-            for _, name in world.resizes[seen:]:
+            for _, name in world.resizes[count:]:
                 followed(name)
-            seen = len(world.resizes)
+            count = len(world.resizes)
 
     world.run(play)
     # Once by a unit of CPU, and back, because the recommendation leaves no room.

@@ -15,11 +15,11 @@ from trellis.kube.transport.responses import Response
 from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 CONTROLLED = 'vpa_updater_controlled_pods_total{update_mode="Recreate",vpa_size_log2="1"}'
-NO_ROOM = "node didn't have enough allocatable resources: cpu"
+TOO_SMALL = "node didn't have enough allocatable resources: cpu"
 
 
-def no_room(request: Request) -> ScriptedResponse | None:
-    return error_response(403, "Forbidden", NO_ROOM) if request.path.endswith("/resize") else None
+def refuse_resize(request: Request) -> ScriptedResponse | None:
+    return error_response(403, "Forbidden", TOO_SMALL) if request.path.endswith("/resize") else None
 
 
 def going(pod: Document) -> None:
@@ -91,7 +91,7 @@ def test_a_resize_for_which_there_is_no_headroom_is_an_error_where_the_pod_is_ev
 ) -> None:
     world = World()
     world.add_workload(mode=mode)
-    world.fault = no_room
+    world.fault = refuse_resize
 
     async def play(_updater: UpdaterController) -> None:
         await asyncio.sleep(1.0)
@@ -104,13 +104,13 @@ def test_a_resize_for_which_there_is_no_headroom_is_an_error_where_the_pod_is_ev
 def test_a_pod_whose_resize_is_not_retried_is_reported_once() -> None:
     world = World()
     world.add_workload(mode="InPlace")
-    world.fault = no_room
+    world.fault = refuse_resize
 
     async def play(_updater: UpdaterController) -> None:
         await world.passes(4)
-        told = world.list_events("InPlaceResizeSkipped")
-        assert sorted(about for about, _ in told) == ["Pod/web-0", "Pod/web-1"]
-        assert all("current recommendation is not lower than previous" in message for _, message in told)
+        events = world.list_events("InPlaceResizeSkipped")
+        assert sorted(about for about, _ in events) == ["Pod/web-0", "Pod/web-1"]
+        assert all("current recommendation is not lower than previous" in message for _, message in events)
         assert world.metric_value("vpa_updater_in_place_infeasible_skip_pods_total{") == 2
         assert world.evictions == []
         world.recommend("web", "600m")

@@ -276,7 +276,7 @@ def test_budgets_per_hour_hold_for_the_cluster_and_for_each_namespace() -> None:
     world.run(play)
 
 
-def test_an_eviction_that_changes_nothing_is_not_repeated_and_said() -> None:
+def test_an_eviction_that_changes_nothing_is_not_repeated_and_reported() -> None:
     world = World()
     world.webhook = False
     world.add_workload()

@@ -17,9 +17,9 @@ SCALE = f"/apis/example.com/v1/namespaces/{NAMESPACE}/rollouts/web/scale"
 def rollout(world: World) -> None:
     """Pods of ReplicaSets that a kind controls which is known by its scale alone."""
     world.add_workload("web", mode="InPlace")
-    found = world.server.objects[f"{APPS}/replicasets/web-x"]
-    owner = found["metadata"]["ownerReferences"][0] | {"apiVersion": "example.com/v1", "kind": "Rollout"}
-    world.server.put(f"{APPS}/replicasets/web-x", {**found, "metadata": {"ownerReferences": [owner]}})
+    replica_set = world.server.objects[f"{APPS}/replicasets/web-x"]
+    owner = replica_set["metadata"]["ownerReferences"][0] | {"apiVersion": "example.com/v1", "kind": "Rollout"}
+    world.server.put(f"{APPS}/replicasets/web-x", {**replica_set, "metadata": {"ownerReferences": [owner]}})
     vpa = world.server.objects[f"{VPAS}/web"]
     target = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "web"}
     world.server.put(f"{VPAS}/web", {**vpa, "spec": vpa["spec"] | {"targetRef": target}})
@@ -107,13 +107,13 @@ def test_of_two_objects_on_one_workload_the_older_governs_and_then_the_other() -
 def test_pods_that_come_before_their_controller_are_governed_once_it_is_observed() -> None:
     world = World("--updater-interval=1h")
     world.add_workload(mode="InPlace")
-    found = world.server.objects[f"{APPS}/replicasets/web-x"]
+    replica_set = world.server.objects[f"{APPS}/replicasets/web-x"]
     world.server.delete(f"{APPS}/replicasets/web-x")
 
     async def play(_updater: UpdaterController) -> None:
         await asyncio.sleep(5.0)
         assert world.requests() == ["100m", "100m"]
-        world.server.put(f"{APPS}/replicasets/web-x", found)
+        world.server.put(f"{APPS}/replicasets/web-x", replica_set)
         await asyncio.sleep(5.0)
         assert world.requests() == ["500m", "500m"]
 

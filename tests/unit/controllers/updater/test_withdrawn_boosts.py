@@ -124,9 +124,9 @@ def test_a_vpa_of_the_same_name_for_another_workload_does_not_keep_the_boost() -
 
     async def play(_updater: UpdaterController) -> None:
         await asyncio.sleep(10.0)
-        found = world.server.objects[VPA]
+        vpa = world.server.objects[VPA]
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"}
-        world.server.put(VPA, {**found, "spec": {**found["spec"], "targetRef": target}})
+        world.server.put(VPA, {**vpa, "spec": {**vpa["spec"], "targetRef": target}})
         await asyncio.sleep(35.0)
         assert world.requests() == ["100m"]
         assert not is_marked(world)
@@ -282,10 +282,10 @@ def test_where_hvpas_may_not_be_read_boosts_that_one_may_have_given_stay() -> No
 def test_pods_of_a_vpa_whose_target_cannot_be_read_now_are_left_alone() -> None:
     world = World()
     boosted(world)
-    found = world.server.objects[f"{APPS}/replicasets/web-x"]
+    replica_set = world.server.objects[f"{APPS}/replicasets/web-x"]
     owner = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "web", "uid": "u", "controller": True}
-    metadata = {**found["metadata"], "ownerReferences": [owner]}
-    world.server.put(f"{APPS}/replicasets/web-x", {**found, "metadata": metadata})
+    metadata = {**replica_set["metadata"], "ownerReferences": [owner]}
+    world.server.put(f"{APPS}/replicasets/web-x", {**replica_set, "metadata": metadata})
     vpa = world.server.objects[VPA]
     target = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "web"}
     world.server.put(VPA, {**vpa, "spec": {**vpa["spec"], "targetRef": target}})
@@ -307,8 +307,8 @@ class Definition:
 
     def _answer(self, request: Request) -> ScriptedResponse | None:
         if self.is_served:
-            told = request.path in ("/apis", "/apis/autoscaling.k8s.io/v1")
-            return json_response(WITH_VPAS[request.path]) if told else None
+            is_discovery = request.path in ("/apis", "/apis/autoscaling.k8s.io/v1")
+            return json_response(WITH_VPAS[request.path]) if is_discovery else None
         return error_response(404, "NotFound") if "verticalpodautoscalers" in request.path else None
 
 
@@ -403,10 +403,12 @@ def test_an_event_names_a_pod_that_has_been_boosted_for_ten_minutes_once() -> No
         await asyncio.sleep(599.0)
         assert world.list_events("BoostedForLong") == []
         await asyncio.sleep(2.0)
-        told = [(about, message) for about, message in world.list_events("BoostedForLong") if about.startswith("Pod/")]
-        assert [about for about, _ in told] == ["Pod/web-0"]
-        assert "web-0" in told[0][1]
-        assert "10 minutes" in told[0][1]
+        events = [
+            (about, message) for about, message in world.list_events("BoostedForLong") if about.startswith("Pod/")
+        ]
+        assert [about for about, _ in events] == ["Pod/web-0"]
+        assert "web-0" in events[0][1]
+        assert "10 minutes" in events[0][1]
         for name in ("web-0", "web-1"):
             world.server.put(pod_path(name), world.server.objects[pod_path(name)])
         await world.passes(90)

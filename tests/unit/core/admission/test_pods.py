@@ -39,9 +39,9 @@ def recommended(**targets: dict[str, str]) -> dict[str, Any]:
 
 def governor(status: dict[str, Any] | None = None, **spec: Any) -> Governor:
     document = vpa(**spec) | ({"status": status} if status else {})
-    found = compile_vpa_governor(msgspec.convert(document, VerticalPodAutoscaler))
-    assert found is not None
-    return found
+    governor = compile_vpa_governor(msgspec.convert(document, VerticalPodAutoscaler))
+    assert governor is not None
+    return governor
 
 
 def pod(*containers: dict[str, Any], annotations: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
@@ -64,8 +64,8 @@ def admitted(
 
 
 def resources(document: dict[str, Any], index: int = 0, place: str = "containers") -> dict[str, Any]:
-    found: dict[str, Any] = document["spec"][place][index].get("resources", {})
-    return {field: amounts for field, amounts in found.items() if amounts}
+    requirements: dict[str, Any] = document["spec"][place][index].get("resources", {})
+    return {field: amounts for field, amounts in requirements.items() if amounts}
 
 
 APP = recommended(app={"cpu": "800m", "memory": "300Mi"})
@@ -124,7 +124,7 @@ def test_a_pod_that_has_it_already_is_marked_and_otherwise_left_as_it_is() -> No
     assert not verdict.applied
 
 
-def test_without_a_recommendation_a_pod_is_only_marked_as_seen() -> None:
+def test_without_a_recommendation_a_pod_is_only_marked_as_observed() -> None:
     before = pod(container("500m"))
     after, verdict = admitted(before, governor())
     assert after["spec"] == before["spec"]
@@ -137,8 +137,8 @@ def test_what_a_policy_changes_is_reported_in_upstreams_words() -> None:
     after, _ = admitted(pod(container("500m")), governor(APP, resourcePolicy=policy))
     assert resources(after)["requests"]["cpu"] == "600m"
     assert "container 0: cpu capped to maxAllowed, cpu request" in after["metadata"]["annotations"]["vpaUpdates"]
-    told = json.loads(after["metadata"]["annotations"]["trellis.x-k8s.io/sized"])
-    assert told["containers"]["app"]["why"] == ["cpu CappedToMaxAllowed"]
+    annotation = json.loads(after["metadata"]["annotations"]["trellis.x-k8s.io/sized"])
+    assert annotation["containers"]["app"]["why"] == ["cpu CappedToMaxAllowed"]
 
 
 @pytest.mark.req("AR-19")
@@ -215,8 +215,8 @@ def test_a_limit_that_a_boost_leaves_alone_is_not_reported_as_updated() -> None:
     )
     assert resources(after) == {"requests": {"cpu": "999m"}, "limits": {"cpu": "1"}}
     annotations = after["metadata"]["annotations"]
-    said = "container 0: cpu boost kept below container limit, cpu request"
-    assert annotations["vpaUpdates"] == f"Pod resources updated by web: {said}"
+    message = "container 0: cpu boost kept below container limit, cpu request"
+    assert annotations["vpaUpdates"] == f"Pod resources updated by web: {message}"
     assert "limits" not in json.loads(annotations["trellis.x-k8s.io/sized"])["containers"]["app"]
 
 
@@ -315,8 +315,8 @@ def test_a_second_review_of_a_changed_pod_has_no_patch(
 @given(pods(), governors())
 def test_no_request_is_ever_above_its_limit(document: dict[str, Any], by: Governor) -> None:
     after, _ = admitted(document, by)
-    for each in msgspec.convert(after, Pod).spec.containers:
-        request, limit = each.resources.requests.get("cpu"), each.resources.limits.get("cpu")
+    for sized_container in msgspec.convert(after, Pod).spec.containers:
+        request, limit = sized_container.resources.requests.get("cpu"), sized_container.resources.limits.get("cpu")
         if request and limit:
             assert _milli(request) <= _milli(limit)
 
@@ -327,16 +327,16 @@ BYTES = st.integers(1, 4000).map(lambda count: f"{count}Mi")
 @st.composite
 def pods_with_memory(draw: st.DrawFn) -> dict[str, Any]:
     document = draw(pods())
-    for each in document["spec"]["containers"]:
+    for container_spec in document["spec"]["containers"]:
         request, limit = sorted((draw(BYTES), draw(BYTES)), key=lambda text: int(text[:-2]))
-        with_memory(each, request, draw(st.sampled_from([None, request, limit])))
+        with_memory(container_spec, request, draw(st.sampled_from([None, request, limit])))
     return document
 
 
 def memory_of(document: dict[str, Any]) -> list[list[str | None]]:
     """By container, the memory that is requested, and the limit."""
-    found = [each.get("resources", {}) for each in document["spec"]["containers"]]
-    return [[each.get(field, {}).get("memory") for field in ("requests", "limits")] for each in found]
+    requirements = [container.get("resources", {}) for container in document["spec"]["containers"]]
+    return [[amounts.get(field, {}).get("memory") for field in ("requests", "limits")] for amounts in requirements]
 
 
 @pytest.mark.req("SB-03")

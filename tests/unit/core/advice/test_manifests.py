@@ -23,8 +23,8 @@ from trellis.core.lint.manifests import ManifestSource
 from trellis.reports.advice.manifests import ManifestForm, build_manifest_files
 
 
-def advised(found: SurveyResult, policy: AdvicePolicy = AdvicePolicy(), **parameters: str) -> SurveyAdvice:  # noqa: B008 -- frozen
-    return advise(found, policy, EXAMPLE_PRICES, 0.0, parameters=parameters)
+def advised(result: SurveyResult, policy: AdvicePolicy = AdvicePolicy(), **parameters: str) -> SurveyAdvice:  # noqa: B008 -- frozen
+    return advise(result, policy, EXAMPLE_PRICES, 0.0, parameters=parameters)
 
 
 def only(*workloads: SurveyedWorkload, policy: AdvicePolicy = AdvicePolicy()) -> SurveyAdvice:  # noqa: B008 -- frozen
@@ -57,8 +57,8 @@ def test_a_sidecar_is_patched_among_init_containers_and_a_cron_job_in_its_job_te
 
 
 def test_a_workload_with_fitting_requests_has_no_patch() -> None:
-    found = build_patches(only(workload("web")))
-    assert (found.objects, found.skipped) == ((), ())
+    manifests = build_patches(only(workload("web")))
+    assert (manifests.objects, manifests.skipped) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -77,15 +77,15 @@ def test_a_workload_that_cannot_be_patched_is_skipped_with_the_reason(
     kind: str, name: str, namespace: str, reason: str
 ) -> None:
     item = workload(name, container(target=(100, GIB)), kind=kind, namespace=namespace)
-    found = build_patches(only(item))
-    assert found.objects == ()
-    assert reason in found.skipped[0].reason
+    manifests = build_patches(only(item))
+    assert manifests.objects == ()
+    assert reason in manifests.skipped[0].reason
 
 
 def test_every_workload_without_a_vpa_gets_one_that_changes_nothing() -> None:
-    found = build_vpas(advised(shop()))
-    assert {manifest["spec"]["updatePolicy"]["updateMode"] for _, manifest in found.objects} == {"Off"}
-    assert [item.reason for item in found.skipped] == [
+    manifests = build_vpas(advised(shop()))
+    assert {manifest["spec"]["updatePolicy"]["updateMode"] for _, manifest in manifests.objects} == {"Off"}
+    assert [item.reason for item in manifests.skipped] == [
         "it has a VerticalPodAutoscaler already: web",
         "a VerticalPodAutoscaler needs an owner of the pod",
     ]
@@ -93,8 +93,8 @@ def test_every_workload_without_a_vpa_gets_one_that_changes_nothing() -> None:
 
 def test_a_vpa_has_the_recommender_its_parameters_and_the_bounds() -> None:
     policy = AdvicePolicy(least=ResourceAmount(50, NONE), most=ResourceAmount(4000, 8 * GIB))
-    found = advised(survey(workload("web"), recommender="seasonal"), policy, horizon="2h")
-    ((_, manifest),) = build_vpas(found, "Initial").objects
+    advice = advised(survey(workload("web"), recommender="seasonal"), policy, horizon="2h")
+    ((_, manifest),) = build_vpas(advice, "Initial").objects
     assert manifest["spec"] == {
         "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
         "updatePolicy": {"updateMode": "Initial"},
@@ -108,8 +108,8 @@ def test_a_vpa_has_the_recommender_its_parameters_and_the_bounds() -> None:
 
 
 def test_two_workloads_of_one_name_get_vpas_of_two_names() -> None:
-    found = build_vpas(only(workload("web"), workload("web", kind="StatefulSet")))
-    assert [manifest["metadata"]["name"] for _, manifest in found.objects] == ["web-deployment", "web-statefulset"]
+    manifests = build_vpas(only(workload("web"), workload("web", kind="StatefulSet")))
+    assert [manifest["metadata"]["name"] for _, manifest in manifests.objects] == ["web-deployment", "web-statefulset"]
 
 
 def test_a_group_of_jobs_has_no_owner_to_target() -> None:
@@ -120,8 +120,8 @@ def test_a_group_of_jobs_has_no_owner_to_target() -> None:
 @pytest.mark.parametrize("form", list(ManifestForm))
 @pytest.mark.parametrize("rule", ["none", "request", "keep", "keep-ratio"])
 def test_files_are_yaml_without_findings_of_the_check(form: ManifestForm, rule: str) -> None:
-    for found in (shop(), generated_survey(40)):
-        files = build_manifest_files(advised(found, AdvicePolicy(limits=parse_limit_rules(rule))), form)
+    for result in (shop(), generated_survey(40)):
+        files = build_manifest_files(advised(result, AdvicePolicy(limits=parse_limit_rules(rule))), form)
         assert files.texts
         checked = check([ManifestSource(path, text.encode()) for path, text in files.texts.items()])
         assert [str(finding.message) for finding in checked.findings if finding.is_error] == []
@@ -142,8 +142,8 @@ def test_a_component_lists_every_patch_and_nothing_else() -> None:
 
 def test_a_name_with_dots_is_no_pattern_for_others() -> None:
     # A target's name is a regular expression to kustomize.
-    found = build_manifest_files(only(workload("web.v1", container(target=(100, GIB)))), ManifestForm.KUSTOMIZE).texts
-    (patch,) = yaml.safe_load(found["kustomization.yaml"])["patches"]
+    files = build_manifest_files(only(workload("web.v1", container(target=(100, GIB)))), ManifestForm.KUSTOMIZE).texts
+    (patch,) = yaml.safe_load(files["kustomization.yaml"])["patches"]
     assert patch["target"]["name"] == r"web\.v1"
 
 
@@ -167,9 +167,9 @@ def test_a_kustomization_may_lack_some_of_the_workloads(tmp_path: Path) -> None:
 
 
 def test_a_patch_laid_over_its_template_gives_what_was_advised() -> None:
-    found = advised(generated_survey(30))
-    for item, patch in build_patches(found).objects:
-        advice = next(one for one in found.workloads if one.surveyed is item)
+    survey_advice = advised(generated_survey(30))
+    for item, patch in build_patches(survey_advice).objects:
+        advice = next(one for one in survey_advice.workloads if one.surveyed is item)
         template: dict[str, Any] = patch["spec"]["template"]["spec"]["containers"][0]["resources"]
         for resource, text in template["requests"].items():
             assert text == str(convert_quantity(resource, advice.containers[0].get_resource(resource).request))

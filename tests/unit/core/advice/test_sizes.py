@@ -67,8 +67,8 @@ def test_cpu_has_no_limit_and_memory_has_one_equal_to_its_request() -> None:
 )
 def test_a_limit_follows_the_rule_and_is_never_below_the_request(rule: str, limit: float, expected: float) -> None:
     item = container(request=(1000, GIB), target=(250, GIB), limit=(limit, NONE))
-    found = advise_request(item, "cpu", AdvicePolicy(limits=parse_limit_rules(rule))).limit
-    assert found == expected or (math.isnan(found) and math.isnan(expected))
+    advised_limit = advise_request(item, "cpu", AdvicePolicy(limits=parse_limit_rules(rule))).limit
+    assert advised_limit == expected or (math.isnan(advised_limit) and math.isnan(expected))
 
 
 def test_a_limit_without_a_request_is_a_request_too() -> None:
@@ -107,10 +107,10 @@ def test_bounds_apply_even_to_fitting_requests() -> None:
 
 def test_no_memory_limit_is_below_the_highest_usage() -> None:
     item = container(request=(500, 4 * GIB), target=(500, GIB), limit=(NONE, 8 * GIB), highest=(NONE, 3 * GIB))
-    found = {rule: advise_request(item, "memory", AdvicePolicy(limits=parse_limit_rules(rule))) for rule in LimitRule}
-    assert (found[LimitRule.REQUEST].request, found[LimitRule.REQUEST].limit) == (3 * GIB, 3 * GIB)
-    assert (found[LimitRule.KEEP_RATIO].request, found[LimitRule.KEEP_RATIO].limit) == (GIB, 3 * GIB)
-    assert found[LimitRule.NONE].request == GIB
+    advice = {rule: advise_request(item, "memory", AdvicePolicy(limits=parse_limit_rules(rule))) for rule in LimitRule}
+    assert (advice[LimitRule.REQUEST].request, advice[LimitRule.REQUEST].limit) == (3 * GIB, 3 * GIB)
+    assert (advice[LimitRule.KEEP_RATIO].request, advice[LimitRule.KEEP_RATIO].limit) == (GIB, 3 * GIB)
+    assert advice[LimitRule.NONE].request == GIB
     bounded = AdvicePolicy(most=ResourceAmount(NONE, 2 * GIB))
     assert advise_request(item, "memory", bounded).limit == 2 * GIB
 
@@ -127,25 +127,25 @@ def test_a_slight_absolute_difference_is_fine() -> None:
 
 
 def test_risk_is_listed_first_and_then_by_money() -> None:
-    found = advised(
+    advice = advised(
         workload("small", container(target=(400, 512 * MIB))),
         workload("fine"),
         workload("large", container(request=(8000, GIB), target=(1000, GIB))),
         workload("killed", container(target=(500, 600 * MIB), kills=1), pods=1),
         workload("young", container(days=0.1, samples=3)),
     )
-    assert [row.workload.surveyed.name for row in found.rows] == ["killed", "large", "small", "young", "fine"]
+    assert [row.workload.surveyed.name for row in advice.rows] == ["killed", "large", "small", "young", "fine"]
 
 
 def test_savings_and_shortages_are_summed_separately() -> None:
-    found = advised(
+    totals = advised(
         workload("big", container(target=(100, 512 * MIB)), pods=10),
         workload("poor", container(target=(1500, 512 * MIB)), pods=2),
     ).total
-    assert (found.before.cpu, found.after.cpu) == (6000, 4000)
-    assert (found.saved.cpu, found.short.cpu) == (4000, 2000)
-    assert found.money_saved == pytest.approx(4 * 0.0316 * 730)
-    assert 0 < found.saved_share < 1
+    assert (totals.before.cpu, totals.after.cpu) == (6000, 4000)
+    assert (totals.saved.cpu, totals.short.cpu) == (4000, 2000)
+    assert totals.money_saved == pytest.approx(4 * 0.0316 * 730)
+    assert 0 < totals.saved_share < 1
 
 
 def test_without_prices_the_order_and_the_share_are_as_with_examples() -> None:
@@ -185,8 +185,8 @@ def containers(draw: st.DrawFn) -> SurveyedContainer:
 @given(containers(), st.builds(LimitRules, rules, rules), st.integers(0, 9))
 def test_advice_is_consistent_for_any_survey(item: SurveyedContainer, limits: LimitRules, pods: int) -> None:
     policy = AdvicePolicy(limits=limits, least=ResourceAmount(20, 32 * MIB), most=ResourceAmount(40_000, 32 * GIB))
-    found = advised(workload("any", item, pods=pods), policy=policy)
-    advice = found.workloads[0].containers[0]
+    survey_advice = advised(workload("any", item, pods=pods), policy=policy)
+    advice = survey_advice.workloads[0].containers[0]
     for resource in ("cpu", "memory"):
         change = advice.get_resource(resource)
         if change.is_change:
@@ -197,7 +197,7 @@ def test_advice_is_consistent_for_any_survey(item: SurveyedContainer, limits: Li
             assert change.reason not in {WELL_SIZED, LOW_CONFIDENCE, NO_USAGE}
         second = container(request=(change.request, change.request), target=(change.estimate, change.estimate))
         assert advise_request(second, resource, policy).reason.severity != "error"
-    total = found.total
+    total = survey_advice.total
     assert total.after.cpu - total.before.cpu == pytest.approx(total.short.cpu - total.saved.cpu, abs=1e-6)
     assert total.saved.cpu >= 0
     assert total.short.memory >= 0

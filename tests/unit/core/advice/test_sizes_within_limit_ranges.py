@@ -25,13 +25,13 @@ from trellis.reports.advice.text import as_markdown, as_text
 
 def advised(item: LimitRangeItem, *containers: SurveyedContainer, limits: str = "") -> SurveyAdvice:
     ranges = [LimitRange(ObjectMeta(name="confines", namespace="shop"), LimitRangeSpec((item,)))]
-    each = msgspec.structs.replace(workload("web", *containers), limits=read_limit_ranges(ranges))
+    surveyed = msgspec.structs.replace(workload("web", *containers), limits=read_limit_ranges(ranges))
     policy = AdvicePolicy(limits=parse_limit_rules(limits)) if limits else AdvicePolicy()
-    return advise(survey(each), policy, EXAMPLE_PRICES, 0.0)
+    return advise(survey(surveyed), policy, EXAMPLE_PRICES, 0.0)
 
 
-def only(found: SurveyAdvice) -> ContainerAdvice:
-    [advice] = found.workloads[0].containers
+def only(survey_advice: SurveyAdvice) -> ContainerAdvice:
+    [advice] = survey_advice.workloads[0].containers
     return advice
 
 
@@ -40,17 +40,17 @@ def at_most(type_: str = "Container", **most: str) -> LimitRangeItem:
 
 
 def test_a_request_stays_below_the_maximum_of_a_container() -> None:
-    found = only(advised(at_most(cpu="300m"), container(request=(200, GIB), target=(977, GIB))))
-    assert (found.cpu.request, found.cpu.estimate) == (300, 977)
-    assert (found.cpu.reason, found.cpu.capped) == (UNDER_REQUESTED, CAPPED_TO_RANGE_MAX)
-    assert found.memory.capped is None
+    advised_container = only(advised(at_most(cpu="300m"), container(request=(200, GIB), target=(977, GIB))))
+    assert (advised_container.cpu.request, advised_container.cpu.estimate) == (300, 977)
+    assert (advised_container.cpu.reason, advised_container.cpu.capped) == (UNDER_REQUESTED, CAPPED_TO_RANGE_MAX)
+    assert advised_container.memory.capped is None
 
 
 def test_a_request_reaches_the_minimum_of_a_container() -> None:
     least = LimitRangeItem(type="Container", min={"memory": "128Mi"})
-    found = only(advised(least, container(request=(500, GIB), target=(500, 40 * MIB))))
-    assert (found.memory.request, found.memory.limit) == (128 * MIB, 128 * MIB)
-    assert found.memory.capped is CAPPED_TO_RANGE_MIN
+    advised_container = only(advised(least, container(request=(500, GIB), target=(500, 40 * MIB))))
+    assert (advised_container.memory.request, advised_container.memory.limit) == (128 * MIB, 128 * MIB)
+    assert advised_container.memory.capped is CAPPED_TO_RANGE_MIN
 
 
 @pytest.mark.parametrize(
@@ -94,15 +94,15 @@ def test_a_fitting_request_outside_the_range_is_changed_and_an_unknown_one_is_no
 
 def test_all_containers_together_fit_the_range_of_a_pod() -> None:
     pair = [container(name, request=(100, GIB), target=(800, GIB)) for name in ("app", "proxy")]
-    found = advised(at_most("Pod", cpu="1"), *pair).workloads[0].containers
-    assert sum(item.cpu.request for item in found) <= 1000
-    assert {item.cpu.capped for item in found} == {FITTED_TO_POD_RANGE}
+    containers = advised(at_most("Pod", cpu="1"), *pair).workloads[0].containers
+    assert sum(item.cpu.request for item in containers) <= 1000
+    assert {item.cpu.capped for item in containers} == {FITTED_TO_POD_RANGE}
 
 
 def test_every_form_of_a_report_has_the_bound_of_a_row() -> None:
-    found = advised(at_most(cpu="300m"), container(request=(200, GIB), target=(977, GIB)))
-    assert "| UnderRequested, CappedToLimitRangeMax |" in as_markdown(found)
-    assert "app: CPU of 977m is needed, 300m is allowed (CappedToLimitRangeMax)" in " ".join(as_text(found))
-    assert as_csv(found).splitlines()[1].endswith(",CappedToLimitRangeMax,")
-    told = build_document(found)["workloads"][0]["containers"][0]
-    assert (told["cpu"]["cappedBy"], told["memory"]["cappedBy"]) == ("CappedToLimitRangeMax", None)
+    advice = advised(at_most(cpu="300m"), container(request=(200, GIB), target=(977, GIB)))
+    assert "| UnderRequested, CappedToLimitRangeMax |" in as_markdown(advice)
+    assert "app: CPU of 977m is needed, 300m is allowed (CappedToLimitRangeMax)" in " ".join(as_text(advice))
+    assert as_csv(advice).splitlines()[1].endswith(",CappedToLimitRangeMax,")
+    row = build_document(advice)["workloads"][0]["containers"][0]
+    assert (row["cpu"]["cappedBy"], row["memory"]["cappedBy"]) == ("CappedToLimitRangeMax", None)

@@ -23,8 +23,8 @@ def test_a_boosted_container_is_remembered_as_upstream_does_it() -> None:
 
 
 def test_what_a_container_did_not_ask_for_is_an_empty_map() -> None:
-    found = start(pod(container(None)), DOUBLE, {"app": "100m"})
-    assert found.annotations == {"vpaCpuStartupBoost/app": '{"requests":{},"limits":{}}'}
+    life = start(pod(container(None)), DOUBLE, {"app": "100m"})
+    assert life.annotations == {"vpaCpuStartupBoost/app": '{"requests":{},"limits":{}}'}
 
 
 def test_what_upstream_wrote_is_read() -> None:
@@ -69,7 +69,7 @@ def test_before_its_boost_a_pod_had_what_it_remembers_and_the_class_it_has() -> 
     began = start(pod(with_memory(container("500m", "500m"), "1Gi", "1Gi"), container(name="other")), DOUBLE)
     assert began.cpu() == (1000, 1000)
     shape = restore_pre_boost_shape(began.shape, read_pre_boost_resources(began.annotations))
-    assert [each.requests["cpu"] for each in shape.containers] == [500, 500]
+    assert [container.requests["cpu"] for container in shape.containers] == [500, 500]
     assert shape.qos is QosClass.BURSTABLE
 
 

@@ -57,10 +57,10 @@ def test_without_a_recommendation_the_containers_own_request_is_raised() -> None
 
 @pytest.mark.req("SB-18")
 def test_without_a_request_either_nothing_is_raised_and_this_is_reported() -> None:
-    found = start(pod(container(None)), factor(2))
-    assert found.cpu() == (None, None)
-    assert found.annotations == {}
-    assert found.notes() == ["app: cpu not boosted since there is no request to raise"]
+    life = start(pod(container(None)), factor(2))
+    assert life.cpu() == (None, None)
+    assert life.annotations == {}
+    assert life.notes() == ["app: cpu not boosted since there is no request to raise"]
 
 
 def test_a_limit_without_a_request_counts_as_both() -> None:
@@ -88,9 +88,9 @@ def test_where_the_recommendation_is_not_applied_the_own_request_is_raised(spec:
 @pytest.mark.req("SB-01")
 @pytest.mark.parametrize("mode", ["Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace"])
 def test_a_pod_that_is_created_is_boosted_in_every_mode(mode: str) -> None:
-    found = start(HALF_OF_ONE, factor(2, updatePolicy={"updateMode": mode}))
-    assert found.cpu() == (1000, 2000)
-    assert read_pre_boost_resources(found.annotations)["app"].requests == {"cpu": 500}
+    life = start(HALF_OF_ONE, factor(2, updatePolicy={"updateMode": mode}))
+    assert life.cpu() == (1000, 2000)
+    assert read_pre_boost_resources(life.annotations)["app"].requests == {"cpu": 500}
 
 
 # Which containers
@@ -103,15 +103,15 @@ def test_the_pods_policy_is_for_every_container_native_sidecars_included() -> No
         container("100m", name="proxy"),
         initContainers=[container("50m", name="logger", restartPolicy="Always"), container("1", name="setup")],
     )
-    found = start(two, factor(3))
-    assert [found.cpu(name)[0] for name in ("app", "proxy", "logger", "setup")] == [1500, 300, 150, 1000]
+    life = start(two, factor(3))
+    assert [life.cpu(name)[0] for name in ("app", "proxy", "logger", "setup")] == [1500, 300, 150, 1000]
 
 
 @pytest.mark.req("SB-06", "SB-26")
 def test_a_containers_policy_replaces_the_pods_and_is_for_that_container_alone() -> None:
     own = app_policy(startupBoost={"cpu": {"type": "Quantity", "quantity": "100m"}})
-    found = start(pod(container(), container(name="proxy")), factor(3, resourcePolicy=own))
-    assert (found.cpu("app"), found.cpu("proxy")) == ((600, None), (1500, None))
+    life = start(pod(container(), container(name="proxy")), factor(3, resourcePolicy=own))
+    assert (life.cpu("app"), life.cpu("proxy")) == ((600, None), (1500, None))
     alone = start(pod(container(), container(name="proxy")), effective(vpa(resourcePolicy=own)))
     assert (alone.cpu("app"), alone.cpu("proxy")) == ((600, None), (500, None))
 
@@ -119,21 +119,21 @@ def test_a_containers_policy_replaces_the_pods_and_is_for_that_container_alone()
 @pytest.mark.req("SB-07", "SB-24")
 @pytest.mark.parametrize("own", [{}, {"cpu": {"type": "Factor", "factor": 1}}], ids=["without cpu", "factor 1"])
 def test_a_container_can_be_left_out_and_is_not_marked_as_boosted(own: dict[str, Any]) -> None:
-    found = start(
+    life = start(
         pod(container(), container(name="proxy")),
         factor(2, resourcePolicy=app_policy(startupBoost=own)),
         {"app": "700m", "proxy": "700m"},
     )
-    assert (found.cpu("app"), found.cpu("proxy")) == ((700, None), (1400, None))
-    assert list(found.annotations) == ["vpaCpuStartupBoost/proxy"]
-    assert found.notes() == []
+    assert (life.cpu("app"), life.cpu("proxy")) == ((700, None), (1400, None))
+    assert list(life.annotations) == ["vpaCpuStartupBoost/proxy"]
+    assert life.notes() == []
 
 
 def test_a_container_that_restarts_when_its_cpu_is_resized_is_not_boosted() -> None:
     restarts = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
-    found = start(pod(container(resizePolicy=restarts), container(name="proxy")), factor(2))
-    assert (found.cpu("app"), found.cpu("proxy")) == ((500, None), (1000, None))
-    assert found.notes() == ["app: cpu not boosted since a resize restarts the container"]
+    life = start(pod(container(resizePolicy=restarts), container(name="proxy")), factor(2))
+    assert (life.cpu("app"), life.cpu("proxy")) == ((500, None), (1000, None))
+    assert life.notes() == ["app: cpu not boosted since a resize restarts the container"]
 
 
 def test_a_container_that_restarts_when_its_memory_is_resized_is_boosted() -> None:
@@ -143,15 +143,15 @@ def test_a_container_that_restarts_when_its_memory_is_resized_is_boosted() -> No
 
 @pytest.mark.parametrize(("os", "cpu"), [("windows", 500), ("linux", 1000)])
 def test_a_windows_pod_cannot_be_resized_and_is_not_boosted(os: str, cpu: int) -> None:
-    found = start(pod(container("500m"), os={"name": os}), factor(2))
-    assert found.cpu() == (cpu, None)
-    assert bool(found.notes()) == (os == "windows")
+    life = start(pod(container("500m"), os={"name": os}), factor(2))
+    assert life.cpu() == (cpu, None)
+    assert bool(life.notes()) == (os == "windows")
 
 
 @pytest.mark.req("SB-45")
 def test_nothing_is_boosted_where_the_gate_is_off_or_pods_cannot_be_resized() -> None:
-    found = start(HALF, factor(2), {"app": "800m"}, settings=BoostSettings(enabled=False))
-    assert (found.cpu(), found.annotations, found.notes()) == ((800, None), {}, [])
+    life = start(HALF, factor(2), {"app": "800m"}, settings=BoostSettings(enabled=False))
+    assert (life.cpu(), life.annotations, life.notes()) == ((800, None), {}, [])
 
 
 # Limits
@@ -171,17 +171,17 @@ def test_the_limit_is_raised_from_where_the_recommendation_puts_it() -> None:
 
 @pytest.mark.req("SB-21")
 def test_a_limit_that_is_not_controlled_stays_and_the_request_stays_below_it() -> None:
-    found = start(HALF_OF_ONE, factor(3, resourcePolicy=REQUESTS_ONLY))
-    assert found.cpu() == (999, 1000)
-    assert found.notes() == ["app: cpu boost kept below container limit"]
+    life = start(HALF_OF_ONE, factor(3, resourcePolicy=REQUESTS_ONLY))
+    assert life.cpu() == (999, 1000)
+    assert life.notes() == ["app: cpu boost kept below container limit"]
     assert start(HALF_OF_ONE, quantity("100m", resourcePolicy=REQUESTS_ONLY)).cpu() == (600, 1000)
 
 
 @pytest.mark.req("SB-21", "SB-22")
 def test_a_request_that_is_at_its_limit_is_not_lowered_below_it() -> None:
-    found = start(pod(container("1", "1")), factor(3, resourcePolicy=REQUESTS_ONLY))
-    assert (found.cpu(), found.annotations) == ((1000, 1000), {})
-    assert found.notes()[-1] == "app: cpu not boosted since nothing is left of the boost"
+    life = start(pod(container("1", "1")), factor(3, resourcePolicy=REQUESTS_ONLY))
+    assert (life.cpu(), life.annotations) == ((1000, 1000), {})
+    assert life.notes()[-1] == "app: cpu not boosted since nothing is left of the boost"
 
 
 # What bounds a boost
@@ -190,9 +190,9 @@ def test_a_request_that_is_at_its_limit_is_not_lowered_below_it() -> None:
 @pytest.mark.req("SB-23")
 def test_the_flag_caps_the_request_and_the_limit_with_it() -> None:
     capped = BoostSettings(max_cpu=2000)
-    found = start(HALF_OF_ONE, factor(10), settings=capped)
-    assert found.cpu() == (2000, 4000)
-    assert found.notes() == ["app: cpu boost capped to --max-allowed-cpu-boost"]
+    life = start(HALF_OF_ONE, factor(10), settings=capped)
+    assert life.cpu() == (2000, 4000)
+    assert life.notes() == ["app: cpu boost capped to --max-allowed-cpu-boost"]
     assert start(HALF_OF_ONE, quantity("10"), settings=capped).cpu() == (2000, 2500)
     for unset in (ON, BoostSettings(max_cpu=0)):
         assert start(HALF_OF_ONE, factor(10), settings=unset).cpu() == (5000, 10000)
@@ -200,9 +200,9 @@ def test_the_flag_caps_the_request_and_the_limit_with_it() -> None:
 
 @pytest.mark.req("SB-22", "SB-23")
 def test_a_cap_below_the_base_lowers_nothing() -> None:
-    found = start(HALF, factor(2), settings=BoostSettings(max_cpu=250))
-    assert (found.cpu(), found.annotations) == ((500, None), {})
-    assert found.notes() == [
+    life = start(HALF, factor(2), settings=BoostSettings(max_cpu=250))
+    assert (life.cpu(), life.annotations) == ((500, None), {})
+    assert life.notes() == [
         "app: cpu boost capped to --max-allowed-cpu-boost",
         "app: cpu not boosted since nothing is left of the boost",
     ]
@@ -218,31 +218,31 @@ def test_max_allowed_bounds_the_recommendation_and_not_the_boost() -> None:
 
 def test_a_limit_range_for_containers_cuts_request_and_limit() -> None:
     most = limit_range("Container", max={"cpu": "1500m"})
-    found = start(HALF_OF_ONE, factor(2), limits=most)
-    assert found.cpu() == (750, 1500)
-    assert found.notes() == ["app: cpu boost capped to fit Max in LimitRange"]
+    life = start(HALF_OF_ONE, factor(2), limits=most)
+    assert life.cpu() == (750, 1500)
+    assert life.notes() == ["app: cpu boost capped to fit Max in LimitRange"]
     assert start(HALF_OF_ONE, quantity("2"), limits=most).cpu() == (1000, 1500)
 
 
 def test_a_limit_range_for_pods_is_shared_in_the_ratio_of_the_boosts() -> None:
     two = pod(container("500m", "500m"), container("100m", "100m", name="proxy"))
-    found = start(two, factor(3), limits=limit_range("Pod", max={"cpu": "1200m"}))
-    assert (found.cpu("app"), found.cpu("proxy")) == ((1000, 1000), (200, 200))
+    life = start(two, factor(3), limits=limit_range("Pod", max={"cpu": "1200m"}))
+    assert (life.cpu("app"), life.cpu("proxy")) == ((1000, 1000), (200, 200))
 
 
 def test_a_limit_that_stays_has_no_part_in_a_limit_range_for_pods() -> None:
     two = pod(container("500m", "1"), container("100m", "100m", name="proxy"))
     one_stays = factor(3, resourcePolicy=REQUESTS_ONLY)
-    found = start(two, one_stays, limits=limit_range("Pod", max={"cpu": "1200m"}))
-    assert (found.cpu("app"), found.cpu("proxy")) == ((999, 1000), (200, 200))
+    life = start(two, one_stays, limits=limit_range("Pod", max={"cpu": "1200m"}))
+    assert (life.cpu("app"), life.cpu("proxy")) == ((999, 1000), (200, 200))
 
 
 def test_a_pods_own_resources_bound_its_containers() -> None:
     own = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
-    found = start(pod(container("500m", "1500m"), container("200m", name="proxy"), resources=own), factor(3))
+    life = start(pod(container("500m", "1500m"), container("200m", name="proxy"), resources=own), factor(3))
     # Its limit lets app have 666m; 300m are left for the 166m and 400m that both are raised by.
-    assert (found.cpu("app"), found.cpu("proxy")) == ((587, 1761), (412, None))
-    assert set(found.notes()) == {
+    assert (life.cpu("app"), life.cpu("proxy")) == ((587, 1761), (412, None))
+    assert set(life.notes()) == {
         "app: cpu boost capped to fit pod resources",
         "proxy: cpu boost capped to fit pod resources",
     }
@@ -250,23 +250,23 @@ def test_a_pods_own_resources_bound_its_containers() -> None:
 
 def test_where_it_must_fit_the_boost_is_cut_to_what_some_node_has() -> None:
     two = pod(container("500m", "1"), container("500m", name="proxy"))
-    found = start(two, factor(4), ceiling=CpuCeiling(2000, binding=True))
-    assert (found.cpu("app"), found.cpu("proxy")) == ((1000, 2000), (1000, None))
-    assert "app: cpu boost capped to fit a node" in found.notes()
+    life = start(two, factor(4), ceiling=CpuCeiling(2000, binding=True))
+    assert (life.cpu("app"), life.cpu("proxy")) == ((1000, 2000), (1000, None))
+    assert "app: cpu boost capped to fit a node" in life.notes()
 
 
 def test_where_it_need_not_fit_the_boost_only_warns() -> None:
-    found = start(HALF, factor(4), ceiling=CpuCeiling(1500, binding=False))
-    assert found.cpu() == (2000, None)
-    assert found.notes() == ["app: cpu boost fits no node"]
-    assert found.boost.containers[0].notes[0].reason.severity == "warning"
+    life = start(HALF, factor(4), ceiling=CpuCeiling(1500, binding=False))
+    assert life.cpu() == (2000, None)
+    assert life.notes() == ["app: cpu boost fits no node"]
+    assert life.boost.containers[0].notes[0].reason.severity == "warning"
     assert start(HALF, factor(3), ceiling=CpuCeiling(1500, binding=False)).notes() == []
 
 
 def test_a_pod_that_fits_nowhere_without_a_boost_either_is_not_the_boosts_doing() -> None:
     assert start(HALF, factor(4), ceiling=CpuCeiling(400, binding=False)).notes() == []
-    found = start(HALF, factor(4), ceiling=CpuCeiling(400, binding=True))
-    assert (found.cpu(), found.annotations) == ((500, None), {})
+    life = start(HALF, factor(4), ceiling=CpuCeiling(400, binding=True))
+    assert (life.cpu(), life.annotations) == ((500, None), {})
 
 
 def test_a_sidecar_is_cut_to_what_is_left_beside_an_init_container() -> None:
@@ -274,10 +274,10 @@ def test_a_sidecar_is_cut_to_what_is_left_beside_an_init_container() -> None:
         container("100m"),
         initContainers=[container("200m", name="logger", restartPolicy="Always"), container("1", name="setup")],
     )
-    found = start(starts_first, factor(10), ceiling=CpuCeiling(1500, binding=True))
-    assert found.cpu("logger") == (500, None)
-    assert found.cpu("app")[0] is not None
-    assert found.cpu("app") > (100, None)
+    life = start(starts_first, factor(10), ceiling=CpuCeiling(1500, binding=True))
+    assert life.cpu("logger") == (500, None)
+    assert life.cpu("app")[0] is not None
+    assert life.cpu("app") > (100, None)
 
 
 # A pod seen twice
@@ -303,10 +303,10 @@ MAYBE = st.none() | MILLI
 def containers(draw: st.DrawFn, name: str) -> dict[str, Any]:
     request, above = draw(MAYBE), draw(st.none() | st.integers(0, 2000))
     limit = None if above is None else (request or 1) + above
-    found = container(None if request is None else f"{request}m", None if limit is None else f"{limit}m", name=name)
+    document = container(None if request is None else f"{request}m", None if limit is None else f"{limit}m", name=name)
     if draw(st.booleans()):
-        with_memory(found, "100Mi", draw(st.sampled_from([None, "100Mi", "200Mi"])))
-    return found
+        with_memory(document, "100Mi", draw(st.sampled_from([None, "100Mi", "200Mi"])))
+    return document
 
 
 @st.composite
@@ -347,7 +347,7 @@ def _range(most: int | None) -> ResourceRange:
 
 
 def names(life: Life) -> list[str]:
-    return [each["name"] for each in life.spec["containers"]]
+    return [container["name"] for container in life.spec["containers"]]
 
 
 def total(life: Life, which: int) -> int:
@@ -368,7 +368,9 @@ def test_a_boost_lowers_nothing_and_marks_just_what_it_raises(case: dict[str, An
             assert boosted_request is not None
             assert boosted_request > (request or 0)
             assert boosted_limit is None or boosted_request <= boosted_limit
-    assert set(raised.annotations) == {f"vpaCpuStartupBoost/{each.container.name}" for each in raised.boost.containers}
+    assert set(raised.annotations) == {
+        f"vpaCpuStartupBoost/{boosted.container.name}" for boosted in raised.boost.containers
+    }
 
 
 ONLY_REQUESTS_OF_CPU = {"controlledValues": "RequestsOnly", "controlledResources": ["cpu"]}
@@ -376,9 +378,9 @@ ONLY_REQUESTS_OF_CPU = {"controlledValues": "RequestsOnly", "controlledResources
 
 def almost_guaranteed(case: dict[str, Any]) -> dict[str, Any]:
     """The same with memory that is limited to its request and limits of CPU that stay: the request of CPU decides."""
-    for each in case["life"].spec["containers"]:
-        each["resources"]["limits"].setdefault("cpu", "5")
-        with_memory(each, "100Mi", "100Mi")
+    for container_spec in case["life"].spec["containers"]:
+        container_spec["resources"]["limits"].setdefault("cpu", "5")
+        with_memory(container_spec, "100Mi", "100Mi")
     spec = case["spec"] | {"resourcePolicy": {"containerPolicies": [{"containerName": "*", **ONLY_REQUESTS_OF_CPU}]}}
     return case | dict.fromkeys(("max_cpu", "container_max", "pod_max", "ceiling")) | {"spec": spec}
 
@@ -393,11 +395,11 @@ def test_a_boost_never_changes_the_qos_class(case: dict[str, Any]) -> None:
 def test_a_boost_never_keeps_a_pod_from_being_admitted_or_placed(case: dict[str, Any]) -> None:
     plain, raised = outcome(case, with_boost=False), outcome(case, with_boost=True)
     if case["max_cpu"] is not None:
-        assert all(each.request <= case["max_cpu"] for each in raised.boost.containers)
-    for each in raised.boost.containers:
+        assert all(raised_container.request <= case["max_cpu"] for raised_container in raised.boost.containers)
+    for boosted in raised.boost.containers:
         if case["container_max"] is not None:
-            assert each.request <= case["container_max"]
-            assert (each.limit or 0) <= max(case["container_max"], plain.cpu(each.container.name)[1] or 0)
+            assert boosted.request <= case["container_max"]
+            assert (boosted.limit or 0) <= max(case["container_max"], plain.cpu(boosted.container.name)[1] or 0)
     for most, which in ((case["pod_max"], 0), (case["pod_max"], 1), (case["ceiling"], 0)):
         if most is not None:
             assert total(raised, which) <= max(most, total(plain, which))
@@ -406,11 +408,11 @@ def test_a_boost_never_keeps_a_pod_from_being_admitted_or_placed(case: dict[str,
 @given(cases())
 def test_the_annotation_holds_the_resources_before_admission(case: dict[str, Any]) -> None:
     raised = outcome(case, with_boost=True)
-    came = {each.name: each for each in case["life"].shape.containers}
+    came = {container.name: container for container in case["life"].shape.containers}
     for name, had in read_pre_boost_resources(raised.annotations).items():
         assert (had.requests, had.limits, had.problem) == (came[name].requests, came[name].limits, "")
 
 
 def test_an_absurd_factor_stays_countable() -> None:
-    found = start(pod(container("9223372036854775807m", "9223372036854775807m")), factor(2147483647))
-    assert found.annotations == {}
+    life = start(pod(container("9223372036854775807m", "9223372036854775807m")), factor(2147483647))
+    assert life.annotations == {}

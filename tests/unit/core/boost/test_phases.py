@@ -34,7 +34,7 @@ def phases(vpa_: EffectiveVpa, *, ready_for: float | None, started: float = NOW 
 
 @pytest.mark.req("SB-14", "SB-29")
 @pytest.mark.parametrize(
-    ("duration", "ready_for", "state", "next_look"),
+    ("duration", "ready_for", "state", "next_transition"),
     [
         ("0s", 0.0, ("app", "Due", "BoostOver"), None),
         ("0s", None, ("app", "Held", "BoostUntilReady"), None),
@@ -44,11 +44,11 @@ def phases(vpa_: EffectiveVpa, *, ready_for: float | None, started: float = NOW 
     ],
 )
 def test_a_boost_is_over_when_the_pod_was_ready_for_its_duration(
-    duration: str, ready_for: float | None, state: tuple[str, str, str], next_look: float | None
+    duration: str, ready_for: float | None, state: tuple[str, str, str], next_transition: float | None
 ) -> None:
-    found = phases(boost(duration=duration), ready_for=ready_for)
-    assert states(found) == [state]
-    assert found.next_transition == (None if next_look is None else pytest.approx(next_look))
+    boost_phases = phases(boost(duration=duration), ready_for=ready_for)
+    assert states(boost_phases) == [state]
+    assert boost_phases.next_transition == (None if next_transition is None else pytest.approx(next_transition))
 
 
 @pytest.mark.req("SB-29")
@@ -62,8 +62,8 @@ def test_ready_turning_false_starts_the_duration_anew() -> None:
 
 @pytest.mark.req("SB-29")
 def test_a_pod_that_never_becomes_ready_stays_boosted() -> None:
-    found = phases(boost(duration="10s"), ready_for=None, started=NOW - 1e9)
-    assert (found.held[0].ends_at, found.next_transition) == (math.inf, None)
+    boost_phases = phases(boost(duration="10s"), ready_for=None, started=NOW - 1e9)
+    assert (boost_phases.held[0].ends_at, boost_phases.next_transition) == (math.inf, None)
 
 
 @pytest.mark.req("SB-29")
@@ -77,8 +77,8 @@ def test_a_pod_is_given_up_so_long_after_its_start() -> None:
 
 
 def test_a_pod_that_is_ready_is_not_given_up_however_long_its_duration() -> None:
-    found = phases(boost(giveUpAfterSeconds=60, duration="1h"), ready_for=30, started=NOW - 3000)
-    assert states(found) == [("app", "Held", "BoostUntilDuration")]
+    boost_phases = phases(boost(giveUpAfterSeconds=60, duration="1h"), ready_for=30, started=NOW - 3000)
+    assert states(boost_phases) == [("app", "Held", "BoostUntilDuration")]
 
 
 @pytest.mark.req("SB-06", "SB-39")
@@ -86,10 +86,10 @@ def test_each_container_has_its_own_end() -> None:
     document = policy(startupBoost={"cpu": {"type": "Factor", "factor": 2}})
     document["spec"]["startupBoost"] = {"cpu": {"type": "Factor", "factor": 2, "duration": "60s"}}
     two = {annotation_key("app"): "{}", annotation_key("proxy"): "{}"}
-    found = phases(effective(document), ready_for=20, annotations=two)
-    assert states(found) == [("app", "Due", "BoostOver"), ("proxy", "Held", "BoostUntilDuration")]
-    assert found.next_transition == NOW + 40
-    assert found.blocks_changes(UpdateMode.RECREATE, oom_killed=False)
+    boost_phases = phases(effective(document), ready_for=20, annotations=two)
+    assert states(boost_phases) == [("app", "Due", "BoostOver"), ("proxy", "Held", "BoostUntilDuration")]
+    assert boost_phases.next_transition == NOW + 40
+    assert boost_phases.blocks_changes(UpdateMode.RECREATE, oom_killed=False)
 
 
 @pytest.mark.parametrize("spec", [{}, {"startupBoost": {}}, {"startupBoost": {"cpu": {"type": "Factor", "factor": 1}}}])
@@ -115,8 +115,8 @@ def test_the_flag_gives_up_pods_whose_policy_does_not_say_when() -> None:
         ("app", "Due", "BoostGivenUp")
     ]
     for own, phase in ((300, "Due"), (900, "Held")):
-        found = phases(boost(giveUpAfterSeconds=own), ready_for=None, started=NOW - 600, give_up_after=600)
-        assert found.containers[0].phase.value == phase, own
+        boost_phases = phases(boost(giveUpAfterSeconds=own), ready_for=None, started=NOW - 600, give_up_after=600)
+        assert boost_phases.containers[0].phase.value == phase, own
 
 
 def test_a_pod_counts_as_boosted_for_long_after_ten_minutes_that_are_not_its_duration() -> None:
@@ -132,27 +132,29 @@ def test_a_pod_counts_as_boosted_for_long_after_ten_minutes_that_are_not_its_dur
 
 @pytest.mark.req("SB-45")
 def test_with_the_gate_off_no_boost_is_due_and_no_change_is_blocked() -> None:
-    found = phases(boost(), ready_for=3600, enabled=False)
-    assert states(found) == [("app", "None", "BoostGateOff")]
-    assert (found.due, found.held, found.next_transition) == ((), (), None)
-    assert not found.blocks_changes(UpdateMode.RECREATE, oom_killed=False)
+    boost_phases = phases(boost(), ready_for=3600, enabled=False)
+    assert states(boost_phases) == [("app", "None", "BoostGateOff")]
+    assert (boost_phases.due, boost_phases.held, boost_phases.next_transition) == ((), (), None)
+    assert not boost_phases.blocks_changes(UpdateMode.RECREATE, oom_killed=False)
 
 
 @pytest.mark.req("SB-02", "SB-24")
 def test_a_pod_without_the_mark_has_no_phase_whatever_its_vpa_says() -> None:
     for ready_for in (None, 0.0, 3600.0):
-        found = phases(boost(duration="60s"), ready_for=ready_for, annotations={"vpaUpdates": "x"})
-        assert found == PodBoostPhases()
-        assert not found.blocks_changes(UpdateMode.RECREATE, oom_killed=False)
+        boost_phases = phases(boost(duration="60s"), ready_for=ready_for, annotations={"vpaUpdates": "x"})
+        assert boost_phases == PodBoostPhases()
+        assert not boost_phases.blocks_changes(UpdateMode.RECREATE, oom_killed=False)
 
 
 @pytest.mark.req("SB-28")
 @pytest.mark.parametrize("mode", list(UpdateMode))
 def test_while_boosted_only_an_out_of_memory_kill_lifts_the_hold_where_pods_are_evicted(mode: UpdateMode) -> None:
     for ready_for in (None, 10.0, 3600.0):
-        found = phases(boost(duration="60s"), ready_for=ready_for)
-        assert found.blocks_changes(mode, oom_killed=False)
-        assert found.blocks_changes(mode, oom_killed=True) == (mode.value not in {"Recreate", "InPlaceOrRecreate"})
+        boost_phases = phases(boost(duration="60s"), ready_for=ready_for)
+        assert boost_phases.blocks_changes(mode, oom_killed=False)
+        assert boost_phases.blocks_changes(mode, oom_killed=True) == (
+            mode.value not in {"Recreate", "InPlaceOrRecreate"}
+        )
 
 
 @given(
@@ -168,17 +170,17 @@ def test_the_next_reconcile_is_at_the_first_moment_at_which_something_is_due(
     meaning = boost(duration=f"{duration}s", **fields)
     since = math.inf if ready_for is None else NOW - ready_for
 
-    def look(now: float) -> PodBoostPhases:
+    def phases_at(now: float) -> PodBoostPhases:
         return determine_boost_phases(
             APP, meaning, now, ready=ready_for is not None, ready_since=since, started=NOW - running_for
         )
 
-    found = look(NOW)
-    (state,) = found.containers
-    if found.next_transition is None:
+    boost_phases = phases_at(NOW)
+    (state,) = boost_phases.containers
+    if boost_phases.next_transition is None:
         assert state.phase is BoostPhase.DUE or (ready_for is None and patience is None)
         return
     assert state.phase is BoostPhase.HELD
-    assert found.next_transition > NOW
-    assert look(math.nextafter(found.next_transition, 0)).held
-    assert look(found.next_transition).due
+    assert boost_phases.next_transition > NOW
+    assert phases_at(math.nextafter(boost_phases.next_transition, 0)).held
+    assert phases_at(boost_phases.next_transition).due

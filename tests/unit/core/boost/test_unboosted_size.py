@@ -43,7 +43,7 @@ def ended(life: Life, meaning: EffectiveVpa, targets: dict[str, Any] | None = No
 
 
 def reasons(life: Life) -> list[str]:
-    return [each.reason.code for each in life.ended]
+    return [container.reason.code for container in life.ended]
 
 
 # To the recommendation
@@ -105,7 +105,7 @@ def test_the_end_of_a_boost_leaves_memory_alone() -> None:
     began = start(came, factor(), {"app": {"cpu": "400m", "memory": "512Mi"}})
     after = ended(began, factor(), {"app": {"cpu": "600m", "memory": "700Mi"}})
     assert began.memory() == after.memory() == (512 << 20, 1024 << 20)
-    assert [(each.requests, each.limits) for each in after.ended] == [({"cpu": 600}, {"cpu": 1200})]
+    assert [(unboosted.requests, unboosted.limits) for unboosted in after.ended] == [({"cpu": 600}, {"cpu": 1200})]
 
 
 # To what the pod spec asked for
@@ -200,7 +200,7 @@ def test_a_resize_that_failed_is_due_again_and_nothing_else_is_done_to_the_pod(n
     began = start(pod(), meaning)
     for hours in range(1, 25):
         again = end(began, meaning, now=READY + 3600 * hours, ready_since=READY)
-        assert [(each.requests, each.changes_spec) for each in again.ended] == [({"cpu": 500}, True)]
+        assert [(unboosted.requests, unboosted.changes_spec) for unboosted in again.ended] == [({"cpu": 500}, True)]
         assert again.phases.blocks_changes(meaning.mode, oom_killed=False)
 
 
@@ -217,10 +217,10 @@ def one(life: Life, meaning: EffectiveVpa, in_force: dict[str, str] | None = Non
         shape = shape.with_resources({"app": ResourceRequirements(requests=in_force)})
     due = determine_boost_phases(life.annotations, meaning, READY, ready=True, ready_since=0.0, started=0.0)
     memory = read_pre_boost_resources(life.annotations)
-    (found,) = unboost_containers(
+    (container,) = unboost_containers(
         shape, (), meaning, applies=True, limits=NamespaceLimits(), phases=due, pre_boost=memory
     )
-    return found
+    return container
 
 
 def test_an_unboost_in_the_spec_is_not_repeated_and_one_in_force_is_finished() -> None:
@@ -317,12 +317,12 @@ def test_the_end_of_a_boost_can_always_be_had_by_a_resize(
     after = ended(began, at_end, second)
     assert after.annotations == {}
     assert after.shape.qos is began.shape.qos
-    for each in began.shape.containers:
-        (request, limit), (had, had_limit) = after.cpu(each.name), began.cpu(each.name)
+    for container_shape in began.shape.containers:
+        (request, limit), (had, had_limit) = after.cpu(container_shape.name), began.cpu(container_shape.name)
         assert (limit is None, request is None) == (had_limit is None, had is None)
         assert limit is None or (request or 0) <= limit
-        assert after.memory(each.name) == began.memory(each.name)
-        if f"vpaCpuStartupBoost/{each.name}" not in began.annotations:
-            assert after.cpu(each.name) == began.cpu(each.name)
+        assert after.memory(container_shape.name) == began.memory(container_shape.name)
+        if f"vpaCpuStartupBoost/{container_shape.name}" not in began.annotations:
+            assert after.cpu(container_shape.name) == began.cpu(container_shape.name)
     again = ended(Life(after.spec, began.annotations), at_end, second)
-    assert [each.changes_spec for each in again.ended] == [False] * len(again.ended)
+    assert [unboosted.changes_spec for unboosted in again.ended] == [False] * len(again.ended)

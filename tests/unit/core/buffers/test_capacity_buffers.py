@@ -199,5 +199,5 @@ def test_a_pod_of_the_template_meets_the_restricted_pod_security_standard() -> N
     assert first["resources"] == {"requests": requests, "limits": requests}
     assert second["resources"] == {}
     assert written["resources"]["limits"] == {"memory": "1Gi"}
-    assert all(each["securityContext"]["allowPrivilegeEscalation"] is False for each in (first, second))
+    assert all(pod["securityContext"]["allowPrivilegeEscalation"] is False for pod in (first, second))
     assert written["securityContext"]["runAsNonRoot"] is True

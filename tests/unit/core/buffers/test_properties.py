@@ -109,11 +109,11 @@ def test_buffers_never_exceed_a_quota_and_the_oldest_are_served_first(
     allowed = divide_quotas(made, [quota])
     assert all(0 <= allowed[claim.key].chunks <= claim.chunks for claim in made)
     for name, amount in hard.items():
-        on_top = sum(allowed[each.key].chunks * each.usage.amounts[name] for each in made if each.on_top)
-        others = sum(allowed[each.key].chunks * each.usage.amounts[name] for each in made if not each.on_top)
+        on_top = sum(allowed[claim.key].chunks * claim.usage.amounts[name] for claim in made if claim.on_top)
+        others = sum(allowed[claim.key].chunks * claim.usage.amounts[name] for claim in made if not claim.on_top)
         assert on_top + others <= amount * 10**9
         assert on_top <= max(amount - used[name], 0) * 10**9
-    oldest_first = sorted(made, key=lambda each: each.seniority)
+    oldest_first = sorted(made, key=lambda claim: claim.seniority)
     for position in range(len(oldest_first)):
         alone = divide_quotas(oldest_first[: position + 1], [quota])
         assert all(alone[key] == allowed[key] for key in alone)

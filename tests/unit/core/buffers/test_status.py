@@ -125,7 +125,7 @@ def test_every_change_is_written() -> None:
 def test_the_time_of_a_transition_moves_only_with_the_status() -> None:
     before = stored(build_status(limited(4), None, 1, NOON))
     fewer = {condition["type"]: condition for condition in build_status(limited(3), before, 1, LATER)["conditions"]}
-    assert {each["lastTransitionTime"] for each in fewer.values()} == {"2026-11-18T12:00:00Z"}
+    assert {condition["lastTransitionTime"] for condition in fewer.values()} == {"2026-11-18T12:00:00Z"}
     none = {condition["type"]: condition for condition in build_status(limited(10), before, 1, LATER)["conditions"]}
     assert none["LimitedByQuotas"]["lastTransitionTime"] == "2026-11-18T13:00:00Z"
     assert none["ReadyForProvisioning"]["lastTransitionTime"] == "2026-11-18T12:00:00Z"

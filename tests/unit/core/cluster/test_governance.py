@@ -90,22 +90,22 @@ WEB = ("Deployment", "web")
 
 
 def test_a_pod_is_governed_through_the_owners_between_it_and_the_target() -> None:
-    found = decide(
+    governance = decide(
         [claim("v", WEB, "app=web")],
         pod("a", {"app": "web"}, ("ReplicaSet", "web-1")),
         pod("b", {"app": "web", "canary": "yes"}, ("ReplicaSet", "web-2")),
         pod("other-labels", {"app": "api"}, ("ReplicaSet", "web-1")),
     )
-    assert found == Governance({"a": "v", "b": "v"}, {}, {"v": 2})
+    assert governance == Governance({"a": "v", "b": "v"}, {}, {"v": 2})
 
 
 def test_the_labels_of_another_workload_may_overlap_without_its_pods_being_taken() -> None:
-    found = decide(
+    governance = decide(
         [claim("v", WEB, "tier=front")],
         pod("a", {"tier": "front"}, ("ReplicaSet", "web-1")),
         pod("b", {"tier": "front"}, ("ReplicaSet", "api-1")),
     )
-    assert found.governor == {"a": "v"}
+    assert governance.governor == {"a": "v"}
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_where_the_topmost_owner_is_unknown_labels_decide_unless_certainty_is_re
 
 def test_a_selector_that_matches_everything_takes_only_what_its_target_owns() -> None:
     claims = [claim("v", WEB, Selector.everything())]
-    found = decide(claims, pod("a", {}, ("ReplicaSet", "web-1")), pod("bare", {}), pod("b", {}, ("Node", "n")))
-    assert found.governor == {"a": "v"}
+    governance = decide(claims, pod("a", {}, ("ReplicaSet", "web-1")), pod("bare", {}), pod("b", {}, ("Node", "n")))
+    assert governance.governor == {"a": "v"}
 
 
 def test_the_older_governs_and_the_younger_names_it() -> None:
@@ -133,27 +133,27 @@ def test_the_older_governs_and_the_younger_names_it() -> None:
         claim("b-old", WEB, "app=web,track=stable", created=10),
         claim("a-old", WEB, "app=web,track=canary", created=10),
     ]
-    found = decide(
+    governance = decide(
         claims,
         pod("a", {"app": "web", "track": "stable"}, ("ReplicaSet", "web-1")),
         pod("b", {"app": "web", "track": "canary"}, ("ReplicaSet", "web-2")),
         pod("c", {"app": "web"}, ("ReplicaSet", "web-2")),
     )
-    assert found.governor == {"a": "b-old", "b": "a-old", "c": "young"}
-    assert found.rivals == {"young": ("a-old", "b-old"), "of-unknown-age": ("a-old", "b-old", "young")}
-    assert found.matched == {"a-old": 1, "b-old": 1, "young": 1, "of-unknown-age": 0}
+    assert governance.governor == {"a": "b-old", "b": "a-old", "c": "young"}
+    assert governance.rivals == {"young": ("a-old", "b-old"), "of-unknown-age": ("a-old", "b-old", "young")}
+    assert governance.matched == {"a-old": 1, "b-old": 1, "young": 1, "of-unknown-age": 0}
 
 
 def test_of_equally_old_ones_the_first_by_name_governs() -> None:
     claims = [claim(name, WEB, "app=web") for name in ("c", "a", "b")]
-    found = decide(claims, pod("p", {"app": "web"}, ("ReplicaSet", "web-1")))
-    assert (found.governor, found.rivals) == ({"p": "a"}, {"b": ("a",), "c": ("a",)})
+    governance = decide(claims, pod("p", {"app": "web"}, ("ReplicaSet", "web-1")))
+    assert (governance.governor, governance.rivals) == ({"p": "a"}, {"b": ("a",), "c": ("a",)})
 
 
 def test_a_claim_whose_target_cannot_be_used_governs_nothing_and_conflicts_with_none() -> None:
     claims = [claim("broken", WEB, None, created=1), claim("good", WEB, "app=web", created=2)]
-    found = decide(claims, pod("p", {"app": "web"}, ("ReplicaSet", "web-1")))
-    assert found == Governance({"p": "good"}, {}, {"broken": 0, "good": 1})
+    governance = decide(claims, pod("p", {"app": "web"}, ("ReplicaSet", "web-1")))
+    assert governance == Governance({"p": "good"}, {}, {"broken": 0, "good": 1})
 
 
 def test_without_claims_or_pods_nothing_is_governed() -> None:
@@ -164,10 +164,10 @@ def test_without_claims_or_pods_nothing_is_governed() -> None:
 class Counted(dict[str, str]):
     """Labels that know how often a requirement was held against them."""
 
-    looks = 0
+    lookups = 0
 
     def get(self, key: str, default: Any = None) -> Any:
-        Counted.looks += 1
+        Counted.lookups += 1
         return super().get(key, default)
 
 
@@ -180,10 +180,10 @@ def test_nothing_walks_pods_times_claims(controlled: bool, selector: str) -> Non
         pod(f"p{n}", Counted(app=f"a{n}", team="all"), ("Deployment", f"d{n}") if controlled else None)
         for n in range(count)
     ]
-    Counted.looks = 0
+    Counted.lookups = 0
     known = Owners({"Deployment": lambda *_: ObservedWorkload()}, {})
     assert assign_governors(claims, pods, known).governor == {f"p{n}": f"v{n}" for n in range(count)}
-    assert Counted.looks <= 2 * count
+    assert Counted.lookups <= 2 * count
 
 
 _labels = st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"), max_size=3)
@@ -207,11 +207,11 @@ def _worlds(draw: st.DrawFn) -> tuple[list[TargetClaim], list[ObservedPod]]:
     return claims, pods
 
 
-def fits(given: TargetClaim, found: ObservedPod, owner_required: bool) -> bool:
+def fits(given: TargetClaim, pod: ObservedPod, owner_required: bool) -> bool:
     """The rule, as slowly and obviously as can be."""
-    if given.selector is None or not given.selector.matches(found.metadata.labels):
+    if given.selector is None or not given.selector.matches(pod.metadata.labels):
         return False
-    controller = found.metadata.controller
+    controller = pod.metadata.controller
     topmost = TOPMOST[controller.kind, controller.name] if controller else None
     if topmost is None:
         return not owner_required and given.selector != Selector.everything()
@@ -219,8 +219,8 @@ def fits(given: TargetClaim, found: ObservedPod, owner_required: bool) -> bool:
 
 
 def oracle(claims: list[TargetClaim], pods: list[ObservedPod], owner_required: bool) -> Governance:
-    by_age = sorted(claims, key=lambda each: (math.isnan(each.created), each.created, each.name))
-    fitting = {each.metadata.name: [c.name for c in by_age if fits(c, each, owner_required)] for each in pods}
+    by_age = sorted(claims, key=lambda claim: (math.isnan(claim.created), claim.created, claim.name))
+    fitting = {pod.metadata.name: [c.name for c in by_age if fits(c, pod, owner_required)] for pod in pods}
     governor = {name: names[0] for name, names in fitting.items() if names}
     rivals = {c.name: {names[0] for names in fitting.values() if c.name in names[1:]} for c in by_age}
     order = [c.name for c in by_age]
@@ -237,17 +237,17 @@ def test_each_pod_has_the_one_governor_that_walking_all_pods_and_claims_finds(
     world: tuple[list[TargetClaim], list[ObservedPod]], owner_required: bool, random: Random
 ) -> None:
     claims, pods = world
-    found = decide(claims, *pods, owner_required=owner_required)
-    assert found == oracle(claims, pods, owner_required)
-    assert sum(found.matched.values()) == len(found.governor) <= len(pods)
+    governance = decide(claims, *pods, owner_required=owner_required)
+    assert governance == oracle(claims, pods, owner_required)
+    assert sum(governance.matched.values()) == len(governance.governor) <= len(pods)
     shuffled_claims, shuffled_pods = random.sample(claims, len(claims)), random.sample(pods, len(pods))
-    assert decide(shuffled_claims, *shuffled_pods, owner_required=owner_required) == found
-    for each in pods:
-        start = build_controller_ref(NAMESPACE, each.metadata.controller)
-        one = find_governor(each.metadata.labels, start, shuffled_claims, owners(), owner_required=owner_required)
-        assert (one.name if one else None) == found.governor.get(each.metadata.name)
+    assert decide(shuffled_claims, *shuffled_pods, owner_required=owner_required) == governance
+    for pod in pods:
+        start = build_controller_ref(NAMESPACE, pod.metadata.controller)
+        one = find_governor(pod.metadata.labels, start, shuffled_claims, owners(), owner_required=owner_required)
+        assert (one.name if one else None) == governance.governor.get(pod.metadata.name)
 
 
 def test_the_pods_of_each_claim_that_governs_some_are_listed() -> None:
-    found = Governance({"web-0": "web", "web-1": "web", "db-0": "db"}, {}, {"web": 2, "db": 1, "idle": 0})
-    assert found.by_governor() == {"web": ["web-0", "web-1"], "db": ["db-0"]}
+    governance = Governance({"web-0": "web", "web-1": "web", "db-0": "db"}, {}, {"web": 2, "db": 1, "idle": 0})
+    assert governance.by_governor() == {"web": ["web-0", "web-1"], "db": ["db-0"]}

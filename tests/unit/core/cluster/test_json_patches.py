@@ -121,8 +121,8 @@ def test_a_patched_pod_has_what_was_wanted_and_everything_else_as_before(
             for name, amount in amounts.items()
         }
         assert {name: Quantity.parse(text) for name, text in now.get(field, {}).items()} == expected
-    for each in (before, after):
-        each["spec"]["containers"][0].pop("resources", None)
+    for document in (before, after):
+        document["spec"]["containers"][0].pop("resources", None)
     assert after == before
 
 

@@ -32,15 +32,15 @@ def runs(started: float) -> Document:
 def pod(state: Document, last: Document | None = None, resized: float | None = None, **more: Any) -> Document:
     """A pod whose container is in this state, and was in that one before."""
     memory = more.pop("memory", "100Mi")
-    found = running("web-1-a", container(memory=memory, limits={"memory": memory}), **more)
-    found["status"]["containerStatuses"][0] |= {"state": state, **({"lastState": last} if last else {})}
+    document = running("web-1-a", container(memory=memory, limits={"memory": memory}), **more)
+    document["status"]["containerStatuses"][0] |= {"state": state, **({"lastState": last} if last else {})}
     if resized is not None:
         entries = [("", NOW + 1000), ("resize", NOW + resized - 300), ("status", NOW + 2000), ("resize", NOW + resized)]
-        found["metadata"]["managedFields"] = [
+        document["metadata"]["managedFields"] = [
             {"manager": f"m{place}", "operation": "Update", "time": time(at), "subresource": name, "fieldsV1": {}}
             for place, (name, at) in enumerate(entries)
         ]
-    return found
+    return document
 
 
 DOWN = ended(-100, -40)
@@ -65,9 +65,9 @@ CASES = [
 def test_a_resize_between_the_end_of_a_container_and_its_next_start_is_missed(
     state: Document, last: Document | None, resized: float | None, missed: bool | None
 ) -> None:
-    found = pod(state, last, resized)
-    assert is_missed(msgspec.convert(found, Pod)) is missed
-    assert is_missed(msgspec.convert(found, ObservedPod)) is missed
+    document = pod(state, last, resized)
+    assert is_missed(msgspec.convert(document, Pod)) is missed
+    assert is_missed(msgspec.convert(document, ObservedPod)) is missed
 
 
 def test_a_missed_resize_is_remembered_until_one_is_written_while_the_container_runs() -> None:
@@ -89,12 +89,12 @@ def test_a_missed_resize_is_remembered_until_one_is_written_while_the_container_
 
 def versions(*documents: Document) -> list[tuple[float, float, bool]]:
     """Times, MiB and the mark of all kills that a watch of these versions shows."""
-    kills, old, found = OomKillReader(), None, []
+    kills, old, reported = OomKillReader(), None, []
     for document in documents:
         new = msgspec.convert(document, ObservedPod)
-        found += [(each.time - NOW, each.memory / MIB, each.old_limit) for each in kills.read(old, new)]
+        reported += [(kill.time - NOW, kill.memory / MIB, kill.old_limit) for kill in kills.read(old, new)]
         old = new
-    return found
+    return reported
 
 
 PHANTOM = (
@@ -133,7 +133,7 @@ def test_a_kill_after_a_missed_resize_is_marked_if_the_earlier_request_is_unknow
     [(_, memory, marked)] = [version for version in versions(PHANTOM[5]) if version[0] == -80]
     assert math.isnan(memory)
     assert marked
-    (_, phantom) = sorted(find_oom_kills(None, msgspec.convert(PHANTOM[5], ObservedPod)), key=lambda each: each.time)
+    (_, phantom) = sorted(find_oom_kills(None, msgspec.convert(PHANTOM[5], ObservedPod)), key=lambda kill: kill.time)
     assert phantom.old_limit
 
 
@@ -143,8 +143,8 @@ def test_what_is_forgotten_of_a_pod_does_not_come_back_for_its_namesake() -> Non
 
 
 def down(document: Document) -> tuple[float | None, tuple[str, ...]]:
-    found = read_downtime(msgspec.convert(document, Pod))
-    return found.since and found.since - NOW, found.containers
+    downtime = read_downtime(msgspec.convert(document, Pod))
+    return downtime.since and downtime.since - NOW, downtime.containers
 
 
 def test_a_container_that_ended_and_will_be_restarted_is_down() -> None:
@@ -164,12 +164,12 @@ def test_a_container_that_runs_never_ran_or_has_ended_for_good_is_not_down() -> 
 
 
 def test_native_sidecars_count_and_init_containers_that_end_do_not() -> None:
-    found = pod(runs(-10))
-    found["spec"]["initContainers"] = [{"name": "mesh", "restartPolicy": "Always"}, {"name": "copy"}]
-    found["status"]["initContainerStatuses"] = [
+    document = pod(runs(-10))
+    document["spec"]["initContainers"] = [{"name": "mesh", "restartPolicy": "Always"}, {"name": "copy"}]
+    document["status"]["initContainerStatuses"] = [
         {"name": "mesh", "state": runs(-100)},
         {"name": "copy", "state": ended(-100, -90, "Completed")},
     ]
-    assert down(found) == (None, ())
-    found["status"]["initContainerStatuses"][0]["state"] = DOWN
-    assert down(found) == (-40, ("mesh",))
+    assert down(document) == (None, ())
+    document["status"]["initContainerStatuses"][0]["state"] = DOWN
+    assert down(document) == (-40, ("mesh",))

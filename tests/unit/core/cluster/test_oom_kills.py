@@ -69,13 +69,13 @@ def test_a_kill_is_reported_once_while_its_container_comes_back() -> None:
         pod(container(ended(SECOND), ended(FIRST), 1)),
         pod(container(RUNNING, ended(SECOND), 2)),
     ]
-    told = [find_oom_kills(old, new) for old, new in pairwise(versions)]
-    assert told == [(kill(FIRST),), (), (), (kill(SECOND),), ()]
+    kills = [find_oom_kills(old, new) for old, new in pairwise(versions)]
+    assert kills == [(kill(FIRST),), (), (), (kill(SECOND),), ()]
 
 
-def test_a_pod_seen_for_the_first_time_reports_all_that_it_remembers() -> None:
-    seen = pod(container(ended(SECOND), ended(FIRST), 1), container(RUNNING, ended(FIRST), 1, name="log"))
-    assert find_oom_kills(None, seen) == (kill(SECOND), kill(FIRST), kill(FIRST, name="log"))
+def test_a_pod_observed_for_the_first_time_reports_all_that_it_remembers() -> None:
+    observed = pod(container(ended(SECOND), ended(FIRST), 1), container(RUNNING, ended(FIRST), 1, name="log"))
+    assert find_oom_kills(None, observed) == (kill(SECOND), kill(FIRST), kill(FIRST, name="log"))
 
 
 def test_a_new_pod_with_the_old_ones_name_is_observed_for_the_first_time() -> None:
@@ -93,11 +93,11 @@ def test_other_ends_are_no_kills() -> None:
 def test_of_init_containers_only_native_sidecars_count() -> None:
     requests = {"requests": {"memory": "32Mi"}}
     sidecar = {"name": "proxy", "restartPolicy": "Always", "resources": requests}
-    seen = pod(
+    observed = pod(
         init=[container(ended(FIRST), name="proxy"), container(ended(FIRST), name="migrate")],
         initContainers=[sidecar, {"name": "migrate", "resources": requests}],
     )
-    assert find_oom_kills(None, seen) == (kill(FIRST, 32 * MIB, "proxy"),)
+    assert find_oom_kills(None, observed) == (kill(FIRST, 32 * MIB, "proxy"),)
 
 
 def test_the_request_is_what_the_node_had_set_aside() -> None:
@@ -108,9 +108,9 @@ def test_the_request_is_what_the_node_had_set_aside() -> None:
 
 
 def test_a_container_without_a_request_is_reported_without_a_number_even_if_its_pod_has_one() -> None:
-    (found,) = find_oom_kills(None, pod(container(ended(FIRST)), memory="", resources={"requests": {"memory": "4Gi"}}))
-    assert math.isnan(found.memory)
-    assert (found.container, found.time) == ("app", FIRST)
+    (kill,) = find_oom_kills(None, pod(container(ended(FIRST)), memory="", resources={"requests": {"memory": "4Gi"}}))
+    assert math.isnan(kill.memory)
+    assert (kill.container, kill.time) == ("app", FIRST)
 
 
 _states = st.sampled_from([RUNNING, WAITING, ended(FIRST), ended(SECOND), ended(SECOND, "Error"), {}])
@@ -121,17 +121,17 @@ _versions = st.builds(lambda state, last: pod(container(state, last)), _states, 
 def test_whatever_versions_a_watch_skips_no_kill_that_still_shows_is_lost(
     versions: list[ObservedPod], data: st.DataObject
 ) -> None:
-    seen = [version for version in versions[:-1] if data.draw(st.booleans())] + versions[-1:]
-    told = {
-        (found.container, found.time)
-        for old, new in zip([None, *seen], seen, strict=False)
-        for found in find_oom_kills(old, new)
+    observed = [version for version in versions[:-1] if data.draw(st.booleans())] + versions[-1:]
+    reported = {
+        (kill.container, kill.time)
+        for old, new in zip([None, *observed], observed, strict=False)
+        for kill in find_oom_kills(old, new)
     }
     status = versions[-1].status.container_statuses[0]
     for state in (status.state.terminated, status.last_state.terminated):
         if state is not None and state.reason == "OOMKilled":
             assert state.finished_at is not None
-            assert ("app", state.finished_at.timestamp()) in told
+            assert ("app", state.finished_at.timestamp()) in reported
 
 
 def event(annotations: dict[str, str] | None, **fields: Any) -> Event:
@@ -151,8 +151,8 @@ def test_an_eviction_for_memory_reports_what_was_used() -> None:
 
 @pytest.mark.parametrize("resource", ["memory", "memory,memory"])
 def test_several_containers_may_share_one_eviction(resource: str) -> None:
-    found = read_eviction(event(offending("app,log", "100Mi,3276Ki", resource)))
-    assert found == (kill(FIRST, 100 * MIB), kill(FIRST, 3276 * 1024.0, "log"))
+    kills = read_eviction(event(offending("app,log", "100Mi,3276Ki", resource)))
+    assert kills == (kill(FIRST, 100 * MIB), kill(FIRST, 3276 * 1024.0, "log"))
 
 
 def test_only_what_ran_out_of_memory_counts() -> None:
@@ -186,9 +186,9 @@ def test_a_bad_entry_does_not_hide_a_good_one() -> None:
 
 
 def test_other_events_are_not_evictions_of_pods() -> None:
-    told = offending("app", "100Mi")
-    assert read_eviction(event(told, reason="Killing")) == ()
-    assert read_eviction(event(told, involvedObject={"kind": "Node", "name": "web-0"})) == ()
+    annotations = offending("app", "100Mi")
+    assert read_eviction(event(annotations, reason="Killing")) == ()
+    assert read_eviction(event(annotations, involvedObject={"kind": "Node", "name": "web-0"})) == ()
 
 
 @pytest.mark.parametrize("field", ["firstTimestamp", "eventTime"])
@@ -200,5 +200,5 @@ def test_an_event_without_a_creation_time_has_others_and_one_without_any_is_pass
 
 @given(st.text(alphabet="ab,m0i", max_size=8), st.text(alphabet="1,Mi-e", max_size=8), st.text(max_size=8))
 def test_no_annotation_raises(containers: str, usage: str, resource: str) -> None:
-    for found in read_eviction(event(offending(containers, usage, resource or "memory"))):
-        assert found.memory >= 0
+    for kill in read_eviction(event(offending(containers, usage, resource or "memory"))):
+        assert kill.memory >= 0

@@ -40,15 +40,15 @@ def names(snapshot: Snapshot[Pod], index: str, group: str) -> list[str]:
 
 
 def test_objects_are_found_by_name_namespace_owner_and_node() -> None:
-    found = filled(
+    snapshot = filled(
         make("a", node="n1", owner="rs-1"), make("b", node="n2", owner="rs-1"), make("c", namespace="ops", node="n1")
     ).snapshot()
-    assert found.get("ops", "c") is not None
-    assert found.get("shop", "c") is None
-    assert names(found, BY_NAMESPACE, "shop") == ["a", "b"]
-    assert names(found, BY_OWNER, "rs-1") == ["a", "b"]
-    assert names(found, BY_NODE, "n1") == ["a", "c"]
-    assert set(found.index_values(BY_NODE)) == {"n1", "n2"}
+    assert snapshot.get("ops", "c") is not None
+    assert snapshot.get("shop", "c") is None
+    assert names(snapshot, BY_NAMESPACE, "shop") == ["a", "b"]
+    assert names(snapshot, BY_OWNER, "rs-1") == ["a", "b"]
+    assert names(snapshot, BY_NODE, "n1") == ["a", "c"]
+    assert set(snapshot.index_values(BY_NODE)) == {"n1", "n2"}
 
 
 def test_a_group_can_be_read_as_it_is_now_while_snapshots_stay_as_they_were() -> None:
@@ -64,9 +64,9 @@ def test_any_function_makes_an_index_and_an_object_may_be_in_many_groups() -> No
     store: ObjectStore[Pod] = ObjectStore({"letters": lambda pod: tuple(pod.metadata.name)})
     store.put(("shop", "ab"), make("ab"))
     store.put(("shop", "bc"), make("bc"))
-    found = store.snapshot()
-    assert names(found, "letters", "b") == ["ab", "bc"]
-    assert names(found, "letters", "c") == ["bc"]
+    snapshot = store.snapshot()
+    assert names(snapshot, "letters", "b") == ["ab", "bc"]
+    assert names(snapshot, "letters", "c") == ["bc"]
 
 
 def test_an_owner_that_does_not_control_is_no_owner() -> None:
@@ -122,8 +122,8 @@ def test_a_rejected_object_that_goes_is_forgotten_altogether() -> None:
 
 def test_a_namesake_is_reported_as_one_that_went_and_one_that_came() -> None:
     old, new = make("a", uid="1"), make("a", uid="2")
-    found = list(diff_snapshots(filled(old).snapshot(), filled(new).snapshot()))
-    assert found == [ObjectChange(("shop", "a"), old, None), ObjectChange(("shop", "a"), None, new)]
+    changes = list(diff_snapshots(filled(old).snapshot(), filled(new).snapshot()))
+    assert changes == [ObjectChange(("shop", "a"), old, None), ObjectChange(("shop", "a"), None, new)]
 
 
 KEYS = st.tuples(st.sampled_from(["shop", "ops"]), st.sampled_from("abcdef"))
@@ -134,28 +134,28 @@ STEPS = st.lists(st.tuples(st.sampled_from(["put", "remove", "snapshot"]), KEYS,
 @given(steps=STEPS)
 def test_every_snapshot_stays_what_the_store_was_when_it_was_taken(steps: list[tuple[str, ObjectKey, str]]) -> None:
     store: ObjectStore[Pod] = ObjectStore(INDEXES)
-    truth: dict[ObjectKey, Pod] = {}
+    current: dict[ObjectKey, Pod] = {}
     taken: list[tuple[Snapshot[Pod], dict[ObjectKey, Pod]]] = []
     for step, key, node in steps:
         if step == "put":
-            truth[key] = make(key[1], namespace=key[0], node=node)
-            store.put(key, truth[key])
+            current[key] = make(key[1], namespace=key[0], node=node)
+            store.put(key, current[key])
         elif step == "remove":
-            assert store.remove(key) == truth.pop(key, None)
+            assert store.remove(key) == current.pop(key, None)
         else:
-            taken.append((store.snapshot(), dict(truth)))
-    taken.append((store.snapshot(), truth))
+            taken.append((store.snapshot(), dict(current)))
+    taken.append((store.snapshot(), current))
     for snapshot, then in taken:
         assert dict(snapshot.objects) == then
         for index, function in ((BY_NODE, index_by_node), (BY_NAMESPACE, index_by_namespace)):
             expected: dict[str, set[ObjectKey]] = {}
             for key, pod in then.items():
                 expected.setdefault(function(pod)[0], set()).add(key)
-            found = {
+            groups = {
                 group: {key_of(pod) for pod in snapshot.by_index(index, group)}
                 for group in snapshot.index_values(index)
             }
-            assert found == expected
+            assert groups == expected
 
 
 @given(before=st.dictionaries(KEYS, NODES), after=st.dictionaries(KEYS, NODES))

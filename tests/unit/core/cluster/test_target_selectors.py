@@ -54,23 +54,23 @@ def target(kind: str, api_version: str = "apps/v1") -> TargetRef:
     return TargetRef("shop", api_version, kind, "web")
 
 
-def owners(*found: tuple[Resource[Any], dict[str, Any]], controller: dict[str, Any] | None = None) -> Owners:
+def owners(*documents: tuple[Resource[Any], dict[str, Any]], controller: dict[str, Any] | None = None) -> Owners:
     def read(resource: Resource[Any], spec: dict[str, Any]) -> Any:
         metadata = {"name": "web", "namespace": "shop", "ownerReferences": [controller] if controller else []}
         return decode_object(msgspec.json.encode({"metadata": metadata, "spec": spec}), resource.struct)
 
-    objects = {resource.kind: read(resource, spec) for resource, spec in found}
-    return Owners({kind: lambda *_, each=each: each for kind, each in objects.items()}, {})
+    objects = {resource.kind: read(resource, spec) for resource, spec in documents}
+    return Owners({kind: lambda *_, decoded=object_: decoded for kind, object_ in objects.items()}, {})
 
 
 def scaled(answer: ScaleInfo | None, kind: str = "Rollout") -> Owners:
     return Owners({}, {target(kind): answer} if answer else {})
 
 
-def problem(found: Selector | TargetProblem) -> TargetProblem:
-    assert isinstance(found, TargetProblem)
-    assert found.message
-    return found
+def problem(resolved: Selector | TargetProblem) -> TargetProblem:
+    assert isinstance(resolved, TargetProblem)
+    assert resolved.message
+    return resolved
 
 
 @pytest.mark.req("CR-20")
@@ -103,8 +103,8 @@ def test_the_api_version_of_a_well_known_kind_does_not_matter(api_version: str) 
 
 @pytest.mark.req("CR-20", "CR-21")
 def test_any_other_kind_selects_by_what_its_scale_says() -> None:
-    found = resolve_selector(target("Rollout"), scaled(ScaleInfo("app=web,tier notin (c)")))
-    assert found == parse_selector("app=web,tier notin (c)")
+    selector = resolve_selector(target("Rollout"), scaled(ScaleInfo("app=web,tier notin (c)")))
+    assert selector == parse_selector("app=web,tier notin (c)")
 
 
 def test_a_kind_of_another_group_selects_by_its_scale_though_it_is_called_like_a_well_known_one() -> None:
@@ -116,15 +116,15 @@ def test_a_kind_of_another_group_selects_by_its_scale_though_it_is_called_like_a
 
 @pytest.mark.parametrize("given", [None, TargetRef("shop", "", "", ""), TargetRef("shop", "apps/v1", "Deployment", "")])
 def test_an_object_without_a_target_is_reported(given: TargetRef | None) -> None:
-    found = problem(resolve_selector(given, Owners({}, {})))
-    assert found == TargetProblem(NO_TARGET_REF, "Cannot read targetRef. Reason: targetRef not defined")
+    target_problem = problem(resolve_selector(given, Owners({}, {})))
+    assert target_problem == TargetProblem(NO_TARGET_REF, "Cannot read targetRef. Reason: targetRef not defined")
 
 
 @pytest.mark.parametrize("kind", [*SELECTING, "CronJob", "ReplicationController"])
 def test_a_target_that_does_not_exist_is_named(kind: str) -> None:
-    found = problem(resolve_selector(target(kind), Owners({kind: lambda *_: None}, {})))
-    assert found.reason is TARGET_NOT_FOUND
-    assert found.message == f"Cannot read targetRef. Reason: {kind} shop/web does not exist"
+    target_problem = problem(resolve_selector(target(kind), Owners({kind: lambda *_: None}, {})))
+    assert target_problem.reason is TARGET_NOT_FOUND
+    assert target_problem.message == f"Cannot read targetRef. Reason: {kind} shop/web does not exist"
 
 
 @pytest.mark.parametrize(
@@ -140,23 +140,23 @@ def test_a_workload_that_selects_nothing_or_everything_is_refused(resource: Reso
 
 
 def test_a_scale_without_a_selector_is_refused_in_the_words_people_search_for() -> None:
-    found = problem(resolve_selector(target("Rollout"), scaled(ScaleInfo(""))))
-    assert found.reason is TARGET_SELECTS_NOTHING
-    assert found.message.endswith("resource shop/web has an empty selector for scale sub-resource")
+    target_problem = problem(resolve_selector(target("Rollout"), scaled(ScaleInfo(""))))
+    assert target_problem.reason is TARGET_SELECTS_NOTHING
+    assert target_problem.message.endswith("resource shop/web has an empty selector for scale sub-resource")
 
 
 @pytest.mark.parametrize("selector", ["app in", "=", "a=b,,", "a b"])
 def test_an_unreadable_selector_is_quoted(selector: str) -> None:
-    found = problem(resolve_selector(target("Rollout"), scaled(ScaleInfo(selector))))
-    assert found.reason is TARGET_SELECTOR_UNREADABLE
-    assert "Rollout shop/web" in found.message
+    target_problem = problem(resolve_selector(target("Rollout"), scaled(ScaleInfo(selector))))
+    assert target_problem.reason is TARGET_SELECTOR_UNREADABLE
+    assert "Rollout shop/web" in target_problem.message
 
 
 def test_so_is_one_in_a_spec() -> None:
     bad = {"selector": {"matchExpressions": [{"key": "a", "operator": "Near", "values": ["b"]}]}}
-    found = problem(resolve_selector(target("Deployment"), owners((resources.OBSERVED_DEPLOYMENTS, bad))))
-    assert found.reason is TARGET_SELECTOR_UNREADABLE
-    assert '"Near"' in found.message
+    target_problem = problem(resolve_selector(target("Deployment"), owners((resources.OBSERVED_DEPLOYMENTS, bad))))
+    assert target_problem.reason is TARGET_SELECTOR_UNREADABLE
+    assert '"Near"' in target_problem.message
 
 
 def test_what_is_wrong_with_a_scale_is_passed_on() -> None:
@@ -171,9 +171,9 @@ def test_a_target_below_another_is_refused_with_the_right_one() -> None:
     whole = Owners(
         {"ReplicaSet": lambda *_: known.find(target("ReplicaSet")), "Deployment": lambda *_: KubeObject()}, {}
     )
-    found = problem(resolve_selector(target("ReplicaSet"), whole))
-    assert found.reason is TARGET_NOT_TOPMOST
-    assert found.message == (
+    target_problem = problem(resolve_selector(target("ReplicaSet"), whole))
+    assert target_problem.reason is TARGET_NOT_TOPMOST
+    assert target_problem.message == (
         "The target apps/v1.ReplicaSet/web has a parent controller but it should point to a topmost well-known or "
         "scalable controller: apps/v1.Deployment/shop"
     )
@@ -189,10 +189,10 @@ def test_a_target_below_another_is_refused_with_the_right_one() -> None:
 )
 def test_a_target_whose_owners_cannot_be_found_out_is_not_used(controller: dict[str, Any], why: str) -> None:
     known = owners((resources.OBSERVED_REPLICA_SETS, {"selector": WEB}), controller=controller)
-    found = problem(resolve_selector(target("ReplicaSet"), known))
-    assert found.reason is TARGET_OWNERS_UNKNOWN
-    assert found.message.startswith("Error checking if target apps/v1.ReplicaSet/web is a topmost")
-    assert found.message.endswith(why)
+    target_problem = problem(resolve_selector(target("ReplicaSet"), known))
+    assert target_problem.reason is TARGET_OWNERS_UNKNOWN
+    assert target_problem.message.startswith("Error checking if target apps/v1.ReplicaSet/web is a topmost")
+    assert target_problem.message.endswith(why)
 
 
 def test_an_owner_that_does_not_control_is_none() -> None:

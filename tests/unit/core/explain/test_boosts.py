@@ -24,16 +24,16 @@ def boosted(**pod: Any) -> Cluster:
 
 
 def the_pod(cluster: Cluster) -> PodPart:
-    (found,) = explain_pod(cluster.evidence(), "job-1-0").pods
-    return found
+    (pod,) = explain_pod(cluster.evidence(), "job-1-0").pods
+    return pod
 
 
 def test_a_boosted_pod_without_a_governor_is_explained_with_the_end_of_its_boost() -> None:
     cluster = boosted()
-    found = the_pod(cluster)
-    assert (found.by, found.way, found.reason.code) == ("", "Leave", "BoostWithoutPolicy")
-    assert [(boost.container, boost.phase) for boost in found.boosts] == [("app", "Held")]
-    assert found.boosts[0].before == {"requests": {"cpu": "200m", "memory": "1Gi"}}
+    pod = the_pod(cluster)
+    assert (pod.by, pod.way, pod.reason.code) == ("", "Leave", "BoostWithoutPolicy")
+    assert [(boost.container, boost.phase) for boost in pod.boosts] == [("app", "Held")]
+    assert pod.boosts[0].before == {"requests": {"cpu": "200m", "memory": "1Gi"}}
     text = "\n".join(as_text(explain_pod(cluster.evidence(), "job-1-0"), 300))
     assert "No object gives the container a boost any more" in text or "no object gives the container a boost" in text
     assert "it requested CPU 200m and memory 1Gi before" in text
@@ -59,8 +59,8 @@ def test_nothing_is_reported_about_an_object_that_is_gone_where_not_all_objects_
 def test_a_pod_that_has_been_boosted_for_more_than_ten_minutes_is_named(age: float, warned: bool) -> None:
     cluster = boosted(ready=False, age=age)
     cluster.add_vpa("job", startupBoost=FACTOR)
-    found = the_pod(cluster)
-    assert [warning.code for warning in found.warnings] == (["BoostedForLong"] if warned else [])
+    pod = the_pod(cluster)
+    assert [warning.code for warning in pod.warnings] == (["BoostedForLong"] if warned else [])
     text = "\n".join(as_text(explain_vpa(cluster.evidence(), "job"), 300))
     assert ("Warning, BoostedForLong" in text) is warned
     assert "job-1-0" in text

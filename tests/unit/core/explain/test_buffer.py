@@ -59,13 +59,13 @@ def chunk_of(part: BufferPart) -> ChunkPart:
     return part.chunk
 
 
-def room_of(part: BufferPart) -> HeadroomPart:
+def headroom_of(part: BufferPart) -> HeadroomPart:
     assert part.headroom is not None
     return part.headroom
 
 
-def unseen_codes(found: ObjectExplanation) -> list[str]:
-    return [each.reason.code for each in found.missing]
+def missing_codes(explanation: ObjectExplanation) -> list[str]:
+    return [missing.reason.code for missing in explanation.missing]
 
 
 # How many, and of which shape
@@ -119,9 +119,9 @@ def test_a_boost_is_part_of_what_a_new_pod_requests() -> None:
 
 def test_without_a_live_pod_the_template_shows_the_shape_as_it_is_written() -> None:
     cluster = world(0, **exactly(2))
-    found = explain_buffer(cluster.evidence(), "web")
-    assert (chunk_of(read_part(found)).source.code, read_part(found).chunks) == ("ShapedLikeTemplate", 2)
-    assert "TemplateNotObserved" in unseen_codes(found)
+    explanation = explain_buffer(cluster.evidence(), "web")
+    assert (chunk_of(read_part(explanation)).source.code, read_part(explanation).chunks) == ("ShapedLikeTemplate", 2)
+    assert "TemplateNotObserved" in missing_codes(explanation)
 
 
 def test_the_scale_subresource_counts_for_unknown_kinds() -> None:
@@ -176,7 +176,7 @@ def test_a_problem_of_an_unknown_kind_names_the_missing_evidence() -> None:
     problem = TargetProblem(TARGET_NOT_SCALABLE, "no scale")
     target = TargetRef(NAMESPACE, ROLLOUT["apiVersion"], "Rollout", "web")
     cluster.scales = [DumpedScale(target, ScaleInfo(problem=problem))]
-    assert "TargetKindsNotObserved" in unseen_codes(explain_buffer(cluster.evidence(), "web"))
+    assert "TargetKindsNotObserved" in missing_codes(explain_buffer(cluster.evidence(), "web"))
 
 
 def test_a_replica_set_below_a_deployment_is_a_target_too() -> None:
@@ -188,18 +188,20 @@ def test_a_replica_set_below_a_deployment_is_a_target_too() -> None:
 
 
 def test_a_quota_leaves_less_to_the_youngest_and_elder_ones_are_named() -> None:
-    found = explain_buffer(spare().evidence(), "web")
-    part = read_part(found)
+    explanation = explain_buffer(spare().evidence(), "web")
+    part = read_part(explanation)
     assert part.limited is not None
     assert (part.desired_chunks, part.chunks, part.limited_by) == (3, 2, ("team",))
-    says = {(each.kind, each.name) for each in found.influences}
+    says = {(influence.kind, influence.name) for influence in explanation.influences}
     assert says == {("Buffer", "builds"), ("Buffer", "spot"), ("ResourceQuota", "team")}
 
 
 def test_another_buffer_of_the_same_target_is_named() -> None:
     cluster = world()
     cluster.add_buffer("more", **exactly(3))
-    (say,) = (each for each in explain_buffer(cluster.evidence(), "web").influences if each.kind == "Buffer")
+    (say,) = (
+        influence for influence in explain_buffer(cluster.evidence(), "web").influences if influence.kind == "Buffer"
+    )
     assert (say.name, say.values["chunks"], say.values["sameTarget"]) == ("more", 3, True)
 
 
@@ -243,9 +245,9 @@ def test_a_younger_buffer_takes_nothing_of_a_quota_from_an_older_one() -> None:
     cluster.put("ResourceQuota", "team", {"spec": {"hard": {"requests.cpu": "4"}}, "status": {}})
     cluster.add_buffer("elder", age=20 * DAY, **given_pods(1, container(cpu="1")))
     cluster.add_buffer("younger", age=DAY, **given_pods(1, container(cpu="1")))
-    found = explain_buffer(cluster.evidence(), "web")
-    assert (read_part(found).chunks, read_part(found).limited_by) == (3, ("team",))
-    assert [each.name for each in found.influences if each.kind == "Buffer"] == ["elder"]
+    explanation = explain_buffer(cluster.evidence(), "web")
+    assert (read_part(explanation).chunks, read_part(explanation).limited_by) == (3, ("team",))
+    assert [influence.name for influence in explanation.influences if influence.kind == "Buffer"] == ["elder"]
 
 
 # Classes of nodes, room and cost
@@ -268,7 +270,7 @@ def test_one_pod_that_cannot_be_read_keeps_no_buffer_from_being_explained() -> N
     cluster = world(1, **given_pods(1, container(cpu="1"), podSelector={"matchLabels": {"app": "web"}}))
     cluster.add_pod("web", "odd", container(cpu="much"), status={})
     part = explained(cluster)
-    assert (part.chunks, room_of(part).chunks) == (1, 1)
+    assert (part.chunks, headroom_of(part).chunks) == (1, 1)
 
 
 @pytest.mark.parametrize("on_top", [True, False])
@@ -279,19 +281,19 @@ def test_headroom_is_counted_beside_what_runs_or_as_if_nothing_did(on_top: bool)
     strategy = "KeepEmpty" if on_top else "KeepMinimum"
     cluster.add_buffer("web", **exactly(3, recreationStrategy=strategy))
     part = explained(cluster)
-    room = room_of(part)
-    assert (room.nodes, room.fitting_nodes, room.chunks, part.on_top) == (1, 1, 1 if on_top else 3, on_top)
-    assert [(obstacle.reason.code, obstacle.resource) for obstacle in room.obstacles] == (
+    headroom = headroom_of(part)
+    assert (headroom.nodes, headroom.fitting_nodes, headroom.chunks, part.on_top) == (1, 1, 1 if on_top else 3, on_top)
+    assert [(obstacle.reason.code, obstacle.resource) for obstacle in headroom.obstacles] == (
         [("NodeFull", "cpu")] if on_top else []
     )
     # Pods use all of the minimum: an autoscaler that keeps chunks on top of what runs has none to keep.
-    assert room.kept_on_top == (None if on_top else 0)
+    assert headroom.kept_on_top == (None if on_top else 0)
 
 
 def test_a_chunk_that_fits_no_node_has_obstacles() -> None:
-    room = room_of(explained(world(**given_pods(2, container(cpu="500")))))
-    assert (room.fitting_nodes, room.chunks) == (0, 0)
-    assert [(obstacle.reason.code, obstacle.resource, obstacle.nodes) for obstacle in room.obstacles] == [
+    headroom = headroom_of(explained(world(**given_pods(2, container(cpu="500")))))
+    assert (headroom.fitting_nodes, headroom.chunks) == (0, 0)
+    assert [(obstacle.reason.code, obstacle.resource, obstacle.nodes) for obstacle in headroom.obstacles] == [
         ("NodeTooSmall", "cpu", 1)
     ]
 
@@ -299,15 +301,15 @@ def test_a_chunk_that_fits_no_node_has_obstacles() -> None:
 def test_a_node_that_is_not_ready_has_no_headroom() -> None:
     cluster = world(**exactly(2))
     cluster.objects["Node", ("", "n1")]["status"]["conditions"][0]["status"] = "False"
-    assert room_of(explained(cluster)).chunks == 0
+    assert headroom_of(explained(cluster)).chunks == 0
 
 
 def test_where_not_all_pods_are_known_free_capacity_is_not_reported() -> None:
     cluster = world(**exactly(2))
     cluster.patterns = ("shop",)
-    found = explain_buffer(cluster.evidence(), "web")
-    assert (room_of(read_part(found)).fitting_nodes, room_of(read_part(found)).chunks) == (1, None)
-    assert "CapacityNotObserved" in unseen_codes(found)
+    explanation = explain_buffer(cluster.evidence(), "web")
+    assert (headroom_of(read_part(explanation)).fitting_nodes, headroom_of(read_part(explanation)).chunks) == (1, None)
+    assert "CapacityNotObserved" in missing_codes(explanation)
 
 
 def test_headroom_costs_what_it_requests() -> None:
@@ -350,9 +352,9 @@ def test_a_cluster_without_hvpas_and_buffers_lacks_nothing_for_a_vpa() -> None:
 
 
 def test_unread_flags_are_named() -> None:
-    assert "FlagsNotObserved" in unseen_codes(explain_buffer(world().evidence(NOBODY_SEES), "web"))
-    seen = CollectedSettings(with_flags=("buffers",))
-    assert "FlagsNotObserved" not in unseen_codes(explain_buffer(world().evidence(seen), "web"))
+    assert "FlagsNotObserved" in missing_codes(explain_buffer(world().evidence(NOBODY_SEES), "web"))
+    settings = CollectedSettings(with_flags=("buffers",))
+    assert "FlagsNotObserved" not in missing_codes(explain_buffer(world().evidence(settings), "web"))
 
 
 def test_a_name_that_is_none_is_answered_with_the_nearest() -> None:
@@ -422,11 +424,11 @@ def test_every_code_and_figure_comes_from_the_core(cluster: Cluster) -> None:
     evidence = cluster.evidence()
     part = read_part(explain_buffer(evidence, "web"))
     known = _collect_known_atoms(evidence)
-    found = Atoms()
-    found.add(msgspec.structs.replace(part, headroom=None, cost=None, totals={}, chunk=None))
-    found.add([part.chunk.containers, part.chunk.source] if part.chunk is not None else [])
-    assert found.codes <= known.codes
-    assert not {number for number in found.numbers if number not in known.numbers and not math.isnan(number)}
+    atoms = Atoms()
+    atoms.add(msgspec.structs.replace(part, headroom=None, cost=None, totals={}, chunk=None))
+    atoms.add([part.chunk.containers, part.chunk.source] if part.chunk is not None else [])
+    assert atoms.codes <= known.codes
+    assert not {number for number in atoms.numbers if number not in known.numbers and not math.isnan(number)}
 
 
 def _made(evidence: Evidence) -> Translation:
@@ -438,10 +440,10 @@ def _made(evidence: Evidence) -> Translation:
 def _collect_known_atoms(evidence: Evidence) -> Atoms:
     """What was translated, from what, and the time."""
     buffered = translate_buffers(evidence, BufferHeadroom(evidence.collected))["web"]
-    found = Atoms()
-    found.add([buffered, _made(evidence).limited, evidence.now, True, False])
-    found.codes |= {"ShapedLikePod", "ShapedLikeTemplate", "ShapeOfClass", "ShapeGiven"}
+    atoms = Atoms()
+    atoms.add([buffered, _made(evidence).limited, evidence.now, True, False])
+    atoms.codes |= {"ShapedLikePod", "ShapedLikeTemplate", "ShapeOfClass", "ShapeGiven"}
     # An amount is written in another unit than it is counted in, and a text is read in both.
-    found.numbers |= {1000 * number for number in found.numbers} | {number / 1000 for number in found.numbers}
-    found.numbers |= {float(math.ceil(number / 1000)) for number in found.numbers}
-    return found
+    atoms.numbers |= {1000 * number for number in atoms.numbers} | {number / 1000 for number in atoms.numbers}
+    atoms.numbers |= {float(math.ceil(number / 1000)) for number in atoms.numbers}
+    return atoms

@@ -21,8 +21,8 @@ from trellis.core.explain import (
     explain_pod,
     explain_recommendation,
     explain_vpa,
+    missing_evidence,
 )
-from trellis.core.explain import missing_evidence as own_unseen
 from trellis.core.explain import pod as own_pods
 from trellis.core.explain.counterfactuals import CounterfactualCode
 from trellis.core.explain.explanation.document import CounterfactualPart, UsageCurvePart
@@ -30,7 +30,7 @@ from trellis.core.recommend.explanations import describe_vpa
 from trellis.core.recommend.settings import PipelineSettings
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 
-OWN = {var.code for module in (own_pods, own_unseen) for var in vars(module).values() if isinstance(var, Reason)}
+OWN = {var.code for module in (own_pods, missing_evidence) for var in vars(module).values() if isinstance(var, Reason)}
 CPU = ("100m", "250m", "500m", "550m", "1", "2")
 MEMORY = ("128Mi", "512Mi", "1Gi", "3Gi")
 MODES = ("Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace")
@@ -39,43 +39,43 @@ CHANGES = ("TargetHigherThanRequests", "TargetLowerThanRequests")
 
 def decided(evidence: Evidence) -> Atoms:
     """All that was known, and all that was answered."""
-    found = Atoms()
+    atoms = Atoms()
     recommended, updated = evidence.recommended, evidence.updated
     for number in recommended.last.entries:
-        found.add(describe_vpa(recommended.last, number))
-        found.add(recommended.last.entries[number].state)
+        atoms.add(describe_vpa(recommended.last, number))
+        atoms.add(recommended.last.entries[number].state)
     for row in range(len(recommended.last.result.columns.keys)):
         place = int(recommended.last.result.columns.container_numbers[row])
-        found.add(recommended.trace.steps(place) if place >= 0 else ())
-    found.add(read_pre_boost_resources(pod.metadata.annotations) for pod in evidence.collected.pods)
-    found.add(
+        atoms.add(recommended.trace.steps(place) if place >= 0 else ())
+    atoms.add(read_pre_boost_resources(pod.metadata.annotations) for pod in evidence.collected.pods)
+    atoms.add(
         [recommended.namespace_governance.governance, recommended.namespace_governance.problems, recommended.unreadable]
     )
     for planned in updated.plans.values():
-        found.add([planned.plan, planned.snapshot])
-    found.add([updated.sizes, updated.phases, evidence.new_pods, evidence.components, evidence.now])
+        atoms.add([planned.plan, planned.snapshot])
+    atoms.add([updated.sizes, updated.phases, evidence.new_pods, evidence.components, evidence.now])
     for snapshot in (
         evidence.collected.pods,
         evidence.collected.vpas,
         evidence.collected.hpas,
         evidence.collected.pdbs,
     ):
-        found.add(snapshot.objects.values())
+        atoms.add(snapshot.objects.values())
     for more in (evidence.collected.limit_ranges, evidence.collected.quotas, evidence.collected.leases):
-        found.add(more.objects.values())
+        atoms.add(more.objects.values())
     # An amount may be written in another unit than it is counted in, and a text is read in both.
-    found.numbers |= {float(np.trunc(each)) for each in found.numbers if np.isfinite(each)}
-    found.numbers |= {1000 * each for each in found.numbers}
-    return found
+    atoms.numbers |= {float(np.trunc(value)) for value in atoms.numbers if np.isfinite(value)}
+    atoms.numbers |= {1000 * value for value in atoms.numbers}
+    return atoms
 
 
 def collect_atoms(explained: ObjectExplanation) -> tuple[Atoms, list[CounterfactualPart]]:
     """What an explanation says, curves aside, and what it says would have to change."""
     turns = [turn for pod in explained.pods for turn in pod.counterfactuals]
-    found = Atoms()
-    bare = [msgspec.structs.replace(each, usage=()) for each in explained.containers]
-    found.add(msgspec.structs.replace(explained, containers=tuple(bare)))
-    return found, turns
+    atoms = Atoms()
+    bare = [msgspec.structs.replace(container, usage=()) for container in explained.containers]
+    atoms.add(msgspec.structs.replace(explained, containers=tuple(bare)))
+    return atoms, turns
 
 
 @st.composite
@@ -97,7 +97,7 @@ def worlds(draw: st.DrawFn) -> tuple[Cluster, CollectedSettings]:
     )
     policy |= draw(st.sampled_from(({}, {"maxAllowed": {"memory": "256Mi"}}, {"controlledValues": "RequestsOnly"})))
     asked = draw(st.lists(st.sampled_from(CHANGES), max_size=1))
-    needed = [{"resources": ["cpu"], "changeRequirement": each} for each in asked]
+    needed = [{"resources": ["cpu"], "changeRequirement": name} for name in asked]
     targets = {name: {"cpu": draw(st.sampled_from(CPU)), "memory": draw(st.sampled_from(MEMORY))} for name in names}
     more = {"startupBoost": {"cpu": {"type": "Factor", "factor": 2}}} if boosted else {}
     cluster.add_vpa(
@@ -158,11 +158,11 @@ def test_every_code_and_figure_of_an_explanation_comes_from_the_core(
     known = decided(evidence)
     answers = [explain_vpa(evidence, "web"), explain_pod(evidence, "web-1-0"), explain_recommendation(evidence, "web")]
     for explained in answers:
-        found, turns = collect_atoms(explained)
-        assert found.codes <= known.codes | OWN
-        unknown = {number for number in found.numbers - known.numbers if np.isfinite(number)}
+        atoms, turns = collect_atoms(explained)
+        assert atoms.codes <= known.codes | OWN
+        unknown = {number for number in atoms.numbers - known.numbers if np.isfinite(number)}
         assert not unknown - _counted(explained), unknown
-        assert {turn.code for turn in turns} <= {each.value for each in CounterfactualCode}
+        assert {turn.code for turn in turns} <= {code.value for code in CounterfactualCode}
 
 
 def _counted(explained: ObjectExplanation) -> set[float]:
@@ -177,7 +177,7 @@ def test_the_verdict_on_a_pod_is_the_one_of_its_plan(world: tuple[Cluster, Colle
     cluster, components = world
     evidence = cluster.evidence(components)
     plans = evidence.updated.plans.values()
-    verdicts = {each.pod.name: each for planned in plans for each in planned.plan.decisions}
+    verdicts = {decision.pod.name: decision for planned in plans for decision in planned.plan.decisions}
     for pod in explain_vpa(evidence, "web").pods:
         if pod.name in verdicts:
             verdict = verdicts[pod.name]
@@ -194,12 +194,12 @@ def test_the_steps_of_a_target_lead_from_the_estimate_to_the_recommendation(
 ) -> None:
     cluster, components = world
     explained = explain_recommendation(cluster.evidence(components), "web")
-    for each in explained.containers:
+    for container_part in explained.containers:
         for resource in ("cpu", "memory"):
-            found = each.decided["found"].get("target", {}).get(resource, "")
-            recommended = each.decided["recommended"].get("target", {}).get(resource, "")
-            steps = [step for step in each.steps if step.resource == resource]
-            assert [found, *(step.after for step in steps)] == [*(step.before for step in steps), recommended]
+            estimated = container_part.decided["found"].get("target", {}).get(resource, "")
+            recommended = container_part.decided["recommended"].get("target", {}).get(resource, "")
+            steps = [step for step in container_part.steps if step.resource == resource]
+            assert [estimated, *(step.after for step in steps)] == [*(step.before for step in steps), recommended]
 
 
 def test_a_curve_of_a_histogram_has_all_of_its_weight() -> None:
@@ -207,8 +207,8 @@ def test_a_curve_of_a_histogram_has_all_of_its_weight() -> None:
     cluster.add_workload()
     cluster.add_vpa()
     cluster.add_checkpoint()
-    (each,) = explain_recommendation(cluster.evidence(), "web").containers
+    (container,) = explain_recommendation(cluster.evidence(), "web").containers
     curve: UsageCurvePart
-    for curve in each.usage:
+    for curve in container.usage:
         assert curve.source == "histogram"
         assert abs(sum(value or 0.0 for value in curve.values) - 1) < 1e-9

@@ -16,8 +16,7 @@ from trellis.base.errors import InvalidInput
 from trellis.base.quantities import Quantity
 from trellis.core.cluster.dump_format import DumpedScale
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
-from trellis.core.explain import Evidence, explain_hvpa, explain_pod, explain_vpa
-from trellis.core.explain import missing_evidence as own_unseen
+from trellis.core.explain import Evidence, explain_hvpa, explain_pod, explain_vpa, missing_evidence
 from trellis.core.explain.component_decisions.hvpa_plans import HvpaEvidence
 from trellis.core.explain.explanation.document import ObjectExplanation
 from trellis.core.explain.explanation.hvpa import CountChangePart, DemandPart, HvpaPart
@@ -123,14 +122,14 @@ def test_a_total_that_is_scaled_by_another_recommender_names_it() -> None:
 
 
 def test_a_count_on_the_scale_without_an_hpa_is_reported_with_its_writer() -> None:
-    said = {
+    condition = {
         "type": "ScaleRequested",
         "status": "True",
         "reason": "ScaleRequested",
         "message": "kubectl wishes 4 replicas",
     }
     demand = {"total": {"cpu": "24"}, "time": time(NOW - 60)}
-    cluster = world(total={"cpu": "12", "memory": "6G"}, replicas=2, status={"hpa": demand, "conditions": [said]})
+    cluster = world(total={"cpu": "12", "memory": "6G"}, replicas=2, status={"hpa": demand, "conditions": [condition]})
     part = explain_part(cluster)
     assert part.scale_request is not None
     assert (part.scale_request.totals, part.scale_request.since) == ({"cpu": "24"}, time(NOW - 60))
@@ -161,8 +160,8 @@ def test_the_count_is_reported_with_the_edges_that_decide_it() -> None:
     assert (part.replicas, part.count, part.size) == (2, 3, {"cpu": "8", "memory": "5G"})
     assert (cpu.requested, cpu.total, cpu.count, cpu.above, cpu.up_to) == ("24", "24", 3, "12", "27")
     assert (memory.requested, memory.count, memory.above, memory.up_to) == ("10G", 2, "3562500k", "13250M")
-    assert [each.count for each in part.capacities["cpu"]] == list(range(1, 9))
-    assert [each.total for each in part.capacities["cpu"]] == ["3", "12", "27", "48", "75", "108", "147", "192"]
+    assert [capacity.count for capacity in part.capacities["cpu"]] == list(range(1, 9))
+    assert [capacity.total for capacity in part.capacities["cpu"]] == ["3", "12", "27", "48", "75", "108", "147", "192"]
 
 
 @pytest.mark.req("HV-44")
@@ -196,13 +195,13 @@ def test_the_size_is_reported_with_its_share_its_target_and_its_bounds() -> None
 @pytest.mark.req("HV-25")
 def test_the_size_is_split_over_the_containers_that_are_scaled() -> None:
     cluster = search()
-    parts = {each.container: each for each in explain_part(cluster, "search").containers}
+    parts = {container.container: container for container in explain_part(cluster, "search").containers}
     assert parts["app"].planned == {"cpu": "7200m", "memory": "4G"}
     assert parts["proxy"].planned == {"cpu": "800m", "memory": "1G"}
     assert parts["app"].published == {"cpu": "5", "memory": "4G"}
     policy = {"containerPolicies": [{"containerName": "proxy", "mode": "Off"}]}
     cluster.objects["Hvpa", (NAMESPACE, "search")]["spec"]["vpa"]["template"] = {"spec": {"resourcePolicy": policy}}
-    parts = {each.container: each for each in explain_part(cluster, "search").containers}
+    parts = {container.container: container for container in explain_part(cluster, "search").containers}
     assert (parts["proxy"].scaled, parts["proxy"].planned) == (False, {})
 
 
@@ -216,7 +215,7 @@ def test_more_than_the_last_bucket_allows_is_limited() -> None:
 def test_of_many_counts_those_around_the_present_one_are_reported() -> None:
     bucket = {"replicas": {"min": 1, "max": 1_000_000}, "cpu": {"min": "1", "max": "1"}, "memory": {"min": 1, "max": 1}}
     part = explain_part(world(500, "1", "1", {"cpu": "520", "memory": "1"}, buckets=[bucket]))
-    shown = [each.count for each in part.capacities["cpu"]]
+    shown = [capacity.count for capacity in part.capacities["cpu"]]
     assert len(shown) == 32
     assert {500, 520} <= set(shown)
 
@@ -242,7 +241,7 @@ def test_a_step_that_is_held_back_is_reported_with_its_reason_and_its_end(
 ) -> None:
     part = explain_part(world(2, total={"cpu": "24", "memory": "10G"}, **spec))
     assert part.count == 2
-    assert (direction, reason, until) in [(each.direction, each.reason.code, each.until) for each in part.blocked]
+    assert (direction, reason, until) in [(step.direction, step.reason.code, step.until) for step in part.blocked]
 
 
 def test_scale_down_waits_for_a_window_that_begins_now() -> None:
@@ -255,7 +254,7 @@ def test_scale_down_waits_for_a_window_that_begins_now() -> None:
 def test_steps_that_the_controller_holds_back_are_reported_as_in_its_status() -> None:
     blocked = [{"direction": "Down", "reason": "MinChange", "message": "not worth it"}]
     part = explain_part(world(status={"blocked": blocked}))
-    assert [each["reason"] for each in part.stored_blocked] == ["MinChange"]
+    assert [step["reason"] for step in part.stored_blocked] == ["MinChange"]
 
 
 def test_a_wish_is_reported_and_not_read() -> None:
@@ -306,7 +305,7 @@ def test_the_count_of_an_unknown_kind_is_the_one_that_the_status_mirrors() -> No
     total = {"cpu": "24", "memory": "10G"}
     cluster = world(total=total, targetRef={"apiVersion": "argoproj.io/v1", "kind": "Rollout", "name": "web"})
     cluster.objects["VerticalPodAutoscaler", (NAMESPACE, "web")]["spec"]["targetRef"]["kind"] = "Rollout"
-    assert (explain_part(cluster).problem or own_unseen.USAGE_NOT_OBSERVED).code == "TargetUnreachable"
+    assert (explain_part(cluster).problem or missing_evidence.USAGE_NOT_OBSERVED).code == "TargetUnreachable"
     cluster.scales = [DumpedScale(TargetRef(NAMESPACE, "argoproj.io/v1", "Rollout", "web"), ScaleInfo("app=web"))]
     assert (explain_part(cluster).replicas, explain_part(cluster).pods) == (2, 2)
     cluster.objects["Hvpa", (NAMESPACE, "web")]["status"] = {"replicas": 5}
@@ -361,7 +360,7 @@ def test_events_about_the_hvpa_belong_to_the_answer() -> None:
 
 def test_state_that_only_the_controller_has_is_named() -> None:
     explained = explain_hvpa(search().evidence(), "search")
-    assert "ScalingNotObserved" in {each.reason.code for each in explained.missing}
+    assert "ScalingNotObserved" in {missing.reason.code for missing in explained.missing}
     assert not explained.partial
 
 
@@ -384,9 +383,9 @@ def worlds(draw: st.DrawFn) -> Cluster:
         status["recommendation"] = {"containerRecommendations": [sized("app", f"{cpu}m", str(memory))]}
     cluster.add_hvpa("web", buckets=draw(buckets()), status=status, **draw(policies()))
     if draw(st.integers(0, 4)):
-        each = {"cpu": f"{draw(st.integers(0, 6000))}m", "memory": str(draw(st.integers(0, 6000)))}
+        requests = {"cpu": f"{draw(st.integers(0, 6000))}m", "memory": str(draw(st.integers(0, 6000)))}
         total = {"cpu": f"{draw(st.integers(0, 6000))}m", "memory": str(draw(st.integers(0, 6000)))}
-        cluster.add_hvpa_vpa("web", {"app": each}, draw(st.sampled_from([None, {"app": total}])))
+        cluster.add_hvpa_vpa("web", {"app": requests}, draw(st.sampled_from([None, {"app": total}])))
     if draw(st.booleans()):
         cluster.add_hvpa_hpa("web", used=f"{draw(st.integers(1, 6000))}m")
     return cluster
@@ -396,15 +395,15 @@ def worlds(draw: st.DrawFn) -> Cluster:
 @settings(max_examples=25, deadline=None)
 def test_the_verdict_the_count_and_the_size_are_those_of_the_plan(cluster: Cluster) -> None:
     evidence = cluster.evidence()
-    part, made = _told(explain_hvpa(evidence, "web")), evidence.hvpas["web"].plan
+    part, made = hvpa_part(explain_hvpa(evidence, "web")), evidence.hvpas["web"].plan
     assert made is not None
     assert (part.verdict, part.details, part.count) == (made.summary.reason, made.summary.details, made.shape.count)
     assert parse_amounts(part.size) == made.shape.size
-    assert {each.container: parse_amounts(each.planned) for each in part.containers if each.planned} == {
-        name: amounts for name, amounts in made.containers.items() if amounts
-    }
-    assert [(each.direction, each.reason) for each in part.blocked] == [
-        (each.direction.value, each.reason) for each in made.summary.blocked
+    assert {
+        container.container: parse_amounts(container.planned) for container in part.containers if container.planned
+    } == {name: amounts for name, amounts in made.containers.items() if amounts}
+    assert [(step.direction, step.reason) for step in part.blocked] == [
+        (step.direction.value, step.reason) for step in made.summary.blocked
     ]
 
 
@@ -413,18 +412,18 @@ def test_the_verdict_the_count_and_the_size_are_those_of_the_plan(cluster: Clust
 def test_every_code_and_figure_comes_from_the_core(cluster: Cluster) -> None:
     evidence = cluster.evidence()
     known = _collect_known_atoms(evidence, evidence.hvpas["web"])
-    own = {var.code for var in vars(own_unseen).values() if hasattr(var, "code")}
-    found = Atoms()
-    found.add(_told(explain_hvpa(evidence, "web")))
-    assert found.codes <= known.codes | own
-    assert not {number for number in found.numbers if number not in known.numbers}
+    own = {var.code for var in vars(missing_evidence).values() if hasattr(var, "code")}
+    atoms = Atoms()
+    atoms.add(hvpa_part(explain_hvpa(evidence, "web")))
+    assert atoms.codes <= known.codes | own
+    assert not {number for number in atoms.numbers if number not in known.numbers}
 
 
 @given(worlds())
 @settings(max_examples=25, deadline=None)
 def test_a_count_change_is_at_the_total_where_the_count_changes(cluster: Cluster) -> None:
     evidence = cluster.evidence()
-    part, view = _told(explain_hvpa(evidence, "web")), evidence.hvpas["web"].view
+    part, view = hvpa_part(explain_hvpa(evidence, "web")), evidence.hvpas["web"].view
     assert view is not None
     ladders, overlap = view.meaning.ladders, view.meaning.hvpa.down.overlap_percent
     for turn in part.count_changes:
@@ -439,7 +438,7 @@ def test_a_count_change_is_at_the_total_where_the_count_changes(cluster: Cluster
                 assert find_next_count(ladders, {**edges, name: edge + 1}, part.count, overlap) == part.count
 
 
-def _told(explained: ObjectExplanation) -> HvpaPart:
+def hvpa_part(explained: ObjectExplanation) -> HvpaPart:
     assert explained.hvpa is not None
     return explained.hvpa
 
@@ -449,22 +448,22 @@ def _collect_known_atoms(evidence: Evidence, scaled: HvpaEvidence) -> Atoms:
     view, made = scaled.view, scaled.plan
     assert view is not None
     assert made is not None
-    found = Atoms()
-    found.add([made, view, evidence.now, scaled.hvpa, scaled.related.hpas, scaled.related.vpas])
+    atoms = Atoms()
+    atoms.add([made, view, evidence.now, scaled.hvpa, scaled.related.hpas, scaled.related.vpas])
     ladders, overlap = view.meaning.ladders, view.meaning.hvpa.down.overlap_percent
     for name in RESOURCES:
         ladder = ladders.by_resource[name]
-        for count in (each for first, last in ladders.ranges for each in range(first, last + 1)):
+        for count in (replicas for first, last in ladders.ranges for replicas in range(first, last + 1)):
             held = (ladder.capacity_at(count), ladder.minimum_at(count), ladder.maximum_at(count))
-            found.add([count, *held, int((100 - overlap) * ladder.exact_capacity_at(count) / 100)])
-        found.add(-(-made.totals.get(name, 0) // max(made.shape.count, 1)))
-        found.add([made.shape.totals.get(name, 0), view.replicas * 10**9])
-        found.add([amount * view.replicas for amount in _amounts(msgspec.to_builtins(view.containers), name)])
+            atoms.add([count, *held, int((100 - overlap) * ladder.exact_capacity_at(count) / 100)])
+        atoms.add(-(-made.totals.get(name, 0) // max(made.shape.count, 1)))
+        atoms.add([made.shape.totals.get(name, 0), view.replicas * 10**9])
+        atoms.add([amount * view.replicas for amount in _amounts(msgspec.to_builtins(view.containers), name)])
     if view.hpa is not None and view.hpa.ratio is not None:
-        found.add(float(view.hpa.ratio))
+        atoms.add(float(view.hpa.ratio))
     for policy in (view.meaning.hvpa.up, view.meaning.hvpa.down):
-        found.add(evidence.now + policy.stabilization.total_seconds())
-    found.add(
+        atoms.add(evidence.now + policy.stabilization.total_seconds())
+    atoms.add(
         [
             True,
             False,
@@ -473,11 +472,11 @@ def _collect_known_atoms(evidence: Evidence, scaled: HvpaEvidence) -> Atoms:
         ]
     )
     # An amount is written in another unit than it is counted in, and a text is read in both.
-    found.numbers |= {1000 * number for number in found.numbers}
-    found.numbers |= {float(Quantity.from_milli(int(number)).units) for number in found.numbers if abs(number) < 1e15}
-    return found
+    atoms.numbers |= {1000 * number for number in atoms.numbers}
+    atoms.numbers |= {float(Quantity.from_milli(int(number)).units) for number in atoms.numbers if abs(number) < 1e15}
+    return atoms
 
 
 def _amounts(containers: list[Document], name: str) -> list[int]:
     fields = ("requests", "published", "target", "min_requests")
-    return [each[field][name] for each in containers for field in fields if name in each[field]]
+    return [container[field][name] for container in containers for field in fields if name in container[field]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.builders.collected_node_groups import SEEN, Pools, pools
+from support.builders.collected_node_groups import COMPONENTS, Pools, pools
 from support.explanation_atoms import Atoms
 from support.worlds.resizes import DAY, NOW, Document
 from trellis.base.errors import InvalidInput
@@ -27,16 +27,16 @@ from trellis.core.nodes.state.snapshot import EXPENDABLE_PODS_PRIORITY_CUTOFF, C
 LEAVING = {"key": "trellis.x-k8s.io/leaving", "value": f"{NOW - 60:.0f}", "effect": "NoSchedule"}
 
 
-def node(cluster: Pools, name: str, components: CollectedSettings = SEEN) -> NodePart:
-    found = cluster.node(name, components).node
-    assert found is not None
-    return found
+def node(cluster: Pools, name: str, components: CollectedSettings = COMPONENTS) -> NodePart:
+    part = cluster.node(name, components).node
+    assert part is not None
+    return part
 
 
-def verdict(cluster: Pools, name: str, components: CollectedSettings = SEEN) -> tuple[str, str]:
-    found = node(cluster, name, components)
-    assert found.decision is not None
-    return found.outcome, found.decision.reason.code
+def verdict(cluster: Pools, name: str, components: CollectedSettings = COMPONENTS) -> tuple[str, str]:
+    part = node(cluster, name, components)
+    assert part.decision is not None
+    return part.outcome, part.decision.reason.code
 
 
 def placing(explained: ObjectExplanation) -> PlacementPart:
@@ -45,7 +45,7 @@ def placing(explained: ObjectExplanation) -> PlacementPart:
 
 
 def codes(explained: ObjectExplanation) -> set[str]:
-    return {each.reason.code for each in explained.missing}
+    return {missing.reason.code for missing in explained.missing}
 
 
 def pool(count: int = 2, **group: Any) -> Pools:
@@ -58,29 +58,29 @@ def pool(count: int = 2, **group: Any) -> Pools:
 
 
 def test_a_node_in_use_is_kept_and_reports_its_requests() -> None:
-    found = node(pools(), "small-1")
-    assert (found.outcome, found.used, found.threshold) == ("Kept", 0.75, 0.5)
-    assert {share.resource: (share.requested, share.offered) for share in found.shares}["cpu"] == ("3", "4")
-    assert found.group is not None
-    assert (found.group.name, found.group.size, found.group.least, found.group.most) == ("small", 3, 1, 4)
+    part = node(pools(), "small-1")
+    assert (part.outcome, part.used, part.threshold) == ("Kept", 0.75, 0.5)
+    assert {share.resource: (share.requested, share.offered) for share in part.shares}["cpu"] == ("3", "4")
+    assert part.group is not None
+    assert (part.group.name, part.group.size, part.group.least, part.group.most) == ("small", 3, 1, 4)
 
 
 def test_a_removable_node_reports_the_decision_after_its_unneeded_time() -> None:
-    found = node(pools(), "small-2")
+    part = node(pools(), "small-2")
     assert verdict(pools(), "small-2") == ("Unneeded", "NodeUnneeded")
-    assert found.later_decision is not None
-    assert (found.later_decision.reason.code, found.later_decision.details) == (
+    assert part.later_decision is not None
+    assert (part.later_decision.reason.code, part.later_decision.details) == (
         "DisruptionBudgetExhausted",
         "shop/web-1-4: web",
     )
-    assert found.chunks == {"shop/web": 1}
+    assert part.chunks == {"shop/web": 1}
 
 
 def test_an_empty_node_will_be_marked() -> None:
     cluster = pool()
-    found = node(cluster, "small-1")
-    assert found.later_decision is not None
-    assert (found.outcome, found.later_decision.reason.code) == ("Unneeded", "NodeTainted")
+    part = node(cluster, "small-1")
+    assert part.later_decision is not None
+    assert (part.outcome, part.later_decision.reason.code) == ("Unneeded", "NodeTainted")
 
 
 def test_pods_of_a_node_are_reported_with_their_fate() -> None:
@@ -90,7 +90,7 @@ def test_pods_of_a_node_are_reported_with_their_fate() -> None:
     cluster.run("alone", "small-1", ownerReferences=[])
     daemon = {"kind": "DaemonSet", "name": "logs", "uid": "d", "controller": True}
     cluster.run("logs-1", "small-1", ownerReferences=[daemon])
-    fates = {tenant.name: tenant.fate for tenant in node(cluster, "small-1").pods}
+    fates = {pod.name: pod.fate for pod in node(cluster, "small-1").pods}
     assert fates == {"web-1-1": "going", "web-1-2": "moved", "alone": "stay", "logs-1": "fixed"}
 
 
@@ -105,9 +105,9 @@ def test_pods_of_a_node_are_reported_with_their_fate() -> None:
 def test_a_pod_that_may_not_be_moved_holds_its_node(metadata: Document, code: str) -> None:
     cluster = pool()
     cluster.run("web-1-1", "small-1", **metadata)
-    found = node(cluster, "small-1")
+    part = node(cluster, "small-1")
     assert verdict(cluster, "small-1") == ("Kept", code)
-    assert [tenant.held.reason.code for tenant in found.pods if tenant.held is not None] == [code]
+    assert [pod.held.reason.code for pod in part.pods if pod.held is not None] == [code]
 
 
 def test_an_annotation_of_the_node_is_heeded() -> None:
@@ -132,9 +132,9 @@ def test_a_node_with_the_mark_is_taken_for_one_that_is_being_removed() -> None:
     cluster = pool()
     cluster.add_member("small-3", taints=[LEAVING])
     cluster.run("web-1-1", "small-3")
-    found = node(cluster, "small-3")
-    assert (found.outcome, found.decision and found.decision.reason.code) == ("Leaving", "NodeDraining")
-    assert found.since == "2027-01-15T07:59:00Z"
+    part = node(cluster, "small-3")
+    assert (part.outcome, part.decision and part.decision.reason.code) == ("Leaving", "NodeDraining")
+    assert part.since == "2027-01-15T07:59:00Z"
 
 
 def test_a_leaving_taint_without_a_time_counts_as_old() -> None:
@@ -161,12 +161,12 @@ def test_a_node_that_others_come_before_is_tried_all_the_same() -> None:
     cluster = pool(4)
     for number in range(1, 5):
         cluster.run(f"web-1-{number}", f"small-{number}")
-    few = msgspec.structs.replace(SEEN, nodes_down=ScaleDownSettings(max_nodes_tried=1))
+    few = msgspec.structs.replace(COMPONENTS, nodes_down=ScaleDownSettings(max_nodes_tried=1))
     assert {verdict(cluster, f"small-{number}", few)[0] for number in range(1, 5)} == {"Unneeded"}
 
 
 def test_figures_of_the_autoscaler_count() -> None:
-    off = msgspec.structs.replace(SEEN, nodes_down=ScaleDownSettings(scale_down_enabled=False))
+    off = msgspec.structs.replace(COMPONENTS, nodes_down=ScaleDownSettings(scale_down_enabled=False))
     assert verdict(pools(), "small-2", off) == ("Kept", "ScaleDownOff")
 
 
@@ -180,32 +180,32 @@ def test_an_unready_node_is_reported_as_unready() -> None:
 
 
 def test_a_complete_explanation_names_the_state_that_only_the_process_has() -> None:
-    found = pools().node("small-1")
-    assert (found.partial, codes(found)) == (False, {"RemovalsNotObserved"})
+    explanation = pools().node("small-1")
+    assert (explanation.partial, codes(explanation)) == (False, {"RemovalsNotObserved"})
 
 
 def test_without_groups_every_node_is_of_none() -> None:
     cluster = pools()
     del cluster.objects["ConfigMap", ("kube-system", "trellis-kwok-node-groups")]
-    found = cluster.node("small-1")
+    explanation = cluster.node("small-1")
     assert verdict(cluster, "small-1") == ("Kept", "NodeWithoutGroup")
-    assert (found.partial, codes(found)) == (False, {"NodeGroupsNotObserved", "RemovalsNotObserved"})
+    assert (explanation.partial, codes(explanation)) == (False, {"NodeGroupsNotObserved", "RemovalsNotObserved"})
 
 
 def test_a_group_that_cannot_be_read_makes_the_answer_partial() -> None:
     cluster = pools()
     cluster.add_group("odd", maxSize=-1)
-    found = cluster.node("small-1")
-    assert (found.partial, "NodeGroupUnreadable" in codes(found)) == (True, True)
+    explanation = cluster.node("small-1")
+    assert (explanation.partial, "NodeGroupUnreadable" in codes(explanation)) == (True, True)
 
 
 @pytest.mark.parametrize("what", ["PersistentVolume", "PodDisruptionBudget", NODE_GROUPS, "Buffer", "DaemonSet"])
 def test_unreadable_objects_make_the_explanation_partial_and_are_named(what: str) -> None:
     cluster = pools()
     cluster.missing = [MissingData(what, "", "may not be read")]
-    found = cluster.node("small-1")
-    assert found.partial
-    assert f"{what}: may not be read" in [each.details for each in found.missing]
+    explanation = cluster.node("small-1")
+    assert explanation.partial
+    assert f"{what}: may not be read" in [missing.details for missing in explanation.missing]
 
 
 def test_kinds_irrelevant_to_nodes_are_not_reported_as_missing() -> None:
@@ -221,14 +221,14 @@ def test_kinds_irrelevant_to_nodes_are_not_reported_as_missing() -> None:
 def test_without_all_pods_there_is_no_decision_about_a_node() -> None:
     cluster = pools()
     cluster.patterns = ("shop",)
-    found = cluster.node("small-1")
-    assert (found.partial, "NodesNotObserved" in codes(found)) == (True, True)
+    explanation = cluster.node("small-1")
+    assert (explanation.partial, "NodesNotObserved" in codes(explanation)) == (True, True)
     assert node(cluster, "small-1") == NodePart("small-1", ready=True)
 
 
 def test_kinds_relevant_to_nodes_alone_are_not_missing_in_other_explanations() -> None:
     cluster = pools()
-    cluster.missing = [MissingData(each, "", "may not be read") for each in ("PersistentVolume", NODE_GROUPS)]
+    cluster.missing = [MissingData(kind, "", "may not be read") for kind in ("PersistentVolume", NODE_GROUPS)]
     cluster.run("web-1-9", "small-1")
     assert not cluster.pod("web-1-9").partial
     assert cluster.pod("import-1").partial
@@ -247,31 +247,35 @@ def test_a_node_that_does_not_exist_is_refused_with_a_guess() -> None:
 
 
 def test_a_buffer_reports_where_its_chunks_have_headroom() -> None:
-    found = placing(pools().buffer("web"))
-    assert (found.decision.reason.code, found.ready, found.nodes) == ("BufferProvisioned", 1, {"small-2": 1})
+    placement = placing(pools().buffer("web"))
+    assert (placement.decision.reason.code, placement.ready, placement.nodes) == (
+        "BufferProvisioned",
+        1,
+        {"small-2": 1},
+    )
 
 
 def test_a_buffer_reports_what_would_be_ordered() -> None:
-    found = placing(pools().buffer("builds"))
-    assert (found.decision.reason.code, found.ordered, found.orders) == (
+    placement = placing(pools().buffer("builds"))
+    assert (placement.decision.reason.code, placement.ordered, placement.orders) == (
         "BufferNodesOrdered",
         {"large": 2},
         {"large": 2},
     )
-    assert [(obstacle.reason.code, obstacle.nodes) for obstacle in found.obstacles] == [("NodeTooSmall", 4)]
+    assert [(obstacle.reason.code, obstacle.nodes) for obstacle in placement.obstacles] == [("NodeTooSmall", 4)]
 
 
 def test_a_pod_that_waits_reports_which_group_helps() -> None:
-    found = placing(pools().pod("import-1"))
-    assert (found.decision.reason.code, found.ordered) == ("NodeOrdered", {"large": 1})
+    placement = placing(pools().pod("import-1"))
+    assert (placement.decision.reason.code, placement.ordered) == ("NodeOrdered", {"large": 1})
 
 
 def test_a_pod_that_no_node_fits_reports_why() -> None:
-    found = placing(pools().pod("import-2"))
-    assert (found.decision.reason.code, found.unplaced) == ("NoGroupFits", 1)
-    refused = [(each.reason.code, each.resource, set(each.groups)) for each in found.refused]
+    placement = placing(pools().pod("import-2"))
+    assert (placement.decision.reason.code, placement.unplaced) == ("NoGroupFits", 1)
+    refused = [(refusal.reason.code, refusal.resource, set(refusal.groups)) for refusal in placement.refused]
     assert refused == [("NodeTooSmall", "cpu", {"small", "large"})]
-    assert [(obstacle.reason.code, obstacle.nodes) for obstacle in found.obstacles] == [("NodeTooSmall", 4)]
+    assert [(obstacle.reason.code, obstacle.nodes) for obstacle in placement.obstacles] == [("NodeTooSmall", 4)]
 
 
 def test_a_group_that_may_not_grow_is_reported() -> None:
@@ -283,7 +287,7 @@ def test_a_group_that_may_not_grow_is_reported() -> None:
 
 def test_a_pod_that_the_scheduler_has_not_tried_is_reported() -> None:
     cluster = pool()
-    cluster.want("big", "32", looked=False)
+    cluster.want("big", "32", examined=False)
     assert placing(cluster.pod("big")).decision.reason.code == "AwaitingScheduler"
 
 
@@ -302,27 +306,27 @@ def test_a_pod_on_a_node_needs_none() -> None:
 # The same code decides
 
 
-def changes(found: ClusterState) -> ClusterSnapshotChanges:
+def changes(state: ClusterState) -> ClusterSnapshotChanges:
     return ClusterSnapshotChanges(
-        namespaces={namespace.metadata.name: namespace.metadata.labels for namespace in found.namespaces},
-        nodes={each.metadata.name: each for each in found.nodes},
-        pods=dict(found.pods.objects),
-        buffers=dict(found.buffers.objects),
-        daemon_sets=dict(found.workloads["DaemonSet"].objects),  # type: ignore[arg-type]
+        namespaces={namespace.metadata.name: namespace.metadata.labels for namespace in state.namespaces},
+        nodes={node.metadata.name: node for node in state.nodes},
+        pods=dict(state.pods.objects),
+        buffers=dict(state.buffers.objects),
+        daemon_sets=dict(state.workloads["DaemonSet"].objects),  # type: ignore[arg-type]
         storage=Storage(),
     )
 
 
 def planned(cluster: Pools) -> tuple[PassPlans, PassPlans]:
     """The plans of the autoscaler's first two passes."""
-    found = cluster.collected()
+    state = cluster.collected()
     planning = NodePlanner(AutoscalerSettings(), EXPENDABLE_PODS_PRIORITY_CUTOFF)
-    states, budgets = read_node_groups(found).states, tuple(found.pdbs)
-    first = planning.plan(changes(found), PassInput(states, budgets, AutoscalerMemory(), found.time))
+    states, budgets = read_node_groups(state).states, tuple(state.pdbs)
+    first = planning.plan(changes(state), PassInput(states, budgets, AutoscalerMemory(), state.time))
     memory = AutoscalerMemory(
         msgspec.structs.replace(AutoscalerMemory().up, chunk_nodes=first.up.memory.chunk_nodes), AutoscalerMemory().down
     )
-    return first, planning.plan(ClusterSnapshotChanges(), PassInput(states, budgets, memory, found.time))
+    return first, planning.plan(ClusterSnapshotChanges(), PassInput(states, budgets, memory, state.time))
 
 
 def test_a_removal_goes_on_as_a_pass_of_the_autoscaler_would_and_the_snapshot_stays() -> None:
@@ -335,15 +339,15 @@ def test_a_removal_goes_on_as_a_pass_of_the_autoscaler_would_and_the_snapshot_st
     cluster.want("new", "3")
     cluster.keep("web", 1, "2")
     noded = cluster.noded()
-    found = cluster.collected()
+    state = cluster.collected()
     memory = AutoscalerMemory(ScaleUpMemory(chunk_nodes=noded.view.chunk_nodes), noded.memory)
     planner = NodePlanner(AutoscalerSettings(), EXPENDABLE_PODS_PRIORITY_CUTOFF)
     plans = planner.plan(
-        changes(found), PassInput(read_node_groups(found).states, tuple(found.pdbs), memory, found.time)
+        changes(state), PassInput(read_node_groups(state).states, tuple(state.pdbs), memory, state.time)
     )
     assert [type(action).__name__ for action in plans.down.actions] == ["SetTaints"]
     assert (noded.down, noded.up.orders, noded.up.pods) == (plans.down, plans.up.orders, plans.up.pods)
-    assert noded.snapshot.nodes == {each.metadata.name: each for each in found.nodes}
+    assert noded.snapshot.nodes == {node.metadata.name: node for node in state.nodes}
 
 
 shapes = st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["250m", "1", "2", "6"]), st.booleans()), max_size=8)
@@ -372,11 +376,11 @@ def test_the_verdicts_are_those_of_the_autoscaler(
     assert [msgspec.structs.replace(buffer, hits=0) for buffer in noded.up.buffers] == [
         msgspec.structs.replace(buffer, hits=0) for buffer in second.up.buffers
     ]
-    for each in second.down.nodes:
-        found = node(cluster, each.node)
-        assert (found.outcome, found.used) == (each.outcome.value, each.utilization)
-        assert found.decision is not None
-        assert (found.decision.reason, found.decision.details) == (each.reason.reason, each.reason.details)
+    for decision in second.down.nodes:
+        part = node(cluster, decision.node)
+        assert (part.outcome, part.used) == (decision.outcome.value, decision.utilization)
+        assert part.decision is not None
+        assert (part.decision.reason, part.decision.details) == (decision.reason.reason, decision.reason.details)
 
 
 def test_explanations_use_only_codes_of_decisions() -> None:
@@ -385,9 +389,14 @@ def test_explanations_use_only_codes_of_decisions() -> None:
     noded = cluster.noded()
     known.add([noded.down.nodes, noded.up.pods, noded.up.buffers, ["NodeTooSmall"]])
     known.codes |= {"NodeTooSmall", "DisruptionBudgetExhausted"}
-    found = Atoms()
+    atoms = Atoms()
     for name in ("n1", "small-1", "small-2", "small-3"):
-        found.add(cluster.node(name).node)
-    for each in (cluster.buffer("web"), cluster.buffer("builds"), cluster.pod("import-1"), cluster.pod("import-2")):
-        found.add(each.placement)
-    assert found.codes <= known.codes
+        atoms.add(cluster.node(name).node)
+    for explanation in (
+        cluster.buffer("web"),
+        cluster.buffer("builds"),
+        cluster.pod("import-1"),
+        cluster.pod("import-2"),
+    ):
+        atoms.add(explanation.placement)
+    assert atoms.codes <= known.codes

@@ -131,7 +131,7 @@ def test_a_table_after_changes_equals_one_made_at_once(rng: Random) -> None:
         else:
             current[name] = a_node(rng, name)
             table.update(msgspec.convert(current[name], Node))
-        anew = NodeTable(msgspec.convert(each, Node) for each in current.values())
+        anew = NodeTable(msgspec.convert(node, Node) for node in current.values())
         for spec, pod_demand in zip(specs, demands, strict=True):
             assert on(table, find_fitting_nodes(table, pod_demand)) == on(anew, find_fitting_nodes(anew, pod_demand)), (
                 spec

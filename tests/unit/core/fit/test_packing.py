@@ -70,7 +70,9 @@ def test_packing_is_sequential_first_fit_by_the_rules_for_one_pod_and_one_node(r
     nodes, pods = a_world(rng)
     table = NodeTable(msgspec.convert(node, Node) for node in nodes)
     read = [msgspec.convert(pod, Pod) for pod in pods]
-    groups = [(Demand.of(each.spec, metadata=each.metadata), rng.choice((0, 1, 3, 6))) for each in read]
+    groups = [
+        (Demand.of(waiting_pod.spec, metadata=waiting_pod.metadata), rng.choice((0, 1, 3, 6))) for waiting_pod in read
+    ]
     by_name = {node["metadata"]["name"]: node for node in nodes}
     placed: list[tuple[str, Json]] = []
     result = pack(table, Occupancy(table), groups, ExistingPods(table, namespaces=NAMESPACES))
@@ -91,14 +93,14 @@ def test_packing_leaves_the_same_state_as_adding_pods_one_by_one(rng: Random) ->
     nodes, pods = a_world(rng)
     table = NodeTable(msgspec.convert(node, Node) for node in nodes)
     read = [msgspec.convert(pod, Pod) for pod in pods]
-    groups = [(Demand.of(each.spec, metadata=each.metadata), rng.choice((1, 4))) for each in read]
+    groups = [(Demand.of(pod.spec, metadata=pod.metadata), rng.choice((1, 4))) for pod in read]
     order = np.array(rng.sample(range(len(nodes)), rng.randrange(1, len(nodes) + 1)))
     used, near = Occupancy(table), ExistingPods(table, namespaces=NAMESPACES)
     tried, beside = used.copy(), near.copy()
     result = pack(table, tried, groups, beside, order)
     for (demand, count), numbers in zip(groups, result, strict=True):
         for number in numbers.tolist():
-            first = next(each for each in order.tolist() if find_fitting_nodes(table, demand, used, near)[each])
+            first = next(row for row in order.tolist() if find_fitting_nodes(table, demand, used, near)[row])
             assert number == first
             used.add(number, demand)
             near.add(number, demand.profile)
@@ -154,7 +156,7 @@ def test_nodes_are_tried_in_the_given_order() -> None:
     table = zones()
     order = np.array([table.find(name) for name in ("c1", "a2")])
     result = pack(table, Occupancy(table), [(demand("3"), 4)], nodes=order)
-    assert [table.keys(each.tolist()) for each in result] == [["c1", "a2"]]
+    assert [table.keys(rows.tolist()) for rows in result] == [["c1", "a2"]]
 
 
 def test_packed_pods_can_be_removed() -> None:

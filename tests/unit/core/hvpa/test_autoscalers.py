@@ -33,8 +33,8 @@ def owned_hpa(most: int, **template: Any) -> dict[str, Any]:
 def test_an_hpa_on_another_projects_hvpa_of_the_same_name_is_none_of_its(version: str, is_its: bool) -> None:
     read = msgspec.convert(hvpa(bucket((1, 8), ("0", "4"), ("0", "4G"))), Hvpa)
     reference = {"apiVersion": version, "kind": "Hvpa", "name": read.metadata.name}
-    found = convert_object({"spec": {"scaleTargetRef": reference, "maxReplicas": 8}}, HorizontalPodAutoscaler)
-    assert find_hpa(read, [found]) is (found if is_its else None)
+    hpa = convert_object({"spec": {"scaleTargetRef": reference, "maxReplicas": 8}}, HorizontalPodAutoscaler)
+    assert find_hpa(read, [hpa]) is (hpa if is_its else None)
 
 
 @pytest.mark.parametrize(("most", "expected"), [(8, 16), (2**31 - 1, 2**31 - 1)])

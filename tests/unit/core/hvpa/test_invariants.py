@@ -25,7 +25,7 @@ OPEN = st.just("Auto")
     shapes(),
     st.lists(st.tuples(totals(), totals()), min_size=2, max_size=10),
 )
-def test_what_is_allocated_is_never_below_what_is_asked_for_unless_it_is_said_why(
+def test_what_is_allocated_is_never_below_what_is_asked_for_unless_the_reason_is_reported(
     written: list[dict[str, Any]],
     policy: dict[str, Any],
     begins: tuple[int, ResourceAmounts],
@@ -36,7 +36,7 @@ def test_what_is_allocated_is_never_below_what_is_asked_for_unless_it_is_said_wh
     for total, target in path:
         made = follower.follow(total, target)
         gets, full = made.shape.totals, list_limited_resources(follower.meaning.ladders, total)
-        waits = [each for each in made.summary.blocked if each.direction is StepDirection.UP]
+        waits = [step for step in made.summary.blocked if step.direction is StepDirection.UP]
         assert waits or LIMITED in made.summary.notes or all(gets[name] >= made.totals[name] for name in RESOURCES)
         assert not at_once or waits or full or all(gets[name] >= total[name] for name in RESOURCES)
 
@@ -57,15 +57,16 @@ def test_from_any_state_more_demand_never_gets_less(
     more: tuple[int, int],
 ) -> None:
     follower = Follower(meaning(*written, **policy), *begins)
-    for each in path[:-1]:
-        follower.follow(*each)
+    for amounts in path[:-1]:
+        follower.follow(*amounts)
     total, target = path[-1]
     before = follower.plan(total, target)
     after = follower.plan({"cpu": total["cpu"] + more[0], "memory": total["memory"] + more[1]}, target)
     assert after.shape.count >= before.shape.count
-    kept = 100 - policy["scaleDown"]["minChangePercent"]  # a step that is worth it takes along what would not be
+    # A step that is worth it takes along what would not be.
+    percent = 100 - policy["scaleDown"]["minChangePercent"]
     for name in RESOURCES:
-        assert 100 * after.shape.totals[name] >= kept * (before.shape.totals[name] - (before.shape.count - 1))
+        assert 100 * after.shape.totals[name] >= percent * (before.shape.totals[name] - (before.shape.count - 1))
 
 
 @given(

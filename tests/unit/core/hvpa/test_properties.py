@@ -40,14 +40,14 @@ def held(made: HvpaPlan) -> ResourceAmounts:
 def test_the_count_is_the_smallest_that_holds_every_total(
     written: list[dict[str, Any]], total: ResourceAmounts
 ) -> None:
-    read = [msgspec.convert(each, Bucket) for each in written]
+    read = [msgspec.convert(bucket, Bucket) for bucket in written]
     assert not any(find_falling_totals(read, name) for name in RESOURCES)
     units = {"cpu": 1000, "memory": 1}
     wanted = 0
     for name in RESOURCES:
-        rungs = [rung for each in read for rung in list_replica_steps(each, name)]
-        holding = [rung.count for rung in rungs if rung.maximum_total * units[name] >= total[name]]
-        wanted = max(wanted, min(holding, default=rungs[-1].count))
+        steps = [step for bucket in read for step in list_replica_steps(bucket, name)]
+        holding = [step.count for step in steps if step.maximum_total * units[name] >= total[name]]
+        wanted = max(wanted, min(holding, default=steps[-1].count))
     assert find_desired_count(Ladders.from_buckets(read), total) == wanted
 
 
@@ -115,7 +115,7 @@ def test_a_plan_is_its_own_fixed_point(
     for _ in range(8):
         made = follower.follow(total, target)
         assert (follower.state, made.actions[1:]) == (state, ())
-    held_back = {each.reason.code for each in made.summary.blocked}
+    held_back = {step.reason.code for step in made.summary.blocked}
     assert held_back <= {"MinChange"}
     assert made.requeue_at is None
 
@@ -182,7 +182,7 @@ def test_a_window_knows_the_extreme_of_what_was_present_in_it(path: list[tuple[i
     now, present = 0.0, list[tuple[int, float]]()
     for amount, later in path:
         now += later
-        present = [*present[:-1], *((each, now) for each, _ in present[-1:]), (amount, now)]
+        present = [*present[:-1], *((count, now) for count, _ in present[-1:]), (amount, now)]
         window = add_sample(window, amount, now, 60, lowest=lowest)
-        inside: Iterable[int] = [each for each, until in present if until > now - 60]
+        inside: Iterable[int] = [count for count, until in present if until > now - 60]
         assert read_extreme(window) == (min(inside) if lowest else max(inside))

@@ -31,11 +31,11 @@ def cores(total: str, *buckets: object) -> tuple[int, int | None]:
     return shape(by_total(amounts(cpu=total), *buckets))[:2]
 
 
-def with_wish(wish: int, target: ResourceAmounts, total: ResourceAmounts) -> HvpaView:
+def with_replicas(spec_replicas: int, target: ResourceAmounts, total: ResourceAmounts) -> HvpaView:
     """Two replicas of 6 cores, of which an HPA has just wished so many."""
     hpa = HpaView(Fraction(2), CPU_ALONE)
     begun = decided(view(2, amounts(cpu="6"), spec_replicas=2, hpa=hpa)).memory
-    return view(2, amounts(cpu="6"), target, total, spec_replicas=wish, hpa=hpa, memory=begun)
+    return view(2, amounts(cpu="6"), target, total, spec_replicas=spec_replicas, hpa=hpa, memory=begun)
 
 
 @pytest.mark.req("HV-01", "HV-02", "HV-31")
@@ -55,14 +55,14 @@ def test_twelve_cores_in_the_first_bucket_are_three_times_four() -> None:
 
 @pytest.mark.req("HV-06", "HV-13")
 def test_story_1_with_both_sources_meaning_24_cores() -> None:
-    made = decided(with_wish(4, amounts(cpu="12"), amounts(cpu="24")))
+    made = decided(with_replicas(4, amounts(cpu="12"), amounts(cpu="24")))
     assert made.hpa == made.vpa == amounts(cpu="24")
     assert shape(made) == (3, 8000, None)
 
 
 @pytest.mark.req("HV-22")
 def test_the_higher_of_both_totals_sets_the_count_and_the_count_the_size() -> None:
-    made = decided(with_wish(4, amounts(cpu="8"), amounts(cpu="16")))
+    made = decided(with_replicas(4, amounts(cpu="8"), amounts(cpu="16")))
     assert made.vpa == amounts(cpu="16")
     assert shape(made) == (3, 8000, None)
 
@@ -157,8 +157,8 @@ def test_a_bucket_of_one_size_scales_only_horizontally() -> None:
 
 @pytest.mark.req("HV-28", "HV-29")
 def test_base_usage_keeps_replicas_at_the_recommendation_for_memory() -> None:
-    seen = view(2, amounts(memory="5G"), amounts(memory="6G"), amounts(memory="12G"), meaning=meaning(BASE_USAGE))
-    assert shape(decided(seen)) == (3, None, 6 * GIGA)
+    observed = view(2, amounts(memory="5G"), amounts(memory="6G"), amounts(memory="12G"), meaning=meaning(BASE_USAGE))
+    assert shape(decided(observed)) == (3, None, 6 * GIGA)
 
 
 @pytest.mark.req("HV-29")
@@ -181,8 +181,8 @@ def test_what_is_recommended_is_bounded_by_the_bucket() -> None:
 def test_the_count_is_kept_within_the_overlap(percent: int) -> None:
     policy = {"stabilizationWindow": "0s", "overlapPercent": 10, "minChangePercent": percent}
     means = meaning(scaleDown=policy)
-    kept = decided(view(3, amounts(cpu="4"), {"cpu": 1}, amounts(cpu="10801m"), meaning=means))
-    assert kept.shape.count == 3
+    plan = decided(view(3, amounts(cpu="4"), {"cpu": 1}, amounts(cpu="10801m"), meaning=means))
+    assert plan.shape.count == 3
     less = decided(view(3, amounts(cpu="4"), {"cpu": 1}, amounts(cpu="10800m"), meaning=means))
     assert shape(less) == (2, 5400, None)
 

@@ -33,9 +33,9 @@ def a_pod(requests: Requests) -> HvpaPod:
 def is_lost(before: Requests, after: Requests, published: Requests = PUBLISHED) -> bool:
     """Whether a plan is told of an edit of the only pod."""
     hvpa = msgspec.convert(hvpa_document(vpa=OWN_VPA), Hvpa)
-    parts: list[Any] = [{"containerName": name, "target": each} for name, each in published.items()]
+    parts: list[Any] = [{"containerName": name, "target": amounts} for name, amounts in published.items()]
     edit = PodEdit(a_pod(before), a_pod(after))
-    seen = build_view(
+    view = build_view(
         hvpa,
         meaning(),
         Scale(spec=ScaleSpec(1)),
@@ -46,7 +46,7 @@ def is_lost(before: Requests, after: Requests, published: Requests = PUBLISHED) 
         memory=HvpaMemory(),
         edits=[edit],
     )
-    return seen.requests_edited
+    return view.requests_edited
 
 
 @pytest.mark.parametrize("after", [{"cpu": "1"}, {"cpu": "3"}, {}, {"memory": "2G"}])
@@ -80,17 +80,17 @@ def test_without_a_published_size_no_edit_counts_as_drift() -> None:
 
 
 def test_an_edit_is_reported_even_where_the_window_is_none() -> None:
-    seen = view(1, {"cpu": 2000}, meaning=meaning(scaleDown={"stabilizationWindow": "0s"}), requests_edited=True)
-    first = decided(seen)
+    observed = view(1, {"cpu": 2000}, meaning=meaning(scaleDown={"stabilizationWindow": "0s"}), requests_edited=True)
+    first = decided(observed)
     assert REQUESTS_DRIFTED in first.summary.notes
-    later = decided(msgspec.structs.replace(seen, requests_edited=False, memory=first.memory), NOW + 1)
+    later = decided(msgspec.structs.replace(observed, requests_edited=False, memory=first.memory), NOW + 1)
     assert REQUESTS_DRIFTED not in later.summary.notes
 
 
 def test_another_edit_is_reported_for_a_window_of_its_own() -> None:
-    seen = view(1, {"cpu": 2000}, requests_edited=True)
-    first = decided(seen)
-    again = decided(msgspec.structs.replace(seen, memory=first.memory), NOW + 200)
-    later = decided(msgspec.structs.replace(seen, requests_edited=False, memory=again.memory), NOW + 450)
+    observed = view(1, {"cpu": 2000}, requests_edited=True)
+    first = decided(observed)
+    again = decided(msgspec.structs.replace(observed, memory=first.memory), NOW + 200)
+    later = decided(msgspec.structs.replace(observed, requests_edited=False, memory=again.memory), NOW + 450)
     assert REQUESTS_DRIFTED in later.summary.notes
     assert later.requeue_at == NOW + 500

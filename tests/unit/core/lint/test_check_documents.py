@@ -27,24 +27,24 @@ def checked(text: str | bytes, named: bool = True) -> CheckResult:
 def lines(text: str | bytes) -> list[str]:
     """Place, reason and message of every finding."""
     return [
-        f"{found.line}:{found.column} {found.reason} {found.path}: {found.message}".replace(" :", ":")
-        for found in checked(text).findings
+        f"{finding.line}:{finding.column} {finding.reason} {finding.path}: {finding.message}".replace(" :", ":")
+        for finding in checked(text).findings
     ]
 
 
 def test_a_good_document_has_no_findings() -> None:
-    found = checked(GOOD)
-    assert found.findings == ()
-    assert len(found.objects) == 1
+    result = checked(GOOD)
+    assert result.findings == ()
+    assert len(result.objects) == 1
 
 
 def test_a_finding_has_file_document_line_and_path() -> None:
-    (found,) = checked(
+    (finding,) = checked(
         GOOD + "---\n" + GOOD.replace("name: web", "name: api") + "  updatePolicy: {updateMode: Sometimes}\n"
     ).findings
-    assert (found.file, found.document, found.line, found.column) == ("a.yaml", 2, 14, 18)
-    assert found.path == "spec.updatePolicy.updateMode"
-    assert found.object == "VerticalPodAutoscaler api"
+    assert (finding.file, finding.document, finding.line, finding.column) == ("a.yaml", 2, 14, 18)
+    assert finding.path == "spec.updatePolicy.updateMode"
+    assert finding.object == "VerticalPodAutoscaler api"
 
 
 def test_a_missing_field_is_shown_at_its_parent() -> None:
@@ -154,7 +154,7 @@ def test_unicode_names_are_refused_by_the_rule_of_names() -> None:
 
 def test_a_document_that_is_no_object_is_reported_if_its_file_was_named() -> None:
     for text in ("just text\n", "- a\n- b\n", "42\n", "replicas: 3\n"):
-        assert [found.reason.code for found in checked(text).findings] == ["NotAnObject"]
+        assert [finding.reason.code for finding in checked(text).findings] == ["NotAnObject"]
         assert checked(text, named=False).findings == ()
 
 
@@ -178,6 +178,6 @@ def test_a_damaged_manifest_never_brings_the_check_down(data: st.DataObject) -> 
     put = data.draw(
         st.sampled_from(["", "\t", "- ", ": ", "{", "}", "[", '"', "null", "&a ", "*a", "\n", "!!x", "1e9", "~"])
     )
-    for found in checked(text[:start] + put + text[end:]).findings:
-        assert "\n" not in found.message
-        assert found.line >= 1
+    for finding in checked(text[:start] + put + text[end:]).findings:
+        assert "\n" not in finding.message
+        assert finding.line >= 1

@@ -30,14 +30,14 @@ spec:
 
 def lines(text: str) -> list[str]:
     """Place, path and message of every finding."""
-    found = check([ManifestSource("small.yaml", text.encode())]).findings
-    return [f"{each.line}:{each.column} {each.path}: {each.message}" for each in found]
+    findings = check([ManifestSource("small.yaml", text.encode())]).findings
+    return [f"{finding.line}:{finding.column} {finding.path}: {finding.message}" for finding in findings]
 
 
 def test_a_good_scenario_is_one_object_without_findings() -> None:
-    found = check([ManifestSource("small.yaml", GOOD.encode())])
-    assert found.findings == ()
-    assert [ours.kind.name for ours in found.objects] == ["Scenario"]
+    result = check([ManifestSource("small.yaml", GOOD.encode())])
+    assert result.findings == ()
+    assert [ours.kind.name for ours in result.objects] == ["Scenario"]
 
 
 def test_a_typo_is_reported_with_line_column_and_a_suggestion() -> None:
@@ -77,8 +77,8 @@ def test_the_same_object_in_two_policies_is_no_duplicate() -> None:
 
 
 def test_a_scenario_is_explained() -> None:
-    found = check([ManifestSource("small.yaml", (GOOD + "  warmUp: 1h\n").encode())])
-    assert describe_objects(found)[0]["sentences"] == [
+    result = check([ManifestSource("small.yaml", (GOOD + "  warmUp: 1h\n").encode())])
+    assert describe_objects(result)[0]["sentences"] == [
         "Plays 1d of 1 workload, with a figure of usage every 1m.",
         "Compares fixed and sized.",
         "The first 1h are not scored.",

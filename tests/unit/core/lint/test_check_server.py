@@ -25,8 +25,8 @@ spec:
 
 @pytest.fixture
 def ours() -> TrellisObject:
-    (found,) = check([ManifestSource("a.yaml", HVPA.encode())]).objects
-    return found
+    (hvpa,) = check([ManifestSource("a.yaml", HVPA.encode())]).objects
+    return hvpa
 
 
 def test_every_field_that_the_server_objects_to_is_found_at_its_line(ours: TrellisObject) -> None:
@@ -35,28 +35,30 @@ def test_every_field_that_the_server_objects_to_is_found_at_its_line(ours: Trell
         Cause("FieldValueRequired", "Required value", "spec"),
     )
     error = Invalid(422, "Invalid", "Hvpa is invalid", Details(causes=causes))
-    found = list(convert_server_error(ours, error))
-    assert [(finding.line, finding.path, finding.message) for finding in found] == [
+    findings = list(convert_server_error(ours, error))
+    assert [(finding.line, finding.path, finding.message) for finding in findings] == [
         (8, "spec.buckets[0].cpu", "the API server says: Invalid value: too much"),
         (4, "spec", "the API server says: Required value"),
     ]
 
 
 def test_a_kind_that_is_not_served_is_reported_with_the_remedy(ours: TrellisObject) -> None:
-    (found,) = convert_server_error(ours, NotFound(404, "NotFound", "the server could not find the requested resource"))
-    assert found.reason.code == "NotServed"
-    assert found.message.endswith("install it with `trellis crds`")
+    (finding,) = convert_server_error(
+        ours, NotFound(404, "NotFound", "the server could not find the requested resource")
+    )
+    assert finding.reason.code == "NotServed"
+    assert finding.message.endswith("install it with `trellis crds`")
 
 
 def test_a_missing_namespace_is_reported_where_it_is_named(ours: TrellisObject) -> None:
     error = NotFound(404, "NotFound", 'namespaces "shop" not found', Details(name="shop", kind="namespaces"))
-    (found,) = convert_server_error(ours, error)
-    assert (found.path, found.line) == ("metadata.namespace", 3)
+    (finding,) = convert_server_error(ours, error)
+    assert (finding.path, finding.line) == ("metadata.namespace", 3)
 
 
 def test_any_other_refusal_is_about_the_object(ours: TrellisObject) -> None:
-    (found,) = convert_server_error(ours, Forbidden(403, "Forbidden", "not you"))
-    assert (found.path, found.line, found.message) == ("", 1, "the API server says: not you")
+    (finding,) = convert_server_error(ours, Forbidden(403, "Forbidden", "not you"))
+    assert (finding.path, finding.line, finding.message) == ("", 1, "the API server says: not you")
 
 
 def test_an_unreachable_server_raises_instead_of_a_finding(ours: TrellisObject) -> None:

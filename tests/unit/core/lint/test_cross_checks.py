@@ -49,7 +49,7 @@ spec:
 BOOST = "  startupBoost: {cpu: {type: Factor, factor: 3}}\n"
 
 
-def found(*documents: str) -> list[str]:
+def list_findings(*documents: str) -> list[str]:
     report = check([ManifestSource("set.yaml", "---\n".join(documents).encode())])
     return [f"{finding.reason}: {finding.message}" for finding in report.findings]
 
@@ -63,13 +63,13 @@ def test_two_documents_of_one_name_are_an_error_that_names_the_first() -> None:
 
 def test_the_same_name_in_another_namespace_or_directory_is_another_object() -> None:
     other = VPA.replace("{name: web}\nspec", "{name: web, namespace: other}\nspec")
-    assert found(VPA, other) == []
+    assert list_findings(VPA, other) == []
     report = check([ManifestSource("prod/vpa.yaml", VPA.encode()), ManifestSource("staging/vpa.yaml", VPA.encode())])
     assert report.findings == ()
 
 
 def test_an_hpa_and_a_vpa_on_one_resource_are_reported() -> None:
-    (line,) = found(DEPLOYMENT, HPA, VPA)
+    (line,) = list_findings(DEPLOYMENT, HPA, VPA)
     assert line == (
         "TwoAutoscalers: HorizontalPodAutoscaler web scales the same target by cpu, which this VPA changes: "
         "each undoes the other"
@@ -86,75 +86,75 @@ def test_an_hpa_and_a_vpa_on_one_resource_are_reported() -> None:
     ],
 )
 def test_a_vpa_that_does_not_size_the_hpas_resource_is_accepted(harmless: str) -> None:
-    assert not [line for line in found(HPA, harmless) if line.startswith("TwoAutoscalers")]
+    assert not [line for line in list_findings(HPA, harmless) if line.startswith("TwoAutoscalers")]
 
 
 def test_an_hpa_without_metrics_or_of_the_first_version_scales_by_cpu() -> None:
     plain = HPA.partition("  metrics:")[0]
-    assert found(plain, VPA)[0].startswith("TwoAutoscalers")
+    assert list_findings(plain, VPA)[0].startswith("TwoAutoscalers")
     first = plain.replace("autoscaling/v2", "autoscaling/v1") + "  targetCPUUtilizationPercentage: 80\n"
-    assert found(first, VPA)[0].startswith("TwoAutoscalers")
+    assert list_findings(first, VPA)[0].startswith("TwoAutoscalers")
 
 
 def test_two_vpas_on_one_target_are_reported() -> None:
     second = VPA.replace("{name: web}\nspec", "{name: second}\nspec")
-    (line,) = found(VPA, second)
+    (line,) = list_findings(VPA, second)
     assert "the older of the two governs" in line
-    (line,) = found(VPA, second + '  updatePolicy: {updateMode: "Off"}\n')
+    (line,) = list_findings(VPA, second + '  updatePolicy: {updateMode: "Off"}\n')
     assert "the one that acts governs" in line
 
 
 def test_an_hvpa_beside_a_vpa_is_reported_unless_the_vpa_only_recommends() -> None:
-    (line,) = found(VPA, HVPA)
+    (line,) = list_findings(VPA, HVPA)
     assert "an Hvpa yields" in line
-    assert found(VPA + '  updatePolicy: {updateMode: "Off"}\n', HVPA) == []
+    assert list_findings(VPA + '  updatePolicy: {updateMode: "Off"}\n', HVPA) == []
 
 
 def test_an_hpa_on_an_hvpas_target_is_reported() -> None:
-    (line,) = found(HPA, HVPA)
+    (line,) = list_findings(HPA, HVPA)
     assert "point it at the Hvpa instead" in line
 
 
 def test_boost_without_a_probe_names_the_containers() -> None:
-    (line,) = found(DEPLOYMENT, VPA + BOOST)
+    (line,) = list_findings(DEPLOYMENT, VPA + BOOST)
     assert line.startswith("NoProbe: the boosted container proxy of Deployment web has neither")
     probed = DEPLOYMENT.replace("{name: proxy}", "{name: proxy, startupProbe: {tcpSocket: {port: 1}}}")
-    assert found(probed, VPA + BOOST) == []
+    assert list_findings(probed, VPA + BOOST) == []
 
 
 def test_a_container_that_is_not_boosted_needs_no_probe() -> None:
     own = "  resourcePolicy: {containerPolicies: [{containerName: proxy, startupBoost: {}}]}\n"
-    assert found(DEPLOYMENT, VPA + BOOST + own) == []
+    assert list_findings(DEPLOYMENT, VPA + BOOST + own) == []
 
 
 def test_nothing_is_reported_about_probes_when_the_workload_is_not_in_the_set() -> None:
-    assert found(VPA + BOOST) == []
+    assert list_findings(VPA + BOOST) == []
 
 
 def test_a_policy_for_a_container_that_is_not_there_is_reported() -> None:
     policy = "  resourcePolicy: {containerPolicies: [{containerName: prxy}, {containerName: '*'}]}\n"
-    (line,) = found(DEPLOYMENT, VPA + policy)
+    (line,) = list_findings(DEPLOYMENT, VPA + policy)
     assert line == 'NoSuchContainer: Deployment web has no container "prxy" (did you mean "proxy"?)'
 
 
 def test_sidecars_are_containers_and_init_containers_are_not() -> None:
     with_init = DEPLOYMENT + "      initContainers: [{name: mesh, restartPolicy: Always}, {name: setup}]\n"
     policy = "  resourcePolicy: {containerPolicies: [{containerName: mesh}, {containerName: setup}]}\n"
-    (line,) = found(with_init, VPA + policy)
+    (line,) = list_findings(with_init, VPA + policy)
     assert 'has no container "setup"' in line
 
 
 def test_a_target_with_a_typo_is_reported_when_a_similar_one_is_there() -> None:
-    (line,) = found(DEPLOYMENT, VPA.replace("kind: Deployment, name: web", "kind: Deployment, name: wbe"))
+    (line,) = list_findings(DEPLOYMENT, VPA.replace("kind: Deployment, name: web", "kind: Deployment, name: wbe"))
     assert line == 'NoSuchTarget: there is no Deployment "wbe" among the objects checked (did you mean "web"?)'
 
 
 def test_an_unreadable_workload_does_not_stop_the_check() -> None:
-    assert found(DEPLOYMENT.replace("containers:", "containers: 3\n      x:"), VPA + BOOST) == []
+    assert list_findings(DEPLOYMENT.replace("containers:", "containers: 3\n      x:"), VPA + BOOST) == []
 
 
 def test_a_replica_count_in_an_hvpas_manifest_is_reported() -> None:
-    (line,) = found(HVPA + "  replicas: 3\n")
+    (line,) = list_findings(HVPA + "  replicas: 3\n")
     assert line.startswith("Suspicious: is written by an HPA")
 
 
@@ -163,7 +163,7 @@ OTHERS = "  recommenders: [{name: night-shift}]\n"
 
 
 def totals_needed(*documents: str) -> list[str]:
-    return [line.partition(": ")[2] for line in found(*documents) if line.startswith("TotalsNeeded")]
+    return [line.partition(": ")[2] for line in list_findings(*documents) if line.startswith("TotalsNeeded")]
 
 
 def test_an_hvpa_on_a_third_party_recommender_is_warned_about_totals() -> None:

@@ -50,8 +50,8 @@ def test_an_observation_orders_nothing_and_reports_the_present_state() -> None:
     cluster = Cluster(a_group("small"))
     planning, memory = a_planning(cluster)
     fields = a_buffer("spare", 20, a_spec("1"))
-    looked = planning.observe_buffers(ClusterSnapshotChanges(buffers={KEY: fields}), memory.up, cluster.now)
-    [verdict] = looked.buffers
+    observed = planning.observe_buffers(ClusterSnapshotChanges(buffers={KEY: fields}), memory.up, cluster.now)
+    [verdict] = observed.buffers
     assert (verdict.on_ready, verdict.on_upcoming, verdict.unplaced) == (2, 12, 6)
     assert not verdict.ordered
-    assert [str(each) for each in verdict.refused] == ["ScaleUpLimited: small"]
+    assert [str(refusal) for refusal in verdict.refused] == ["ScaleUpLimited: small"]

@@ -13,7 +13,7 @@ STATES = st.lists(st.sampled_from(list(InstanceState)), max_size=8)
 
 
 def state(*states: InstanceState, least: int = 0, most: int = 10) -> GroupState:
-    instances = tuple(Instance(f"i{at}", each, 0.0) for at, each in enumerate(states))
+    instances = tuple(Instance(f"i{at}", state, 0.0) for at, state in enumerate(states))
     target = sum(state is not InstanceState.LEAVING for state in states)
     return GroupState(NodeGroup("small", Node(), most, least), target, instances)
 
@@ -37,7 +37,7 @@ def test_only_running_instances_within_the_minimum_are_kept(states: list[Instanc
     refused = find_release_problems(result, [instance.id for instance in result.instances])
     by_id = result.index_by_id()
     assert all(reason.reason is GROUP_AT_MINIMUM for reason in refused.values())
-    assert all(by_id[each].state is InstanceState.RUNNING for each in refused)
+    assert all(by_id[name].state is InstanceState.RUNNING for name in refused)
     assert len(refused) <= least
     if set(states) <= {InstanceState.RUNNING, InstanceState.LEAVING}:
         assert len(refused) == min(least, result.target)
@@ -50,4 +50,4 @@ def test_an_instance_that_never_came_up_is_released_whatever_the_minimum() -> No
 
 def test_an_unknown_instance_is_refused_and_the_others_are_released() -> None:
     refused = find_release_problems(state(InstanceState.RUNNING), ["nobody", "i0", "i0"])
-    assert {each: reason.reason for each, reason in refused.items()} == {"nobody": UNKNOWN_INSTANCE}
+    assert {name: reason.reason for name, reason in refused.items()} == {"nobody": UNKNOWN_INSTANCE}

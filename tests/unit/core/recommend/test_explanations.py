@@ -27,8 +27,8 @@ class Talkative(Stub):
         result = super().estimate(rows, values, now)
         names = [key.container for key in rows.keys]
         nothing, much = np.full(len(rows), math.nan), np.full(len(rows), math.inf)
-        said: Explanations = {"container": names, "nothing": nothing, "much": much}
-        return Estimates(result.bounds, None, result.confidence, said)
+        explanations: Explanations = {"container": names, "nothing": nothing, "much": much}
+        return Estimates(result.bounds, None, result.confidence, explanations)
 
 
 def passed(shop: World) -> LastPass:

@@ -27,14 +27,14 @@ def world() -> World:
 
 
 def test_every_stage_is_observed_once_in_order_and_the_last_has_the_published_amounts() -> None:
-    found = world()
+    shop = world()
     observed: list[tuple[Reason | None, FloatColumn]] = []
     result = run_pass(
-        found.model.view(),
-        found.vpa_store,
-        found.recommenders,
-        found.settings,
-        found.now,
+        shop.model.view(),
+        shop.vpa_store,
+        shop.recommenders,
+        shop.settings,
+        shop.now,
         observer=lambda reason, amounts: observed.append((reason, amounts.copy())),
     )
     assert [reason for reason, _ in observed] == [None, *(stage.reason for stage in POST_PROCESSORS)]

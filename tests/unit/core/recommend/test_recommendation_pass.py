@@ -209,9 +209,9 @@ def test_a_missing_target_keeps_the_recommendation_and_sets_a_condition() -> Non
     shop.run()
     assert shop.target() == ONE_CORE
     assert shop.true_conditions() == {"RecommendationProvided", "NoPodsMatched", "ConfigUnsupported", "LowConfidence"}
-    told = shop.conditions()["ConfigUnsupported"]
-    assert told["message"] == "Cannot read targetRef. Reason: Deployment shop/web does not exist"
-    assert told["reason"] == "TargetUnusable"
+    condition = shop.conditions()["ConfigUnsupported"]
+    assert condition["message"] == "Cannot read targetRef. Reason: Deployment shop/web does not exist"
+    assert condition["reason"] == "TargetUnusable"
     shop.run_pods()
     shop.set_state(problem="")
     shop.run()

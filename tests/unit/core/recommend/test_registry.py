@@ -105,7 +105,7 @@ def test_the_declaration_of_the_default_recommender_is_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"name": "Not_this"}, "the parameter 'Not_this' is not called like-this"),
         ({"meaning": ""}, "the parameter margin does not say what it means"),
@@ -116,12 +116,12 @@ def test_the_declaration_of_the_default_recommender_is_valid() -> None:
         ({"kind": ParameterKind.CHOICE}, "the parameter margin must have choices if it is one, and else none"),
     ],
 )
-def test_an_invalid_declaration_is_refused(change: dict[str, Any], told: str) -> None:
+def test_an_invalid_declaration_is_refused(change: dict[str, Any], message: str) -> None:
     stub = Stub("default", (1.0, 2.0, 3.0))
     stub.parameters = (msgspec.structs.replace(MARGIN, **change),)  # type: ignore[assignment]
     with pytest.raises(InvalidInput, match="is no recommender") as refused:
         read_declaration(stub)
-    assert told in refused.value.rule
+    assert message in refused.value.rule
 
 
 def test_everything_that_is_missing_is_reported_at_once() -> None:

@@ -34,16 +34,16 @@ def test_each_container_has_its_estimates_and_its_recommender() -> None:
         shop.run_pods(name, *containers)
         shop.ingest_usage(vpa=name)
     result = shop.decide()
-    found = {(item.key.vpa, item.key.container): item for item in result.explain_all()}
-    assert {key: item.recommender for key, item in found.items()} == {
+    explanations = {(item.key.vpa, item.key.container): item for item in result.explain_all()}
+    assert {key: item.recommender for key, item in explanations.items()} == {
         ("web", "app"): "default",
         ("web", "proxy"): "default",
         ("db", "main"): "other",
         ("mute", "app"): "silent",
     }
-    assert all(item.explanation["container"] == key[1] for key, item in found.items() if key[0] != "mute")
+    assert all(item.explanation["container"] == key[1] for key, item in explanations.items() if key[0] != "mute")
     assert {item.explanation["place"] for item in result.explain_vpa(NAMESPACE, "web")} == {0.0, 1.0}
-    assert found["mute", "app"].explanation == {}
+    assert explanations["mute", "app"].explanation == {}
 
 
 def test_of_a_recommender_that_failed_nothing_is_reported() -> None:
@@ -71,7 +71,7 @@ def test_texts_are_cut_to_a_length_that_a_table_can_hold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("explanation", "told"),
+    ("explanation", "message"),
     [
         ([1.0], "with list, not with columns by name"),
         ({"a": np.zeros(3)}, "a column a of shape (3,) where (2,) was asked for"),
@@ -85,10 +85,10 @@ def test_texts_are_cut_to_a_length_that_a_table_can_hold() -> None:
         ({}, ""),
     ],
 )
-def test_an_explanation_has_columns_as_long_as_the_estimates(explanation: object, told: str) -> None:
+def test_an_explanation_has_columns_as_long_as_the_estimates(explanation: object, message: str) -> None:
     result = find_explanation_problem(explanation, 2)
-    assert result.startswith("explained itself") if told else result == ""
-    assert told in result
+    assert result.startswith("explained itself") if message else result == ""
+    assert message in result
 
 
 def test_an_explanation_of_another_shape_is_a_failure_that_is_named() -> None:

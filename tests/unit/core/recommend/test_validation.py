@@ -28,7 +28,7 @@ def create_world_with_two_recommenders() -> tuple[World, Stub]:
 
 
 @pytest.mark.parametrize(
-    ("cpu", "told"),
+    ("cpu", "message"),
     [
         ((math.nan, 1000.0, 2000.0), "lower bound nan, target 1000"),
         ((-1.0, 1000.0, 2000.0), "lower bound -1"),
@@ -37,7 +37,7 @@ def create_world_with_two_recommenders() -> tuple[World, Stub]:
         ((500.0, 3000.0, 2000.0), "target 3000, upper bound 2000"),
     ],
 )
-def test_impossible_estimates_change_nothing_and_are_reported(cpu: tuple[float, ...], told: str) -> None:
+def test_impossible_estimates_change_nothing_and_are_reported(cpu: tuple[float, ...], message: str) -> None:
     shop, broken = create_world_with_two_recommenders()
     before = shop.advice()
     broken.cpu = cpu
@@ -45,7 +45,7 @@ def test_impossible_estimates_change_nothing_and_are_reported(cpu: tuple[float, 
     assert shop.advice() == before
     condition = shop.conditions()["RecommenderFailed"]
     assert condition["message"].startswith("recommender broken gave an impossible answer for app: cpu: ")
-    assert told in condition["message"]
+    assert message in condition["message"]
     assert shop.true_conditions() == {"RecommendationProvided", "RecommenderFailed"}
     assert shop.run() == []
     broken.cpu = GOOD
@@ -61,8 +61,8 @@ def test_an_error_changes_nothing_and_is_named() -> None:
     assert [(failure.namespace, failure.vpa) for failure in result.failures] == [(NAMESPACE, "web")]
     shop.run()
     assert shop.advice() == before
-    told = shop.conditions()["RecommenderFailed"]["message"]
-    assert told == 'recommender broken failed: ZeroDivisionError: "division\\nby zero"'
+    message = shop.conditions()["RecommenderFailed"]["message"]
+    assert message == 'recommender broken failed: ZeroDivisionError: "division\\nby zero"'
     assert "RecommenderFailed" not in shop.conditions("calm")
 
 
@@ -77,7 +77,7 @@ class Misshapen(Stub):
 
 
 @pytest.mark.parametrize(
-    ("estimates", "told"),
+    ("estimates", "message"),
     [
         (None, "answered with NoneType, not with estimates"),
         (Estimates(np.zeros((3, 1))), "answered with bounds of shape (3, 1) where (3, 2, 1) was asked for"),
@@ -87,14 +87,14 @@ class Misshapen(Stub):
         (Estimates(np.zeros((3, 2, 1)), None, np.zeros(3)), "answered with confidence of shape (3,)"),
     ],
 )
-def test_estimates_of_another_shape_are_rejected(estimates: object, told: str) -> None:
+def test_estimates_of_another_shape_are_rejected(estimates: object, message: str) -> None:
     odd = Misshapen("default", GOOD)
     odd.answer = estimates
     shop = World(odd)
     shop.apply()
     shop.run_pods()
     shop.run()
-    assert told in shop.conditions()["RecommenderFailed"]["message"]
+    assert message in shop.conditions()["RecommenderFailed"]["message"]
     assert shop.status()["recommendation"] == {}
 
 

@@ -22,16 +22,16 @@ def changed(
     store: ObjectStore[ObservedObject], changes: list[tuple[str, str]], version: int
 ) -> ObjectStore[ObservedObject]:
     for what, name in changes:
-        found = made(name, version)
+        observed = made(name, version)
         if what == "list":
-            known = sorted(store.snapshot(), key=lambda each: (each.metadata.name > name, each.metadata.name))
+            known = sorted(store.snapshot(), key=lambda stored: (stored.metadata.name > name, stored.metadata.name))
             store = store.create_empty()
             apply_changes(store, (), known)
             continue
         if what != "put":
-            store.remove(key_of(found))
+            store.remove(key_of(observed))
         if what != "remove":
-            store.put(key_of(found), found)
+            store.put(key_of(observed), observed)
     return store
 
 
@@ -43,8 +43,8 @@ def test_the_same_objects_in_the_same_order_whatever_happened(history: list[list
     for version, changes in enumerate(history):
         live = changed(live, changes, version)
         after = live.snapshot()
-        found = diff_objects(before.objects, after.objects)
-        apply_changes(copy, found.removed, found.put)
+        diff = diff_objects(before.objects, after.objects)
+        apply_changes(copy, diff.removed, diff.put)
         shown = copy.snapshot()
         assert list(shown) == list(after)
         for namespace in ("shop", "bank"):
@@ -60,7 +60,7 @@ def test_unchanged_objects_are_not_in_the_changes() -> None:
     store.put(("shop", "b"), made("b", 1))
     store.remove(("shop", "c"))
     store.put(("shop", "c"), made("c", 1))
-    found = diff_objects(before.objects, store.snapshot().objects)
-    assert found.removed == (("shop", "c"),)
-    assert [each.metadata.name for each in found.put] == ["b", "c"]
+    changes = diff_objects(before.objects, store.snapshot().objects)
+    assert changes.removed == (("shop", "c"),)
+    assert [observed.metadata.name for observed in changes.put] == ["b", "c"]
     assert not diff_objects(before.objects, before.objects)

@@ -45,11 +45,11 @@ INSTANCES = st.lists(
         since=st.sampled_from([START, START + 0.1]),
         error=st.sampled_from([None, DetailedReason(NODE_IN_USE, "no machine")]),
     ),
-    unique_by=lambda each: each.id,
+    unique_by=lambda instance: instance.id,
 ).map(tuple)
 STATES = st.lists(
     st.builds(GroupState, group=st.sampled_from([*GROUPS.values()]), target=st.integers(0, 3), instances=INSTANCES),
-    unique_by=lambda each: each.group.name,
+    unique_by=lambda group: group.group.name,
 )
 MEMORIES = st.sampled_from(
     [
@@ -102,7 +102,7 @@ def test_only_changed_instances_and_changed_memory_are_written() -> None:
     now = PassInput([GroupState(GROUPS["small"], 99, tuple(there))], (), AutoscalerMemory(refused, memory.down), START)
     line = msgspec.json.decode(encode_payload(writing.build_line(now)))
     (group,) = line["groups"]
-    assert (set(group), [each["id"] for each in group["put"]]) == ({"name", "target", "put"}, ["i7"])
+    assert (set(group), [instance["id"] for instance in group["put"]]) == ({"name", "target", "put"}, ["i7"])
     assert line["memory"] == {"up": {"backoffs": {"small": {"failed_at": START, "seconds": 300.0, "reason": ""}}}}
 
 
@@ -138,16 +138,16 @@ def test_changes_are_read_as_they_were_written_and_in_order(passes: list[list[tu
         news = ClusterSnapshotChanges()
         for (kind, (namespace, name)), size in changes:
             version += 1
-            found = getattr(news, kind)
+            changed = getattr(news, kind)
             key = name if kind == "nodes" else (namespace, name)
-            found.pop(key, None)
-            found[key] = an_object(kind, name, version, size) if size else None
+            changed.pop(key, None)
+            changed[key] = an_object(kind, name, version, size) if size else None
         read = [
             reading.read_changes(decode_payload(encode_payload(line), ChangesLine))
             for line in writing.build_lines(news)
         ]
         for kind in OBJECTS:
-            assert [each for one in read for each in getattr(one, kind).items()] == [*getattr(news, kind).items()]
+            assert [item for one in read for item in getattr(one, kind).items()] == [*getattr(news, kind).items()]
 
 
 def test_storage_is_read_as_it_was_and_only_its_changes_are_written() -> None:

@@ -124,8 +124,8 @@ def test_a_resize_applies_what_is_permitted_and_leaves_the_rest(
     pairs: list[tuple[list[str], str]], target: Any, requests: dict[str, str], restarts: tuple[str, ...]
 ) -> None:
     before = pair(pod(restarts=restarts))
-    found = decided(governor(**asking(*pairs, mode="InPlace"), targets=target), *before)
-    (resize,) = found.actions
+    plan = decided(governor(**asking(*pairs, mode="InPlace"), targets=target), *before)
+    (resize,) = plan.actions
     assert isinstance(resize, ResizePod)
     assert resize.restarts is bool(restarts)
     after = apply_patch(before[0], resize.patch)
@@ -136,9 +136,9 @@ def test_a_resize_applies_what_is_permitted_and_leaves_the_rest(
 @pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
 def test_a_change_that_requirements_forbid_causes_no_action(mode: str) -> None:
     both = asking((["cpu"], HIGHER), (["memory"], HIGHER), mode=mode)
-    found = decided(governor(**both, targets=targets("250m", "512Mi")), *pair(pod()))
-    assert not found.actions
-    assert list_decisions(found) == [("Leave", "RequirementsForbidResize")] * 2
+    plan = decided(governor(**both, targets=targets("250m", "512Mi")), *pair(pod()))
+    assert not plan.actions
+    assert list_decisions(plan) == [("Leave", "RequirementsForbidResize")] * 2
 
 
 FAILED = [
@@ -157,9 +157,9 @@ def test_a_resize_that_failed_ends_in_an_eviction_only_if_all_requirements_hold(
     both = asking((["cpu"], HIGHER), (["memory"], HIGHER), mode="InPlaceOrRecreate")
     for memory, expected in (("1Gi", ("Leave", "RequirementsForbidEviction")), ("2Gi", ("Evict", evicted))):
         asked = resizing(pod("1", memory), type_, reason, since, cpu="500m", memory="1Gi")
-        found = decided(governor(**both, targets=targets("1", memory)), *pair(asked))
-        assert list_decisions(found)[0] == expected
-        assert len(found.actions) == (expected[0] == "Evict")
+        plan = decided(governor(**both, targets=targets("1", memory)), *pair(asked))
+        assert list_decisions(plan)[0] == expected
+        assert len(plan.actions) == (expected[0] == "Evict")
 
 
 @pytest.mark.req("AR-07", "AR-20")
@@ -203,13 +203,13 @@ MEMORY = st.sampled_from(["256Mi", "900Mi", "1Gi", "1100Mi", "4Gi"])
 def test_up_but_never_down(cpu: str, memory: str, cpu_target: str, memory_target: str, mode: str) -> None:
     never_down = asking((["cpu"], AT_LEAST), (["memory"], AT_LEAST), mode=mode)
     before = pair(pod(cpu, memory))
-    found = decided(governor(**never_down, targets=targets(cpu_target, memory_target)), *before)
-    for verdict in found.decisions:
+    plan = decided(governor(**never_down, targets=targets(cpu_target, memory_target)), *before)
+    for verdict in plan.decisions:
         if verdict.kind.value == "Evict":
             (lacking,) = verdict.need.containers if verdict.need else ()
             assert all(lacking.targets[name] >= lacking.requests[name] for name in lacking.requests)
     written = before[0]["spec"]["containers"][0]["resources"]["requests"]
-    for action in found.actions:
+    for action in plan.actions:
         if isinstance(action, ResizePod):
             after = apply_patch(before[0], action.patch)["spec"]["containers"][0]["resources"]["requests"]
             assert all(parse_amounts(after)[name] >= amount for name, amount in parse_amounts(written).items())

@@ -55,8 +55,8 @@ def first(mode: str, *pods: Document, targets: Any = None, **more: Any) -> tuple
 @pytest.mark.req("AR-21", "AR-22")
 def test_what_can_be_resized_is_not_evicted() -> None:
     for targets in ({"app": {"cpu": "1"}}, {"app": {"cpu": "200m"}}):
-        found = decided(governor("InPlaceOrRecreate", targets), *pair(pod()))
-        assert list_decisions(found) == [("Resize", "ResizeInPlace"), ("Wait", "EvictionToleranceExhausted")]
+        plan = decided(governor("InPlaceOrRecreate", targets), *pair(pod()))
+        assert list_decisions(plan) == [("Resize", "ResizeInPlace"), ("Wait", "EvictionToleranceExhausted")]
 
 
 CASES = [
@@ -86,16 +86,16 @@ def test_patience_ends_at_a_known_time() -> None:
     asked = in_force(pod("1"), cpu="500m")
     remembered = WorkloadAttempts({"uid-web-1-a": PodAttempts(resized_at=NOW - 10)})
     assert decided(governor("InPlaceOrRecreate"), *pair(asked), attempts=remembered).requeue_at == NOW + 3590
-    late = WorkloadAttempts({f"uid-web-1-{each}": PodAttempts(resized_at=NOW - 3600) for each in "az"})
+    late = WorkloadAttempts({f"uid-web-1-{name}": PodAttempts(resized_at=NOW - 3600) for name in "az"})
     assert first("InPlaceOrRecreate", *pair(asked), attempts=late) == ("Evict", "ResizeStuck")
 
 
 @pytest.mark.parametrize("mode", ["InPlace", "InPlaceOrRecreate"])
 def test_another_recommendation_is_tried_while_a_resize_waits(mode: str) -> None:
     deferred = resizing(pod("1"), "PodResizePending", "Deferred", MINUTE, cpu="500m")
-    found = decided(governor(mode, {"app": {"cpu": "700m"}}), *pair(deferred))
-    assert list_decisions(found)[0] == ("Resize", "ResizeInPlace")
-    (resize, *_) = found.actions
+    plan = decided(governor(mode, {"app": {"cpu": "700m"}}), *pair(deferred))
+    assert list_decisions(plan)[0] == ("Resize", "ResizeInPlace")
+    (resize, *_) = plan.actions
     assert isinstance(resize, ResizePod)
     after = apply_patch(deferred, resize.patch)
     assert after["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "700m"
@@ -146,15 +146,15 @@ ONLY_REQUESTS = {"containerPolicies": [{"containerName": "*", "controlledValues"
     [("InPlace", "Leave NotPossibleInPlace"), ("InPlaceOrRecreate", "Evict EvictNotPossibleInPlace")],
 )
 def test_a_resize_keeps_the_class_of_the_pod_and_a_new_pod_need_not(mode: str, answer: str) -> None:
-    found = decided(governor(mode, {"app": {"cpu": "200m"}}, resourcePolicy=ONLY_REQUESTS), *pair(guaranteed()))
-    assert " ".join(list_decisions(found)[0]) == answer
+    plan = decided(governor(mode, {"app": {"cpu": "200m"}}, resourcePolicy=ONLY_REQUESTS), *pair(guaranteed()))
+    assert " ".join(list_decisions(plan)[0]) == answer
 
 
 def test_a_pod_that_is_as_near_as_it_can_be_is_not_evicted_for_the_rest() -> None:
     policy = {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}
     near = running("web-1-a", container(cpu="999m", memory="1Gi", limits={"cpu": "1", "memory": "1Gi"}))
-    found = decided(governor("InPlaceOrRecreate", {"app": {"cpu": "1"}}, 0.0, resourcePolicy=policy), *pair(near))
-    assert list_decisions(found)[0] == ("Leave", "ClosestPossibleSize")
+    plan = decided(governor("InPlaceOrRecreate", {"app": {"cpu": "1"}}, 0.0, resourcePolicy=policy), *pair(near))
+    assert list_decisions(plan)[0] == ("Leave", "ClosestPossibleSize")
 
 
 OLD = UpdateSettings(lowers_memory_limits=False)
@@ -162,8 +162,8 @@ LESS = {"app": {"cpu": "1", "memory": "512Mi"}}
 
 
 def resized(before: Document, settings: UpdateSettings) -> Any:
-    found = decided(governor("InPlaceOrRecreate", LESS), *pair(before), settings=settings)
-    (resize, *_) = found.actions
+    plan = decided(governor("InPlaceOrRecreate", LESS), *pair(before), settings=settings)
+    (resize, *_) = plan.actions
     assert isinstance(resize, ResizePod)
     return apply_patch(before, resize.patch)["spec"]["containers"][0]["resources"]
 
@@ -202,8 +202,8 @@ def test_a_pod_that_has_not_started_is_not_resized_but_may_go() -> None:
 
 
 def test_a_patch_holds_what_it_was_made_for() -> None:
-    found = decided(governor("InPlace"), *pair(pod()))
-    (resize, *_) = found.actions
+    plan = decided(governor("InPlace"), *pair(pod()))
+    (resize, *_) = plan.actions
     assert isinstance(resize, ResizePod)
     assert [(op.path, op.value) for op in resize.patch if op.op == "test"] == [
         ("/metadata/uid", "uid-web-1-a"),
@@ -229,8 +229,8 @@ def test_a_successor_that_would_not_fit_is_warned_of_or_kept_from_coming() -> No
     warned = decided(governor("Recreate"), *pair(pod()), check_fit=fits)
     assert [warning.code for warning in warned.decisions[0].warnings] == ["WouldNotFit"]
     assert asked == [{"app": {"cpu": 1000, "memory": 2**30}}]
-    kept = decided(governor("Recreate"), *pair(pod()), check_fit=fits, settings=UpdateSettings(require_fit=True))
-    assert list_decisions(kept) == [("Leave", "WouldNotFit")] * 2
+    plan = decided(governor("Recreate"), *pair(pod()), check_fit=fits, settings=UpdateSettings(require_fit=True))
+    assert list_decisions(plan) == [("Leave", "WouldNotFit")] * 2
     unknown = UpdateSettings(require_fit=True)
     assert first("Recreate", *pair(pod()), check_fit=lambda *_: None, settings=unknown)[0] == "Evict"
     assert first("InPlace", *pair(pod()), check_fit=fits, settings=unknown)[0] == "Resize"

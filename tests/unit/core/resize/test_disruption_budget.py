@@ -88,7 +88,7 @@ def test_a_controller_with_unknown_replicas_wants_the_pods_it_has() -> None:
 def test_below_the_minimum_no_pod_is_disrupted_not_even_a_pending_one(configured: int, why: str) -> None:
     budget = ReplicaBudget(configured, [SERVING], 2, 0.5)
     refused = [budget.find_refusal(serving=serving) for serving in (True, False)]
-    assert [each.code if each else None for each in refused] == [why] * 2
+    assert [reason.code if reason else None for reason in refused] == [why] * 2
 
 
 def test_a_pending_pod_uses_no_disruption_budget() -> None:
@@ -116,8 +116,8 @@ def pods(count: int, **more: Any) -> list[Document]:
     return [running(f"web-1-{number}", container(), **more) for number in range(count)]
 
 
-def ways(found: Any) -> list[str]:
-    return [way for way, _ in list_decisions(found)]
+def ways(plan: Any) -> list[str]:
+    return [way for way, _ in list_decisions(plan)]
 
 
 def test_the_minimum_is_the_objects_or_else_the_flags() -> None:
@@ -129,18 +129,18 @@ def test_the_minimum_is_the_objects_or_else_the_flags() -> None:
 
 
 def test_pods_that_are_going_do_not_count_towards_the_minimum() -> None:
-    found = decided(governor(), *pods(1), running("web-1-z", going=True), configured_replicas={GROUP: 1})
-    assert list_decisions(found) == [("Wait", "TooFewReplicas"), ("Leave", "PodTerminating")]
+    plan = decided(governor(), *pods(1), running("web-1-z", going=True), configured_replicas={GROUP: 1})
+    assert list_decisions(plan) == [("Wait", "TooFewReplicas"), ("Leave", "PodTerminating")]
 
 
 def test_each_controller_has_a_budget_of_its_own() -> None:
-    found = decided(governor(), *pods(2), *(pod for pod in pods(2, owner=("ReplicaSet", "web-2"))))
-    assert ways(found) == ["Evict", "Wait", "Evict", "Wait"]
+    plan = decided(governor(), *pods(2), *(pod for pod in pods(2, owner=("ReplicaSet", "web-2"))))
+    assert ways(plan) == ["Evict", "Wait", "Evict", "Wait"]
 
 
 def test_a_controller_that_wants_no_pods_is_left_alone() -> None:
-    found = decided(governor(), *pods(2), configured_replicas={GROUP: 0})
-    assert list_decisions(found) == [("Wait", "ZeroReplicasDesired")] * 2
+    plan = decided(governor(), *pods(2), configured_replicas={GROUP: 0})
+    assert list_decisions(plan) == [("Wait", "ZeroReplicasDesired")] * 2
 
 
 def test_a_resize_under_way_counts_and_one_that_waits_for_headroom_does_not() -> None:
@@ -174,8 +174,8 @@ def test_a_single_replica_of_an_hvpa_waits_if_the_resource_that_changes_restarts
     changed: tuple[str, ...],
 ) -> None:
     cpu_alone = hvpa_pods(*STORY_2, targets={"app": {"cpu": "1", "memory": "1Gi"}})
-    found = decided(cpu_alone, running("web-1-0", container(restarts=changed)), configured_replicas={GROUP: 1})
-    assert list_decisions(found) == [("Wait", "TooFewReplicas") if "cpu" in changed else ("Resize", "ResizeInPlace")]
+    plan = decided(cpu_alone, running("web-1-0", container(restarts=changed)), configured_replicas={GROUP: 1})
+    assert list_decisions(plan) == [("Wait", "TooFewReplicas") if "cpu" in changed else ("Resize", "ResizeInPlace")]
 
 
 def test_evictions_of_an_hvpas_pods_keep_to_minimum_and_tolerance() -> None:
@@ -196,10 +196,10 @@ def test_a_resize_of_an_hvpa_under_way_takes_no_replica_out_of_service() -> None
 
 def test_the_budget_of_the_hour_holds_for_the_lower_of_cluster_and_namespace() -> None:
     left = HourlyAllowance(cluster=10, namespace=1, resets_at=1_900_000_000.0)
-    found = decided(governor(), *pods(6), hourly_allowance=left)
-    assert ways(found).count("Evict") == 1
-    assert ("Wait", "HourlyBudgetExhausted") in list_decisions(found)
-    assert found.requeue_at == 1_900_000_000.0
+    plan = decided(governor(), *pods(6), hourly_allowance=left)
+    assert ways(plan).count("Evict") == 1
+    assert ("Wait", "HourlyBudgetExhausted") in list_decisions(plan)
+    assert plan.requeue_at == 1_900_000_000.0
     # A resize that restarts nothing is no disruption.
     assert (
         ways(decided(governor("InPlace"), *pods(6), hourly_allowance=HourlyAllowance(cluster=0))).count("Resize") == 3

@@ -25,19 +25,21 @@ LOWER = [{"resources": ["memory"], "changeRequirement": "TargetLowerThanRequests
 
 def down(pod: Document, ago: float) -> Document:
     """The same pod, whose first container ended so long ago."""
-    found = copy.deepcopy(pod)
+    document = copy.deepcopy(pod)
     times = {"startedAt": time(NOW - ago - 5), "finishedAt": time(NOW - ago)}
-    found["status"]["containerStatuses"][0]["state"] = {"terminated": {"reason": "OOMKilled", "exitCode": 137, **times}}
-    return found
+    document["status"]["containerStatuses"][0]["state"] = {
+        "terminated": {"reason": "OOMKilled", "exitCode": 137, **times}
+    }
+    return document
 
 
 def restarted(pod: Document, ago: float) -> Document:
     """The same pod, whose first container was restarted so long ago."""
-    found = down(pod, ago + 20)
-    status = found["status"]["containerStatuses"][0]
+    document = down(pod, ago + 20)
+    status = document["status"]["containerStatuses"][0]
     status["lastState"] = status.pop("state")
     status["state"] = {"running": {"startedAt": time(NOW - ago)}}
-    return found
+    return document
 
 
 def pod(**more: Any) -> Document:
@@ -45,19 +47,19 @@ def pod(**more: Any) -> Document:
     return running("web-1-a", container(**resources))
 
 
-def changed(found: UpdatePlan, document: Document) -> Document:
+def changed(plan: UpdatePlan, document: Document) -> Document:
     """The resources of the pod's containers after the one resize of a plan."""
-    (action,) = [each for each in found.actions if each.pod.name == "web-1-a"]
+    (action,) = [candidate for candidate in plan.actions if candidate.pod.name == "web-1-a"]
     assert isinstance(action, ResizePod)
     patched = apply_patch(document, action.patch)
-    return {each["name"]: each["resources"] for each in patched["spec"]["containers"]}
+    return {container["name"]: container["resources"] for container in patched["spec"]["containers"]}
 
 
 @pytest.mark.parametrize("mode", ["InPlaceOrRecreate", "InPlace"])
 def test_a_pod_waits_for_its_container_before_it_is_resized(mode: str) -> None:
-    found = decided(governor(mode), *pair(down(pod(), 20)))
-    assert list_decisions(found) == [("Wait", "ContainerDown")] * 2
-    assert {verdict.details for verdict in found.decisions} == {"app"}
+    plan = decided(governor(mode), *pair(down(pod(), 20)))
+    assert list_decisions(plan) == [("Wait", "ContainerDown")] * 2
+    assert {verdict.details for verdict in plan.decisions} == {"app"}
     assert list_decisions(decided(governor(mode), *pair(restarted(pod(), 5))))[0] == ("Resize", "ResizeInPlace")
 
 
@@ -98,12 +100,12 @@ def test_a_pod_that_needs_nothing_is_left_alone_while_its_container_is_down() ->
 @pytest.mark.parametrize("mode", ["InPlaceOrRecreate", "InPlace"])
 def test_a_missed_resize_is_repeated_with_a_real_change(mode: str) -> None:
     document = restarted(pod(), 5)
-    found = decided(governor(mode, SAME), *pair(document), missed_resizes=UIDS)
-    assert list_decisions(found)[0] == ("Resize", "ResizeInPlace")
-    need = found.decisions[0].need
+    plan = decided(governor(mode, SAME), *pair(document), missed_resizes=UIDS)
+    assert list_decisions(plan)[0] == ("Resize", "ResizeInPlace")
+    need = plan.decisions[0].need
     assert need is not None
     assert need.reason.code == "ResizeMissed"
-    app = changed(found, document)["app"]
+    app = changed(plan, document)["app"]
     assert app == {"requests": {"cpu": "501m", "memory": "301Mi"}, "limits": {"memory": "301Mi"}}
 
 
@@ -139,12 +141,12 @@ def test_a_nudge_goes_in_the_direction_that_requirements_permit(requirements: li
 def test_a_nudge_stays_below_the_policys_and_the_namespaces_maximum() -> None:
     policy = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"memory": "300Mi"}}]}
     document = restarted(pod(), 5)
-    found = decided(governor("InPlace", SAME, resourcePolicy=policy), *pair(document), missed_resizes=UIDS)
-    assert changed(found, document)["app"]["limits"] == {"memory": "299Mi"}
+    plan = decided(governor("InPlace", SAME, resourcePolicy=policy), *pair(document), missed_resizes=UIDS)
+    assert changed(plan, document)["app"]["limits"] == {"memory": "299Mi"}
     most = {"memory": 300 * MIB}
     for limits in (NamespaceLimits(ResourceRange(most=most)), NamespaceLimits(pod=ResourceRange(most=most))):
-        found = decided(governor("InPlace", SAME), *pair(document), missed_resizes=UIDS, limits=limits)
-        assert changed(found, document)["app"]["limits"] == {"memory": "299Mi"}
+        plan = decided(governor("InPlace", SAME), *pair(document), missed_resizes=UIDS, limits=limits)
+        assert changed(plan, document)["app"]["limits"] == {"memory": "299Mi"}
 
 
 def test_the_container_that_would_restart_for_a_nudge_is_the_last_choice() -> None:
@@ -153,25 +155,25 @@ def test_the_container_that_would_restart_for_a_nudge_is_the_last_choice() -> No
     document = restarted(
         running("web-1-a", container("app", restarts=("memory", "cpu"), **amounts), container("mesh", **amounts)), 5
     )
-    found = decided(governor("InPlace", both), *pair(document), missed_resizes=UIDS)
-    after = changed(found, document)
+    plan = decided(governor("InPlace", both), *pair(document), missed_resizes=UIDS)
+    after = changed(plan, document)
     assert after["app"]["limits"] == {"memory": "300Mi"}
     assert after["mesh"]["limits"] == {"memory": "301Mi"}
-    assert not any(action.restarts for action in found.actions if isinstance(action, ResizePod))
+    assert not any(action.restarts for action in plan.actions if isinstance(action, ResizePod))
 
 
 def test_limits_that_belong_to_the_user_are_not_nudged() -> None:
     policy = {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}
     document = restarted(pod(limits={"cpu": "1", "memory": "600Mi"}), 5)
-    found = decided(governor("InPlace", SAME, resourcePolicy=policy), *pair(document), missed_resizes=UIDS)
-    assert not found.actions
+    plan = decided(governor("InPlace", SAME, resourcePolicy=policy), *pair(document), missed_resizes=UIDS)
+    assert not plan.actions
 
 
 def test_a_pod_that_missed_a_resize_and_does_not_come_up_is_evicted_and_that_is_no_eviction_loop() -> None:
     document = down(pod(), 60)
-    found = decided(governor("InPlaceOrRecreate", SAME), *pair(document), missed_resizes=UIDS)
-    assert list_decisions(found)[0] == ("Evict", "ContainerDownTooLong")
-    (action,) = found.actions
+    plan = decided(governor("InPlaceOrRecreate", SAME), *pair(document), missed_resizes=UIDS)
+    assert list_decisions(plan)[0] == ("Evict", "ContainerDownTooLong")
+    (action,) = plan.actions
     assert isinstance(action, EvictPod)
     known = record_eviction((), action, NOW)
     requests = {"app": {"cpu": 500, "memory": 300 * MIB}}
@@ -184,5 +186,5 @@ def test_a_pod_that_missed_a_resize_and_does_not_come_up_is_evicted_and_that_is_
 
 def test_requirements_that_are_not_met_keep_such_a_pod_from_eviction() -> None:
     ruling = governor("InPlaceOrRecreate", SAME, policy={"actuationRequirements": HIGHER})
-    found = decided(ruling, *pair(down(pod(), 60)), missed_resizes=UIDS, attempts=WorkloadAttempts())
-    assert list_decisions(found) == [("Leave", "RequirementsForbidEviction")] * 2
+    plan = decided(ruling, *pair(down(pod(), 60)), missed_resizes=UIDS, attempts=WorkloadAttempts())
+    assert list_decisions(plan) == [("Leave", "RequirementsForbidEviction")] * 2

@@ -10,7 +10,7 @@ from trellis.core.resize.freeze import FREEZE_ANNOTATION, Freeze, FreezeScope, f
 
 
 @pytest.mark.parametrize(
-    ("config", "namespace", "own", "found"),
+    ("config", "namespace", "own", "freeze"),
     [
         (None, {}, {}, None),
         ({}, {}, {}, Freeze("somebody", FreezeScope.CLUSTER)),
@@ -25,9 +25,9 @@ from trellis.core.resize.freeze import FREEZE_ANNOTATION, Freeze, FreezeScope, f
     ],
 )
 def test_the_widest_freeze_holds_and_only_false_is_no(
-    config: Mapping[str, str] | None, namespace: Mapping[str, str], own: Mapping[str, str], found: Freeze | None
+    config: Mapping[str, str] | None, namespace: Mapping[str, str], own: Mapping[str, str], freeze: Freeze | None
 ) -> None:
-    assert find_freeze(config, namespace, own) == found
+    assert find_freeze(config, namespace, own) == freeze
 
 
 def test_a_freeze_names_its_author_and_reason() -> None:

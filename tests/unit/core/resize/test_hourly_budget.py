@@ -22,10 +22,10 @@ def eviction(namespace: str = "shop") -> Action:
 
 
 def after(times: list[tuple[float, str]], settings: UpdateSettings) -> RecentDisruptions:
-    found = RecentDisruptions()
+    disruptions = RecentDisruptions()
     for at, namespace in times:
-        found = found.with_action(eviction(namespace), NOW + at, settings)
-    return found
+        disruptions = disruptions.with_action(eviction(namespace), NOW + at, settings)
+    return disruptions
 
 
 def test_the_hour_slides() -> None:
@@ -64,8 +64,8 @@ def test_headroom_is_back_at_the_reported_time_and_not_before(most: int, gaps: l
 def test_what_disturbs() -> None:
     ref = PodRef("shop", "web-1-a", "u")
     assert [
-        is_disruptive(each)
-        for each in (eviction(), ResizePod(ref, (), {}, restarts=True), ResizePod(ref, (), {}), UnmarkPod(ref, ()))
+        is_disruptive(action)
+        for action in (eviction(), ResizePod(ref, (), {}, restarts=True), ResizePod(ref, (), {}), UnmarkPod(ref, ()))
     ] == [True, True, False, False]
 
 
@@ -78,7 +78,7 @@ def resource(name: str, type_: str = "Utilization", **more: Any) -> dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("metrics", "found"),
+    ("metrics", "expected"),
     [
         ([resource("cpu")], {"cpu"}),
         ([resource("cpu"), resource("memory")], {"cpu", "memory"}),
@@ -97,5 +97,5 @@ def resource(name: str, type_: str = "Utilization", **more: Any) -> dict[str, An
         ([], set()),
     ],
 )
-def test_only_utilization_looks_at_requests(metrics: list[dict[str, Any]], found: set[str]) -> None:
-    assert find_utilization_resources([hpa(*metrics)]) == found
+def test_only_utilization_looks_at_requests(metrics: list[dict[str, Any]], expected: set[str]) -> None:
+    assert find_utilization_resources([hpa(*metrics)]) == expected

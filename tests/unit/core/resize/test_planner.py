@@ -15,17 +15,17 @@ from trellis.core.resize.state.attempts import ActionResult
 from trellis.core.resize.state.headroom import NodeHeadroom
 
 
-class Looks:
+class PlannedWorkload:
     """A workload of two pods that need more than they have, and somebody who looks at it."""
 
     def __init__(self, settings: UpdateSettings | None = None) -> None:
         settings = settings or UpdateSettings()
-        self.told = CachedWorkload().put_all()
-        self.memory = UpdateMemory(self.told.cache, settings)
-        self.told.listeners.append(self.memory.mark_changed)
+        self.state = CachedWorkload().put_all()
+        self.memory = UpdateMemory(self.state.cache, settings)
+        self.state.listeners.append(self.memory.mark_changed)
         self.planner = UpdatePlanner(settings, NodeHeadroom(counts_all=False))
 
-    def look(self, now: float = NOW, *, sized: bool = True) -> PlanResult:
+    def plan(self, now: float = NOW, *, sized: bool = True) -> PlanResult:
         [planned] = self.memory.filter_evictions(
             self.planner.plan_all(self.memory.build_batch([WEB], now)), is_admission_live=sized
         )
@@ -43,76 +43,76 @@ def only(planned: PlanResult) -> EvictPod:
 
 
 def test_a_workload_with_actions_does_not_rest() -> None:
-    looks = Looks()
-    only(looks.look())
-    assert not looks.rests()
+    workload = PlannedWorkload()
+    only(workload.plan())
+    assert not workload.rests()
 
 
 def test_a_workload_without_actions_rests_until_a_change() -> None:
-    looks = Looks(UpdateSettings(in_place=False, min_replicas=3))
-    assert not looks.rests()
-    assert looks.look().plan.actions == ()
-    assert looks.rests()
-    looks.told.cache.put_namespace("shop", {"any": "thing"})
-    assert not looks.rests()
-    looks.look()
-    looks.memory.mark_all_changed()
-    assert not looks.rests()
+    workload = PlannedWorkload(UpdateSettings(in_place=False, min_replicas=3))
+    assert not workload.rests()
+    assert workload.plan().plan.actions == ()
+    assert workload.rests()
+    workload.state.cache.put_namespace("shop", {"any": "thing"})
+    assert not workload.rests()
+    workload.plan()
+    workload.memory.mark_all_changed()
+    assert not workload.rests()
 
 
 def test_a_pod_that_needs_resources_is_retried_when_nodes_change() -> None:
-    looks = Looks(UpdateSettings(min_replicas=3))
-    looks.look()
-    assert looks.rests()
-    looks.told.cache.put_node("n2", msgspec.convert({"status": {"allocatable": {"cpu": "4"}}}, Node))
-    assert not looks.rests()
+    workload = PlannedWorkload(UpdateSettings(min_replicas=3))
+    workload.plan()
+    assert workload.rests()
+    workload.state.cache.put_node("n2", msgspec.convert({"status": {"allocatable": {"cpu": "4"}}}, Node))
+    assert not workload.rests()
 
 
 def test_without_an_admission_controller_no_eviction_is_planned() -> None:
-    planned = Looks().look(sized=False)
+    planned = PlannedWorkload().plan(sized=False)
     assert not plans_evictions(planned.plan)
     assert ADMISSION_ABSENT in [verdict.reason for verdict in planned.plan.decisions]
-    assert plans_evictions(Looks().look().plan)
+    assert plans_evictions(PlannedWorkload().plan().plan)
 
 
 def test_the_result_of_an_attempt_is_known_at_the_next_pass_and_dropped_with_the_pod() -> None:
-    looks = Looks()
-    action = only(looks.look())
-    looks.memory.record_results(WEB, [ActionResult(action, Answer.FAILED)], NOW)
-    [(_, attempts)] = looks.memory.build_batch([WEB], NOW).workloads
+    workload = PlannedWorkload()
+    action = only(workload.plan())
+    workload.memory.record_results(WEB, [ActionResult(action, Answer.FAILED)], NOW)
+    [(_, attempts)] = workload.memory.build_batch([WEB], NOW).workloads
     assert attempts.pods[action.pod.uid].failures == 1
-    before = looks.told.snapshot().pods
-    gone = next(each for each in before if each.metadata.uid == action.pod.uid)
-    looks.told.cache.put_pod((gone.metadata.namespace, gone.metadata.name), gone, None)
-    [(_, attempts)] = looks.memory.build_batch([WEB], NOW).workloads
+    before = workload.state.snapshot().pods
+    gone = next(pod for pod in before if pod.metadata.uid == action.pod.uid)
+    workload.state.cache.put_pod((gone.metadata.namespace, gone.metadata.name), gone, None)
+    [(_, attempts)] = workload.memory.build_batch([WEB], NOW).workloads
     assert attempts.pods == {}
 
 
 def test_actions_in_flight_count_for_the_hourly_budget_and_failed_ones_do_not() -> None:
-    looks = Looks(UpdateSettings(hourly=1))
-    action = only(looks.look())
-    assert looks.memory.build_batch([WEB], NOW).ledger.compute_allowance("shop").cluster == 0
-    looks.memory.record_action_end(action, NOW, is_applied=False)
-    assert looks.memory.build_batch([WEB], NOW).ledger.compute_allowance("shop").cluster == 1
-    only(looks.look())
-    looks.memory.record_action_end(action, NOW, is_applied=True)
-    assert looks.memory.build_batch([WEB], NOW).ledger.compute_allowance("shop").cluster == 0
-    assert looks.memory.build_batch([WEB], NOW + 3601).ledger.compute_allowance("shop").cluster == 1
+    workload = PlannedWorkload(UpdateSettings(hourly=1))
+    action = only(workload.plan())
+    assert workload.memory.build_batch([WEB], NOW).ledger.compute_allowance("shop").cluster == 0
+    workload.memory.record_action_end(action, NOW, is_applied=False)
+    assert workload.memory.build_batch([WEB], NOW).ledger.compute_allowance("shop").cluster == 1
+    only(workload.plan())
+    workload.memory.record_action_end(action, NOW, is_applied=True)
+    assert workload.memory.build_batch([WEB], NOW).ledger.compute_allowance("shop").cluster == 0
+    assert workload.memory.build_batch([WEB], NOW + 3601).ledger.compute_allowance("shop").cluster == 1
 
 
 def test_workloads_with_pending_writes_are_left_out_and_unknown_ones_are_named() -> None:
-    looks = Looks()
-    looks.told.cache.pending_writes.expect_write("uid-web-1-a", "9")
+    workload = PlannedWorkload()
+    workload.state.cache.pending_writes.expect_write("uid-web-1-a", "9")
     other = ("shop", "Deployment", "other")
-    batch = looks.memory.build_batch([WEB, other], NOW)
+    batch = workload.memory.build_batch([WEB, other], NOW)
     assert batch.workloads == []
     assert batch.unplannable == (other,)
 
 
 def test_after_a_failed_plan_the_workload_does_not_rest() -> None:
-    looks = Looks()
-    planned = looks.look()
-    looks.memory.mark_all_changed()
+    workload = PlannedWorkload()
+    planned = workload.plan()
+    workload.memory.mark_all_changed()
     broken = msgspec.structs.replace(planned, plan=msgspec.structs.replace(planned.plan, actions=()), error=OSError())
-    looks.memory.record_plan(broken)
-    assert not looks.rests()
+    workload.memory.record_plan(broken)
+    assert not workload.rests()

@@ -42,12 +42,12 @@ def boosted(cpu: str = "1", *more: Document, names: tuple[str, ...] = ("app",), 
 
 
 def cpu_of(pod: Document, place: int = 0) -> str:
-    found: str = pod["spec"]["containers"][place]["resources"]["requests"]["cpu"]
-    return found
+    request: str = pod["spec"]["containers"][place]["resources"]["requests"]["cpu"]
+    return request
 
 
-def resized(pod: Document, found: Any) -> Document:
-    (resize,) = found.actions
+def resized(pod: Document, plan: Any) -> Document:
+    (resize,) = plan.actions
     assert isinstance(resize, ResizePod)
     assert resize.unboosts
     changed: Document = apply_patch(pod, resize.patch)
@@ -69,9 +69,9 @@ def resized(pod: Document, found: Any) -> Document:
 def test_a_single_replica_is_unboosted_whatever_minimum_and_requirements_say(mode: str, cpu: str) -> None:
     asked = [{"resources": ["cpu"], "changeRequirement": "TargetHigherThanRequests"}]
     policy = {"minReplicas": 3, "actuationRequirements": asked}
-    found = decided(boosting(mode, policy=policy), boosted())
-    assert list_decisions(found) == [("Unboost", "UnboostResized")]
-    assert cpu_of(resized(boosted(), found)) == cpu
+    plan = decided(boosting(mode, policy=policy), boosted())
+    assert list_decisions(plan) == [("Unboost", "UnboostResized")]
+    assert cpu_of(resized(boosted(), plan)) == cpu
 
 
 @pytest.mark.req("SB-32", "SB-37")
@@ -122,9 +122,9 @@ def test_a_running_pod_is_not_boosted_when_it_restarts_or_is_not_ready(mode: str
         "state": {"running": {"startedAt": time(NOW - 5)}},
         "lastState": {"terminated": ended},
     }
-    found = decided(boosting(mode, "60s"), pod, running("web-1-b", container(cpu="600m")))
-    assert found.actions == ()
-    assert {way for way, _ in list_decisions(found)} == {"Leave"}
+    plan = decided(boosting(mode, "60s"), pod, running("web-1-b", container(cpu="600m")))
+    assert plan.actions == ()
+    assert {way for way, _ in list_decisions(plan)} == {"Leave"}
 
 
 @pytest.mark.req("SB-28", "SB-29")
@@ -162,10 +162,10 @@ def test_each_container_has_its_own_time() -> None:
     ]
     both = {"app": {"cpu": "600m"}, "mesh": {"cpu": "300m"}}
     pod = boosted("1", container("mesh", cpu="1"), names=("app", "mesh"), ready_for=20.0)
-    found = decided(boosting(targets=both, resourcePolicy={"containerPolicies": policies}), pod)
-    after = resized(pod, found)
+    plan = decided(boosting(targets=both, resourcePolicy={"containerPolicies": policies}), pod)
+    after = resized(pod, plan)
     assert (cpu_of(after), cpu_of(after, 1)) == ("600m", "1")
-    assert found.requeue_at == NOW + 40
+    assert plan.requeue_at == NOW + 40
 
 
 @pytest.mark.req("SB-40")
@@ -175,21 +175,21 @@ def test_a_boost_that_the_node_does_not_take_back_never_costs_the_pod(mode: str,
     asked = resized(boosted(), decided(boosting(mode), boosted()))
     failing = resizing(asked, "PodResizePending", reason, 7200.0, cpu="1")
     other = running("web-1-b", container(cpu="600m"))
-    found = decided(boosting(mode), failing, other)
-    assert found.actions == ()
-    assert list_decisions(found)[0] == ("Wait", "UnboostFailing")
+    plan = decided(boosting(mode), failing, other)
+    assert plan.actions == ()
+    assert list_decisions(plan)[0] == ("Wait", "UnboostFailing")
 
 
 @pytest.mark.req("SB-40")
 @pytest.mark.parametrize(
-    "told", [WriteResult.FAILED, WriteResult.INFEASIBLE, WriteResult.INVALID, WriteResult.FORBIDDEN]
+    "result", [WriteResult.FAILED, WriteResult.INFEASIBLE, WriteResult.INVALID, WriteResult.FORBIDDEN]
 )
-def test_an_unboost_that_fails_is_tried_again_with_growing_pauses(told: WriteResult) -> None:
+def test_an_unboost_that_fails_is_tried_again_with_growing_pauses(result: WriteResult) -> None:
     attempts, at, pauses = WorkloadAttempts(), NOW, []
     for _ in range(4):
-        found = decided(boosting("InPlaceOrRecreate"), boosted(), attempts=attempts, now=at)
-        (action,) = found.actions
-        attempts = record_result(attempts, ActionResult(action, told), at, UpdateSettings())
+        plan = decided(boosting("InPlaceOrRecreate"), boosted(), attempts=attempts, now=at)
+        (action,) = plan.actions
+        attempts = record_result(attempts, ActionResult(action, result), at, UpdateSettings())
         waiting = decided(boosting("InPlaceOrRecreate"), boosted(), attempts=attempts, now=at)
         assert list_decisions(waiting) == [("Wait", "UnboostRetried")]
         assert waiting.requeue_at is not None
@@ -202,8 +202,8 @@ def test_a_boost_is_taken_back_only_when_the_container_runs() -> None:
     pod = boosted()
     ended = {"reason": "Error", "exitCode": 1, "finishedAt": time(NOW - 600)}
     pod["status"]["containerStatuses"][0]["state"] = {"terminated": ended}
-    found = decided(boosting(), pod)
-    assert list_decisions(found) == [("Wait", "ContainerDown")]
+    plan = decided(boosting(), pod)
+    assert list_decisions(plan) == [("Wait", "ContainerDown")]
     pod["status"]["containerStatuses"][0] |= {
         "state": {"running": {"startedAt": time(NOW - 5)}},
         "lastState": {"terminated": ended},
@@ -215,8 +215,8 @@ def test_a_boost_is_taken_back_only_when_the_container_runs() -> None:
 @pytest.mark.parametrize("mode", ["Off", "Initial"])
 def test_with_the_gate_off_no_pod_is_unboosted(mode: str) -> None:
     off = UpdateSettings(startup_boost=False)
-    found = decided(boosting(mode), boosted(), settings=off)
-    assert (list_decisions(found), found.actions) == ([("Leave", "ModeDoesNotUpdatePods")], ())
+    plan = decided(boosting(mode), boosted(), settings=off)
+    assert (list_decisions(plan), plan.actions) == ([("Leave", "ModeDoesNotUpdatePods")], ())
     assert list_decisions(decided(boosting(mode), boosted())) == [("Unboost", "UnboostResized")]
 
 
@@ -239,8 +239,8 @@ def test_where_pods_cannot_be_resized_a_boost_stays() -> None:
 
 def test_unboosts_go_before_everything_else() -> None:
     needy = running("web-1-0", container(cpu="100m"))
-    found = decided(boosting("InPlace"), needy, boosted())
-    first, second = found.actions
+    plan = decided(boosting("InPlace"), needy, boosted())
+    first, second = plan.actions
     assert isinstance(first, ResizePod)
     assert first.unboosts
     assert second.pod.name == "web-1-0"
@@ -248,11 +248,11 @@ def test_unboosts_go_before_everything_else() -> None:
 
 def test_a_boost_with_an_unreadable_annotation_is_only_unmarked() -> None:
     odd = running("web-1-a", container(cpu="1"), annotations={annotation_key("app"): "not JSON"})
-    found = decided(boosting(targets={}), odd)
-    assert [type(action) for action in found.actions] == [UnmarkPod]
+    plan = decided(boosting(targets={}), odd)
+    assert [type(action) for action in plan.actions] == [UnmarkPod]
 
 
 def test_a_freeze_stops_unboosts_too_and_names_its_author() -> None:
-    found = decided(boosting(), boosted(), freeze=Freeze("alice", FreezeScope.CLUSTER, "incident 17"))
-    assert list_decisions(found) == [("Leave", "Frozen")]
-    assert found.decisions[0].details == "the cluster is frozen by alice: incident 17"
+    plan = decided(boosting(), boosted(), freeze=Freeze("alice", FreezeScope.CLUSTER, "incident 17"))
+    assert list_decisions(plan) == [("Leave", "Frozen")]
+    assert plan.decisions[0].details == "the cluster is frozen by alice: incident 17"

@@ -39,8 +39,8 @@ def targets(cpu: str, memory: str = "1Gi") -> dict[str, dict[str, str]]:
 
 def why(target: str, *pods: Document, spread: float = 0.2, **more: Any) -> tuple[str, float | None]:
     """The need of the first pod, or the reason against it, and when to look again."""
-    found = decided(governor(targets=targets(target), spread=spread), *pods, **more)
-    first = found.decisions[0]
+    plan = decided(governor(targets=targets(target), spread=spread), *pods, **more)
+    first = plan.decisions[0]
     return (first.need.reason.code if first.need else first.reason.code), first.requeue_at
 
 
@@ -62,8 +62,8 @@ def test_a_change_of_less_than_a_tenth_is_not_worth_it() -> None:
 
 
 def test_a_pod_without_a_recommendation_needs_no_change() -> None:
-    found = decided(governor(targets={"other": {"cpu": "1"}}), *pair(pod()))
-    assert list_decisions(found) == [("Leave", "NothingRecommended")] * 2
+    plan = decided(governor(targets={"other": {"cpu": "1"}}), *pair(pod()))
+    assert list_decisions(plan) == [("Leave", "NothingRecommended")] * 2
 
 
 def test_a_missing_request_is_filled_in_at_once() -> None:
@@ -90,15 +90,15 @@ def test_an_object_that_wants_kills_to_be_very_soon_has_as_long_to_act_on_them(a
 
 def test_how_soon_a_kill_must_be_is_for_the_object_to_say() -> None:
     own = governor(targets=targets("580m"), policy={"evictAfterOOMSeconds": 30})
-    found = decided(own, *pair(killed(pod(age=HOUR), 60)))
-    assert found.decisions[0].reason.code == "PodTooYoung"
+    plan = decided(own, *pair(killed(pod(age=HOUR), 60)))
+    assert plan.decisions[0].reason.code == "PodTooYoung"
 
 
 def test_with_the_gate_off_the_flag_says_it_for_all_objects() -> None:
     own = governor(targets=targets("580m"), policy={"evictAfterOOMSeconds": 30})
-    found = decided(own, *pair(killed(pod(age=HOUR), 60)), settings=UpdateSettings(per_vpa_config=False))
-    assert found.decisions[0].reason.code != "PodTooYoung"
-    assert found.actions
+    plan = decided(own, *pair(killed(pod(age=HOUR), 60)), settings=UpdateSettings(per_vpa_config=False))
+    assert plan.decisions[0].reason.code != "PodTooYoung"
+    assert plan.actions
 
 
 def test_an_oom_kill_is_no_need_if_a_new_pod_had_the_same_size() -> None:
@@ -108,8 +108,8 @@ def test_an_oom_kill_is_no_need_if_a_new_pod_had_the_same_size() -> None:
 def test_an_oom_kill_of_an_unsized_container_is_ignored() -> None:
     policy = {"containerPolicies": [{"containerName": "mesh", "mode": "Off"}]}
     two = running("web-1-a", container(), container("mesh"), age=HOUR)
-    found = decided(governor(targets=targets("580m"), resourcePolicy=policy), *pair(killed(two, 10, "mesh")))
-    assert found.decisions[0].reason.code == "PodTooYoung"
+    plan = decided(governor(targets=targets("580m"), resourcePolicy=policy), *pair(killed(two, 10, "mesh")))
+    assert plan.decisions[0].reason.code == "PodTooYoung"
 
 
 def test_containers_that_admission_did_not_see_are_left_alone() -> None:
@@ -122,26 +122,26 @@ def test_containers_that_admission_did_not_see_are_left_alone() -> None:
 
 def test_the_resources_in_force_are_compared() -> None:
     asked = running("web-1-a", container(cpu="1"))
-    found = decided(governor("InPlace", targets("1")), *pair(in_force(asked, cpu="500m")))
-    assert list_decisions(found)[0] == ("Wait", "ResizeUnderWay")
+    plan = decided(governor("InPlace", targets("1")), *pair(in_force(asked, cpu="500m")))
+    assert list_decisions(plan)[0] == ("Wait", "ResizeUnderWay")
 
 
 def test_a_pod_that_has_all_it_can_get_needs_nothing() -> None:
     # Upstream evicts such pods for ever: the recommendation stays out of reach of a LimitRange for pods.
     limited = running("web-1-a", container(cpu="500m", limits={"cpu": "500m"}))
     most = limit_ranges({"type": "Pod", "max": {"cpu": "500m"}})
-    found = decided(governor(targets=targets("2")), *pair(limited), limits=most)
-    assert list_decisions(found) == [("Leave", "SizeAsRecommended")] * 2
+    plan = decided(governor(targets=targets("2")), *pair(limited), limits=most)
+    assert list_decisions(plan) == [("Leave", "SizeAsRecommended")] * 2
 
 
 def test_a_resource_that_cannot_change_adds_no_urgency() -> None:
     shape = build_pod_view(pod()).in_force
     size = PodSize((ContainerSize(shape.containers[0], {"cpu": 500, "memory": 2**30 + 1}, {}),))
     bounds = {"app": CappedResources("app", {"cpu": 2000, "memory": 2**30 + 1}, {"cpu": 1000}, {})}
-    found = assess_update_need(
+    need = assess_update_need(
         measure_gap(shape, size, bounds), started=0.0, quick_oom=False, now=NOW, settings=UpdateSettings()
     )
-    assert found.reason.code == "ChangeTooSmall"
+    assert need.reason.code == "ChangeTooSmall"
 
 
 def test_pods_that_need_more_go_first_and_then_those_further_off() -> None:
@@ -151,8 +151,8 @@ def test_pods_that_need_more_go_first_and_then_those_further_off() -> None:
         running("web-1-most", container(cpu="100m", memory="1Gi")),
     ]
     more = UpdateSettings(eviction_tolerance=1.0)
-    found = decided(governor(targets=targets("2")), *pods, settings=more)
-    assert [action.pod.name for action in found.actions] == ["web-1-most", "web-1-more", "web-1-less"]
+    plan = decided(governor(targets=targets("2")), *pods, settings=more)
+    assert [action.pod.name for action in plan.actions] == ["web-1-most", "web-1-more", "web-1-less"]
 
 
 @pytest.mark.parametrize(

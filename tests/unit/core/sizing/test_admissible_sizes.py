@@ -51,10 +51,10 @@ def pods(draw: st.DrawFn) -> Document:
     inits = draw(st.lists(st.tuples(drawn_containers, st.booleans()), max_size=3))
     document = with_defaults(
         pod(
-            *(made(f"c{number}", *each) for number, each in enumerate(ordinary)),
+            *(made(f"c{number}", *amounts) for number, amounts in enumerate(ordinary)),
             initContainers=[
-                made(f"i{number}", *each, **(SIDECAR if sidecar else {}))
-                for number, (each, sidecar) in enumerate(inits)
+                made(f"i{number}", *amounts, **(SIDECAR if sidecar else {}))
+                for number, (amounts, sidecar) in enumerate(inits)
             ],
         )
     )
@@ -136,9 +136,9 @@ def size(document: Document, items: list[Document], policy: list[Document], want
 def test_a_pod_is_never_refused_because_it_was_sized(
     document: Document, items: list[Document], policy: list[Document], wanted: Any
 ) -> None:
-    kept = [item for item in items if not list_problems(document, [item])]
-    assert list_problems(document, kept) == []
-    assert list_problems(size(document, kept, policy, wanted), kept) == []
+    ranges = [item for item in items if not list_problems(document, [item])]
+    assert list_problems(document, ranges) == []
+    assert list_problems(size(document, ranges, policy, wanted), ranges) == []
 
 
 @given(pods(), ranges(), container_policies(), targets)
@@ -151,10 +151,10 @@ def test_a_pod_is_never_refused_because_it_was_sized(
 def test_a_pod_that_runs_keeps_its_class_and_is_never_refused(
     document: Document, items: list[Document], policy: list[Document], wanted: Any
 ) -> None:
-    kept = [item for item in items if not list_problems(document, [item])]
-    found = size(document, kept, policy, wanted, keep_qos=True)
-    assert qos_class(found["spec"]) == qos_class(document["spec"])
-    assert list_problems(found, kept) == []
+    ranges = [item for item in items if not list_problems(document, [item])]
+    sized = size(document, ranges, policy, wanted, keep_qos=True)
+    assert qos_class(sized["spec"]) == qos_class(document["spec"])
+    assert list_problems(sized, ranges) == []
 
 
 @given(pods(), ranges(), container_policies(), targets)
@@ -168,11 +168,13 @@ def test_a_pod_that_breaks_a_limit_range_already_is_not_made_invalid_as_well(
 def test_so_it_is_while_other_amounts_than_the_specs_are_in_force(
     document: Document, policy: list[Document], wanted: Any, in_force: Any
 ) -> None:
-    amounts = {name: ResourceRequirements(**made(name, *each)["resources"]) for name, each in in_force.items()}
+    amounts = {
+        name: ResourceRequirements(**made(name, *requirements)["resources"]) for name, requirements in in_force.items()
+    }
     shape = read_shape(document).with_resources(amounts)
-    found = size(document, [], policy, wanted, keep_qos=True, shape=shape)
-    assert qos_class(found["spec"]) == qos_class(document["spec"])
-    assert list_problems(found, []) == []
+    sized = size(document, [], policy, wanted, keep_qos=True, shape=shape)
+    assert qos_class(sized["spec"]) == qos_class(document["spec"])
+    assert list_problems(sized, []) == []
 
 
 @given(pods(), container_policies(), targets)
@@ -187,12 +189,12 @@ def test_sizing_a_sized_pod_again_changes_nothing(document: Document, policy: li
 @given(pods(), targets)
 def test_an_absent_bound_does_not_limit(document: Document, wanted: Any) -> None:
     document["spec"].pop("resources", None)
-    found = size_pod(
-        read_shape(document), [RecommendedResources(*each) for each in wanted.items()], policies(), NamespaceLimits()
+    size = size_pod(
+        read_shape(document), [RecommendedResources(*item) for item in wanted.items()], policies(), NamespaceLimits()
     )
-    for each in found.containers:
+    for sized in size.containers:
         # Only beside a limit of zero, which is no limit to the kubelet, the API server takes no request.
-        asked = wanted[each.container.name].items()
-        expected = {name: amount for name, amount in asked if not amount or each.container.limits.get(name) != 0}
-        assert each.requests == expected
-        assert all(each.requests[name] <= limit for name, limit in each.limits.items())
+        asked = wanted[sized.container.name].items()
+        expected = {name: amount for name, amount in asked if not amount or sized.container.limits.get(name) != 0}
+        assert sized.requests == expected
+        assert all(sized.requests[name] <= limit for name, limit in sized.limits.items())

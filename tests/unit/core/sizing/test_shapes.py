@@ -21,7 +21,7 @@ def test_ordinary_containers_come_first_then_sidecars_and_plain_init_containers_
     shape = read_shape(
         pod(container("a"), container("b"), initContainers=[container("setup"), container("mesh", **SIDECAR)])
     )
-    assert [(each.name, each.place, each.index) for each in shape.containers] == [
+    assert [(container.name, container.place, container.index) for container in shape.containers] == [
         ("a", ContainerList.CONTAINERS, 0),
         ("b", ContainerList.CONTAINERS, 1),
         ("mesh", ContainerList.INIT, 1),
@@ -30,10 +30,10 @@ def test_ordinary_containers_come_first_then_sidecars_and_plain_init_containers_
 
 
 def test_amounts_are_millicores_and_bytes_and_a_limit_is_also_the_request() -> None:
-    [found] = read_shape(pod(container(requests={"memory": "1Gi"}, limits={"cpu": "0.5", "memory": "2Gi"}))).containers
-    assert found.requests == {"cpu": 500, "memory": 2**30}
-    assert found.limits == {"cpu": 500, "memory": 2**31}
-    assert found.written == ResourceRequirements(requests={"memory": "1Gi"}, limits={"cpu": "0.5", "memory": "2Gi"})
+    [shape] = read_shape(pod(container(requests={"memory": "1Gi"}, limits={"cpu": "0.5", "memory": "2Gi"}))).containers
+    assert shape.requests == {"cpu": 500, "memory": 2**30}
+    assert shape.limits == {"cpu": 500, "memory": 2**31}
+    assert shape.written == ResourceRequirements(requests={"memory": "1Gi"}, limits={"cpu": "0.5", "memory": "2Gi"})
 
 
 def test_a_resize_policy_says_on_which_resources_a_container_restarts() -> None:
@@ -41,8 +41,8 @@ def test_a_resize_policy_says_on_which_resources_a_container_restarts() -> None:
         {"resourceName": "cpu", "restartPolicy": "NotRequired"},
         {"resourceName": "memory", "restartPolicy": "RestartContainer"},
     ]
-    [found] = read_shape(pod(container(resizePolicy=policy))).containers
-    assert found.restarts_on == {"memory"}
+    [shape] = read_shape(pod(container(resizePolicy=policy))).containers
+    assert shape.restarts_on == {"memory"}
 
 
 def test_what_is_needed_while_starting_counts_the_sidecars_that_run_already() -> None:
@@ -61,13 +61,13 @@ def test_what_is_needed_while_starting_counts_the_sidecars_that_run_already() ->
 
 def test_amounts_in_force_take_the_place_of_the_specs_but_the_spec_is_remembered() -> None:
     shape = read_shape(pod(container("app", {"cpu": "1"}, {"cpu": "2"}), container("other", {"cpu": "3"})))
-    found = shape.with_resources({"app": ResourceRequirements(requests={"cpu": "250m"}, limits={"cpu": "500m"})})
-    app, other = found.containers
+    updated = shape.with_resources({"app": ResourceRequirements(requests={"cpu": "250m"}, limits={"cpu": "500m"})})
+    app, other = updated.containers
     assert (app.requests, app.limits) == ({"cpu": 250}, {"cpu": 500})
     assert (app.in_spec.requests, app.in_spec.limits) == ({"cpu": 1000}, {"cpu": 2000})
     assert app.written == shape.containers[0].written
     assert other == shape.containers[1]
-    again = found.with_resources({"app": ResourceRequirements(requests={"cpu": "100m"})}).containers[0]
+    again = updated.with_resources({"app": ResourceRequirements(requests={"cpu": "100m"})}).containers[0]
     assert again.in_spec.requests == {"cpu": 1000}
 
 
@@ -147,14 +147,14 @@ def test_class_and_sums_are_those_of_the_api_server(document: Document) -> None:
         name: int(amount * (1000 if name == "cpu" else 1))
         for name, amount in aggregate(made["spec"], "requests").items()
     }
-    found = {
+    totals = {
         name: max(
-            sum(each.requests.get(name, 0) for each in shape.containers),
+            sum(container.requests.get(name, 0) for container in shape.containers),
             shape.init_peak.get(name, 0),
         )
         for name in needs
     }
-    assert found == needs
+    assert totals == needs
 
 
 def test_a_shape_made_by_hand_needs_no_more_than_containers() -> None:

@@ -34,9 +34,9 @@ def sized(case: Document) -> Document:
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_a_pod_under_limit_ranges_is_sized_as_upstream_sizes_it(number: int) -> None:
     case = CASES[number]
-    found = sized(case)
-    assert not list_problems(found, [item for item in case["limits"] if item["type"] in {"Pod", "Container"}])
-    for container in found["spec"]["containers"]:
+    document = sized(case)
+    assert not list_problems(document, [item for item in case["limits"] if item["type"] in {"Pod", "Container"}])
+    for container in document["spec"]["containers"]:
         for field in ("requests", "limits"):
             ours = amounts(container["resources"].get(field))
             theirs = amounts(case["sized"][container["name"]].get(field))

@@ -51,13 +51,13 @@ def test_a_token_that_changes_with_unchanged_file_status_is_reread_within_a_minu
     tokens = TokenFile(file)
 
     async def main() -> list[str]:
-        seen = [(await tokens.identity()).token]
+        values = [(await tokens.identity()).token]
         file.write_text("two")
         os.utime(file, ns=(marks.st_atime_ns, marks.st_mtime_ns))
         for _ in range(3):
-            seen.append((await tokens.identity()).token)
+            values.append((await tokens.identity()).token)
             await asyncio.sleep(30)
-        return seen
+        return values
 
     assert run(main()) == ["one", "one", "one", "two"]
 
@@ -171,11 +171,11 @@ def test_credentials_of_a_plugin_are_cached_until_they_expire(tmp_path: Path) ->
 
     async def main() -> list[str]:
         credentials = plugin.credentials()
-        seen = []
+        values = []
         for minutes in (0, 59, 60, 61):
             plugin.clock = NOW + timedelta(minutes=minutes)
-            seen.append((await credentials.identity()).token)
-        return seen
+            values.append((await credentials.identity()).token)
+        return values
 
     assert asyncio.run(main()) == ["token-1", "token-1", "token-2", "token-3"]
 

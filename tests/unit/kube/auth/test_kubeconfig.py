@@ -101,21 +101,21 @@ def test_paths_are_relative_to_their_kubeconfig(write: Write, monkeypatch: pytes
 def test_a_relative_plug_in_is_beside_the_file_and_a_bare_name_is_in_the_path(write: Write) -> None:
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never", "command": "./bin/login"}
     file = write(_config(user={"exec": plugin}))
-    found = _load(file).login.plugin
-    assert found is not None
-    assert Path(found.command) == file.parent / "bin" / "login"
-    found = _load(write(_config(user={"exec": plugin | {"command": "login"}}))).login.plugin
-    assert found is not None
-    assert found.command == "login"
+    call = _load(file).login.plugin
+    assert call is not None
+    assert Path(call.command) == file.parent / "bin" / "login"
+    call = _load(write(_config(user={"exec": plugin | {"command": "login"}}))).login.plugin
+    assert call is not None
+    assert call.command == "login"
 
 
 def test_a_credential_plugin_gets_cluster_info_on_request(write: Write) -> None:
     plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "login", "provideClusterInfo": True}
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "lab"}}
     cluster = {"certificate-authority-data": _b64("ca"), "extensions": [extension]}
-    found = _load(write(_config(user={"exec": plugin}, cluster=cluster))).login.plugin
-    assert found is not None
-    assert found.cluster == {
+    call = _load(write(_config(user={"exec": plugin}, cluster=cluster))).login.plugin
+    assert call is not None
+    assert call.cluster == {
         "server": "https://lab:6443",
         "certificate-authority-data": _b64("ca"),
         "config": {"audience": "lab"},
@@ -312,8 +312,8 @@ def test_a_named_file_takes_precedence_over_the_pod_and_the_pod_over_the_home_di
     write(_config("home"), ".kube/config")
     named = write(_config("named"), "named")
 
-    def server(environment: dict[str, str], **told: Any) -> str:
-        return find_connection(environment, service_account=account, home=tmp_path, **told).server
+    def server(environment: dict[str, str], **options: Any) -> str:
+        return find_connection(environment, service_account=account, home=tmp_path, **options).server
 
     assert server(_POD) == "https://10.96.0.1:443"
     assert server({}) == "https://home:6443"

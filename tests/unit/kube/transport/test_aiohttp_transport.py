@@ -248,8 +248,8 @@ def _lines_of(talk: Talk, *, seconds: float | None = None) -> tuple[list[bytes],
         async with talking(talk) as url, _transport(_connection(url)) as transport:
             try:
                 async with transport.stream(Request("GET", "/watch", timeout=seconds)) as stream:
-                    async for each in stream.lines():
-                        got.append(each)  # noqa: PERF401 - what came before an error is kept
+                    async for line in stream.lines():
+                        got.append(line)  # noqa: PERF401 - what came before an error is kept
             except Unreachable as error:
                 return got, str(error)
         return got, ""
@@ -398,11 +398,11 @@ class _Rotating:
 
 
 def _asked_with(*tokens: str) -> tuple[int, list[str]]:
-    seen: list[str] = []
+    headers: list[str] = []
 
     async def guarded(request: web.BaseRequest) -> web.StreamResponse:
-        seen.append(request.headers["Authorization"])
-        return web.Response(status=200 if seen[-1] == "Bearer good" else 401, body=b"{}")
+        headers.append(request.headers["Authorization"])
+        return web.Response(status=200 if headers[-1] == "Bearer good" else 401, body=b"{}")
 
     async def main() -> int:
         async with (
@@ -412,7 +412,7 @@ def _asked_with(*tokens: str) -> tuple[int, list[str]]:
         ):
             return stream.status
 
-    return asyncio.run(main()), seen
+    return asyncio.run(main()), headers
 
 
 def test_refused_credentials_are_renewed_and_retried_once() -> None:
@@ -435,20 +435,20 @@ def test_a_credential_plugin_with_an_unusable_certificate_is_unauthorized() -> N
 
 
 def test_a_proxy_gets_only_a_connect_request(tmp_path: Path) -> None:
-    seen: list[str] = []
+    lines: list[str] = []
     tls = server_tls(AUTHORITY, tmp_path, "127.0.0.1")
 
     async def main() -> tuple[int, str]:
-        async with serving(_echo, tls) as url, talking(proxying(seen)) as proxy:
+        async with serving(_echo, tls) as url, talking(proxying(lines)) as proxy:
             connection = _trusting(url, proxy=proxy, login=Login(token="t0"))  # noqa: S106
             async with _transport(connection) as transport:
                 return (await transport.send(GET)).status, url.removeprefix("https://")
 
     status, address = asyncio.run(main())
     assert status == 200
-    assert len(seen) == 1
-    assert seen[0].startswith(f"CONNECT {address} ")
-    assert "t0" not in seen[0]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"CONNECT {address} ")
+    assert "t0" not in lines[0]
 
 
 def test_a_transport_can_be_closed_twice_and_before_its_first_request() -> None:
@@ -467,14 +467,14 @@ def test_a_proxy_that_is_down_or_refuses_is_named_as_the_culprit(tmp_path: Path)
         await writer.drain()
 
     async def main() -> list[str]:
-        said = []
+        messages = []
         async with talking(no) as refusing:
             for proxy in (refusing, "http://127.0.0.1:1"):
                 async with _transport(_trusting("https://api.internal", proxy=proxy)) as transport:
                     with pytest.raises(Unreachable) as caught:
                         await transport.send(GET)
-                    said.append(str(caught.value))
-        return said
+                    messages.append(str(caught.value))
+        return messages
 
     refused, down = asyncio.run(main())
     assert "behind a proxy that refuses: 407" in refused

@@ -89,7 +89,7 @@ def test_a_response_after_an_outage_wakes_all_watches_at_random_moments() -> Non
         came = [at - began for at, path in world.asked if not path.endswith("/lease")]
         assert len(came) == len(set(came)) == len(KINDS)
         # One of them may have been about to ask anyway.
-        assert sum(each < 0.8 for each in came) <= 1
+        assert sum(second < 0.8 for second in came) <= 1
 
     world.run(play)
 

@@ -115,4 +115,4 @@ def test_a_success_that_is_not_the_object_is_refused_with_the_field() -> None:
 def test_a_page_sets_aside_what_it_cannot_read() -> None:
     read = read_page(list_response([{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}, "spec": 3}]), PODS)
     assert [pod.metadata.name for pod in read.items] == ["a"]
-    assert [(each.index, each.name) for each in read.rejected] == [(1, "b")]
+    assert [(rejected.index, rejected.name) for rejected in read.rejected] == [(1, "b")]

@@ -66,10 +66,10 @@ def serving(*names: str) -> ModelServer:
 
 
 def versions(informer: Informer[Pod]) -> dict[str, str]:
-    return {found.metadata.name: found.metadata.resource_version for found in informer.snapshot()}
+    return {pod.metadata.name: pod.metadata.resource_version for pod in informer.snapshot()}
 
 
-def truth(server: ModelServer) -> dict[str, str]:
+def server_versions(server: ModelServer) -> dict[str, str]:
     return {doc["metadata"]["name"]: doc["metadata"]["resourceVersion"] for doc in server.objects.values()}
 
 
@@ -90,9 +90,9 @@ def test_an_informer_has_existing_objects_and_every_later_change() -> None:
         server.put(pod_path("c"), pod("node-2"))
         server.delete(pod_path("a"))
         await asyncio.sleep(0.1)
-        assert versions(informer) == truth(server)
-        assert {found.metadata.name for found in informer.snapshot().by_index(BY_NODE, "node-2")} == {"b", "c"}
-        assert {found.metadata.name for found in informer.by_index(BY_NODE, "node-2")} == {"b", "c"}
+        assert versions(informer) == server_versions(server)
+        assert {pod.metadata.name for pod in informer.snapshot().by_index(BY_NODE, "node-2")} == {"b", "c"}
+        assert {pod.metadata.name for pod in informer.by_index(BY_NODE, "node-2")} == {"b", "c"}
         assert informer.count(BY_NODE, "node-2") == 2
         assert (informer.by_index(BY_NODE, "node-9"), informer.count(BY_NODE, "node-9")) == ((), 0)
         assert (informer.get("shop", "a"), informer.get("shop", "c")) == (None, informer.snapshot().get("shop", "c"))
@@ -112,14 +112,14 @@ def test_it_is_not_synced_before_every_list_was_read_once() -> None:
             assert not informer.staleness().synced
             assert len(informer.snapshot()) == 0
             await informer.wait_until_synced()
-            assert versions(informer) == truth(server)
+            assert versions(informer) == server_versions(server)
 
     virtual_time.run(main())
 
 
 def test_every_handler_gets_every_change_with_the_previous_object() -> None:
     server = serving("a")
-    told: list[list[tuple[str, str, str]]] = [[], []]
+    changes: list[list[tuple[str, str, str]]] = [[], []]
 
     def tell(to: list[tuple[str, str, str]]) -> Callable[[ObjectChange[Pod]], None]:
         def node(side: Pod | None) -> str:
@@ -128,21 +128,21 @@ def test_every_handler_gets_every_change_with_the_previous_object() -> None:
         return lambda change: to.append((change.key[1], node(change.old), node(change.new)))
 
     async def work(informer: Informer[Pod]) -> None:
-        informer.subscribe(tell(told[0]))
+        informer.subscribe(tell(changes[0]))
         server.put(pod_path("a"), pod("node-2"))
         await asyncio.sleep(0.1)
-        informer.subscribe(tell(told[1]))
+        informer.subscribe(tell(changes[1]))
         server.delete(pod_path("a"))
         await asyncio.sleep(0.1)
 
     on(server, work)
-    assert told[0] == [("a", "-", "node-1"), ("a", "node-1", "node-2"), ("a", "node-2", "-")]
-    assert told[1] == [("a", "-", "node-2"), ("a", "node-2", "-")]
+    assert changes[0] == [("a", "-", "node-1"), ("a", "node-1", "node-2"), ("a", "node-2", "-")]
+    assert changes[1] == [("a", "-", "node-2"), ("a", "node-2", "-")]
 
 
 def test_a_handler_that_fails_is_reported_and_neither_the_watch_nor_other_handlers_suffer() -> None:
     server = serving("a")
-    seen: list[ObjectKey] = []
+    keys: list[ObjectKey] = []
     reported: list[Incident] = []
 
     def broken(change: ObjectChange[Pod]) -> None:
@@ -150,14 +150,14 @@ def test_a_handler_that_fails_is_reported_and_neither_the_watch_nor_other_handle
 
     async def work(informer: Informer[Pod]) -> None:
         informer.subscribe(broken)
-        informer.subscribe(lambda change: seen.append(change.key))
+        informer.subscribe(lambda change: keys.append(change.key))
         server.put(pod_path("b"), pod())
         await asyncio.sleep(0.1)
-        assert versions(informer) == truth(server)
+        assert versions(informer) == server_versions(server)
         assert informer.lists == 1
 
     on(server, work, report=reported.append)
-    assert seen == [("shop", "a"), ("shop", "b")]
+    assert keys == [("shop", "a"), ("shop", "b")]
     assert [(incident.kind, incident.key) for incident in reported] == [
         (IncidentKind.HANDLER, ("shop", "a")),
         (IncidentKind.HANDLER, ("shop", "b")),
@@ -185,23 +185,23 @@ def test_an_object_with_a_wrong_type_in_one_field_is_reported_and_all_others_wor
 
 def test_an_object_that_cannot_be_read_any_more_is_not_taken_for_deleted() -> None:
     server = serving("a", "b")
-    told: list[ObjectChange[Pod]] = []
+    changes: list[ObjectChange[Pod]] = []
 
     async def work(informer: Informer[Pod]) -> None:
-        informer.subscribe(told.append)
-        told.clear()
+        informer.subscribe(changes.append)
+        changes.clear()
         server.break_watches()
         server.put(pod_path("b"), spoiled())
         server.compact()
         await settle(server)
         assert informer.lists == 2
-        assert told == []
+        assert changes == []
         assert informer.snapshot().get("shop", "b") is not None
         assert ("shop", "b") in informer.snapshot().rejected
         server.put(pod_path("b"), pod("node-3"))
         await asyncio.sleep(1)
         assert dict(informer.snapshot().rejected) == {}
-        assert [change.new.spec.node_name for change in told if change.new] == ["node-3"]
+        assert [change.new.spec.node_name for change in changes if change.new] == ["node-3"]
 
     on(server, work)
 
@@ -244,9 +244,9 @@ def test_a_value_that_a_newer_kubernetes_invented_is_read_as_it_is() -> None:
     server.put(pod_path("a"), {"spec": {"restartPolicy": "OnTuesdays"}, "status": {"phase": "Hibernating"}})
 
     async def work(informer: Informer[Pod]) -> None:
-        found = informer.snapshot().get("shop", "a")
-        assert found is not None
-        assert (found.spec.restart_policy, found.status.phase) == ("OnTuesdays", "Hibernating")
+        pod = informer.snapshot().get("shop", "a")
+        assert pod is not None
+        assert (pod.spec.restart_policy, pod.status.phase) == ("OnTuesdays", "Hibernating")
 
     on(server, work)
 
@@ -259,32 +259,32 @@ def test_an_annotation_of_a_megabyte_does_not_stop_the_informer() -> None:
         server.put(pod_path("big"), pod(annotations={"notes": "y" * 1_000_000}))
         server.put(pod_path("b"), pod())
         await asyncio.sleep(0.1)
-        assert versions(informer) == truth(server)
-        found = informer.snapshot().get("shop", "big")
-        assert found is not None
-        assert found.metadata.annotations["notes"].startswith("y")
+        assert versions(informer) == server_versions(server)
+        stored = informer.snapshot().get("shop", "big")
+        assert stored is not None
+        assert stored.metadata.annotations["notes"].startswith("y")
 
     on(server, work)
 
 
 def test_410_during_a_watch_loses_no_change() -> None:
     server = serving("a", "b")
-    told: list[ObjectChange[Pod]] = []
+    changes: list[ObjectChange[Pod]] = []
 
     async def work(informer: Informer[Pod]) -> None:
-        informer.subscribe(told.append)
-        told.clear()
+        informer.subscribe(changes.append)
+        changes.clear()
         server.break_watches()
         server.delete(pod_path("a"))
         server.put(pod_path("b"), pod("node-2"))
         server.put(pod_path("c"), pod())
         server.compact()
         await settle(server)
-        assert versions(informer) == truth(server)
+        assert versions(informer) == server_versions(server)
         assert informer.lists == 2
 
     on(server, work)
-    assert [(change.key[1], change.old is None, change.new is None) for change in told] == [
+    assert [(change.key[1], change.old is None, change.new is None) for change in changes] == [
         ("a", False, True),
         ("b", False, False),
         ("c", True, False),
@@ -293,11 +293,11 @@ def test_410_during_a_watch_loses_no_change() -> None:
 
 def test_a_pod_with_the_name_of_one_that_was_deleted_meanwhile_is_another_pod() -> None:
     server = serving("a")
-    told: list[ObjectChange[Pod]] = []
+    changes: list[ObjectChange[Pod]] = []
 
     async def work(informer: Informer[Pod]) -> None:
-        informer.subscribe(told.append)
-        told.clear()
+        informer.subscribe(changes.append)
+        changes.clear()
         server.break_watches()
         server.delete(pod_path("a"))
         server.put(pod_path("a"), pod())
@@ -305,7 +305,7 @@ def test_a_pod_with_the_name_of_one_that_was_deleted_meanwhile_is_another_pod() 
         await settle(server)
 
     on(server, work)
-    assert [(bool(change.old), bool(change.new)) for change in told] == [(True, False), (False, True)]
+    assert [(bool(change.old), bool(change.new)) for change in changes] == [(True, False), (False, True)]
 
 
 def test_objects_that_did_not_change_are_kept_when_a_list_brings_them_again() -> None:
@@ -361,7 +361,7 @@ def test_an_informer_reports_staleness_during_and_after_an_outage() -> None:
         await asyncio.sleep(60)
         stale = informer.staleness()
         assert (stale.synced, stale.connected, stale.contact_age) == (True, False, 65)
-        assert versions(informer) == truth(server)
+        assert versions(informer) == server_versions(server)
         await asyncio.sleep(90)
         assert informer.staleness().connected
 
@@ -383,7 +383,7 @@ def test_20_000_changes_are_applied_without_blocking_the_event_loop() -> None:
         while informer.events < 20_000:
             turns += 1
             await asyncio.sleep(0)
-        assert versions(informer) == truth(server)
+        assert versions(informer) == server_versions(server)
         # One state per pod is kept, not one per change.
         assert len(informer.snapshot()) == 100
         assert set(informer.snapshot().index_values(BY_NODE)) == {"node-199"}
@@ -466,15 +466,15 @@ def test_whatever_happens_on_the_way_the_informer_ends_with_the_servers_state(st
             for step, argument in steps:
                 await _do(server, step, argument)
             await settle(server)
-            found = informer.snapshot()
+            snapshot = informer.snapshot()
             unreadable = {
                 ("shop", doc["metadata"]["name"]) for doc in server.objects.values() if doc["spec"]["nodeName"] == 17
             }
-            assert set(found.rejected) == unreadable
-            assert {key[1] for key in found.objects.keys() | unreadable} == set(truth(server))
-            for key in found.objects.keys() - unreadable:
-                assert found.objects[key].metadata.resource_version == truth(server)[key[1]]
-            assert folded == dict(found.objects)
+            assert set(snapshot.rejected) == unreadable
+            assert {key[1] for key in snapshot.objects.keys() | unreadable} == set(server_versions(server))
+            for key in snapshot.objects.keys() - unreadable:
+                assert snapshot.objects[key].metadata.resource_version == server_versions(server)[key[1]]
+            assert folded == dict(snapshot.objects)
             assert informer.staleness().connected
 
     virtual_time.run(main())

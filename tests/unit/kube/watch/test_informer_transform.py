@@ -14,10 +14,10 @@ from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.informer import WatchInformer
 
 
-def _slim(found: KubeObject) -> KubeObject:
-    metadata = found.metadata
-    kept = ObjectMeta(name=metadata.name, namespace=metadata.namespace, annotations=metadata.annotations)
-    return msgspec.structs.replace(found, metadata=kept)
+def _slim(resource: KubeObject) -> KubeObject:
+    metadata = resource.metadata
+    meta = ObjectMeta(name=metadata.name, namespace=metadata.namespace, annotations=metadata.annotations)
+    return msgspec.structs.replace(resource, metadata=meta)
 
 
 def test_objects_are_stored_and_handed_out_as_transformed() -> None:
@@ -40,8 +40,10 @@ def test_objects_are_stored_and_handed_out_as_transformed() -> None:
         await asyncio.sleep(60)
         task.cancel()
         await asyncio.wait({task})
-        kept = {name: dict(found.metadata.annotations) for (_, name), found in informer.snapshot().objects.items()}
-        assert kept == {"a": {"v": "2"}, "b": {"v": "3"}}
+        annotations = {
+            name: dict(resource.metadata.annotations) for (_, name), resource in informer.snapshot().objects.items()
+        }
+        assert annotations == {"a": {"v": "2"}, "b": {"v": "3"}}
         assert all(not change.new.metadata.labels for change in changes if change.new)
         assert changes[-1].new is not None
         assert changes[-1].new.metadata.annotations["v"] == "3"

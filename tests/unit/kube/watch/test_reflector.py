@@ -40,32 +40,32 @@ class Story:
     """A sink that writes down what it is told, with the time."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
         self.waits: list[float] = []
         self.times: list[float] = []
 
     def begin_list(self) -> None:
-        self.told.append("list")
+        self.calls.append("list")
 
     def add_page(self, page: DecodedList[Pod], at: float) -> None:
         self.times.append(at)
-        self.told.append(f"page of {len(page.items)}")
+        self.calls.append(f"page of {len(page.items)}")
 
     async def end_list(self, resource_version: str) -> None:
-        self.told.append(f"listed at {resource_version}")
+        self.calls.append(f"listed at {resource_version}")
 
     def on_watch_opened(self, at: float) -> None:
         self.times.append(at)
-        self.told.append("watch")
+        self.calls.append("watch")
 
     def apply_event(self, event: WatchEvent[Pod], at: float) -> None:
         self.times.append(at)
         name = event.object.metadata.name if event.object else event.resource_version
-        self.told.append(f"{event.kind} {name}")
+        self.calls.append(f"{event.kind} {name}")
 
     def failed(self, error: KubeError | UnreadableObject, wait: float, at: float) -> None:
         self.times.append(at)
-        self.told.append(f"failed: {type(error).__name__}")
+        self.calls.append(f"failed: {type(error).__name__}")
         self.waits.append(wait)
 
 
@@ -99,7 +99,7 @@ def test_a_list_then_a_watch_from_its_version() -> None:
     story, transport = follow(
         list_response([_pod("a", 5)], resource_version="7"), StreamScript([watch_line("MODIFIED", _pod("a", 8))])
     )
-    assert story.told == ["list", "page of 1", "listed at 7", "watch", "MODIFIED a"]
+    assert story.calls == ["list", "page of 1", "listed at 7", "watch", "MODIFIED a"]
     listed, watched = queries(transport)
     assert listed == {"limit": str(PAGE_SIZE)}
     assert watched["resourceVersion"] == "7"
@@ -122,7 +122,7 @@ def test_a_watch_that_ends_in_order_is_resumed_at_once_after_its_last_event() ->
         StreamScript([watch_line("ADDED", _pod("b", 10))]),
         seconds=0.1,
     )
-    assert story.told == ["list", "page of 0", "listed at 7", "watch", "ADDED a", "watch", "ADDED b"]
+    assert story.calls == ["list", "page of 0", "listed at 7", "watch", "ADDED a", "watch", "ADDED b"]
     assert [query.get("resourceVersion") for query in queries(transport)] == [None, "7", "9"]
 
 
@@ -139,7 +139,7 @@ def test_a_connection_that_breaks_in_the_middle_of_a_line_is_resumed_and_not_lis
     story, transport = follow(
         list_response([], resource_version="7"), broken, StreamScript([watch_line("ADDED", _pod("b", 10))])
     )
-    assert story.told[3:] == ["watch", "ADDED a", "failed: Unreachable", "watch", "ADDED b"]
+    assert story.calls[3:] == ["watch", "ADDED a", "failed: Unreachable", "watch", "ADDED b"]
     assert queries(transport)[-1]["resourceVersion"] == "9"
     assert story.waits == [0.8]
     assert story.times == [0, 0, 0, 0, 0.8, 0.8]
@@ -157,7 +157,7 @@ def test_a_version_that_is_too_old_means_a_list_at_once(expired: ScriptedRespons
         list_response([_pod("b", 90)], resource_version="99"),
         StreamScript(),
     )
-    assert story.told[-5:] == ["failed: Expired", "list", "page of 1", "listed at 99", "watch"]
+    assert story.calls[-5:] == ["failed: Expired", "list", "page of 1", "listed at 99", "watch"]
     assert story.waits == [0.0]
 
 
@@ -184,7 +184,7 @@ def test_a_version_that_became_too_old_in_an_outage_means_a_list_at_once() -> No
         list_response([], resource_version="8"),
         StreamScript(),
     )
-    assert story.told[-4:] == ["list", "page of 0", "listed at 8", "watch"]
+    assert story.calls[-4:] == ["list", "page of 0", "listed at 8", "watch"]
     assert story.waits[-1] == 0.0
 
 
@@ -195,7 +195,7 @@ def test_a_list_whose_pages_expire_begins_anew_in_one_piece() -> None:
         list_response([_pod("a", 5), _pod("b", 6)], resource_version="8"),
         StreamScript(),
     )
-    assert story.told[:6] == ["list", "page of 1", "failed: Expired", "list", "page of 2", "listed at 8"]
+    assert story.calls[:6] == ["list", "page of 1", "failed: Expired", "list", "page of 2", "listed at 8"]
     assert [query.get("limit") for query in queries(transport)][:3] == [str(PAGE_SIZE), str(PAGE_SIZE), None]
 
 
@@ -205,11 +205,11 @@ def test_retry_after_is_obeyed(where: str) -> None:
     answers: list[ScriptedResponse] = [list_response([], resource_version="7"), StreamScript()]
     answers.insert(0 if where == "list" else 1, busy)
     story, transport = follow(*answers, seconds=16.9)
-    assert story.told[-1] == "failed: Throttled"
+    assert story.calls[-1] == "failed: Throttled"
     assert story.waits == [17.0]
     before = len(transport.requests)
     story, transport = follow(*answers, seconds=17.1)
-    assert story.told[-1] == "watch"
+    assert story.calls[-1] == "watch"
     assert len(transport.requests) > before
 
 
@@ -224,7 +224,7 @@ def test_faults_are_waited_out_longer_and_longer_and_then_a_list_is_tried() -> N
         StreamScript(),
     )
     assert story.waits == [0.8, 1.6, 3.2]
-    assert story.told[-4:] == ["list", "page of 0", "listed at 9", "watch"]
+    assert story.calls[-4:] == ["list", "page of 0", "listed at 9", "watch"]
     assert [query.get("resourceVersion") for query in queries(transport)] == [None, "7", "7", "7", None, "9"]
 
 
@@ -233,7 +233,7 @@ def test_an_error_inside_the_stream_that_is_no_410_is_resumed() -> None:
     story, transport = follow(
         list_response([], resource_version="7"), odd, StreamScript([watch_line("ADDED", _pod("a", 8))])
     )
-    assert story.told[-3:] == ["failed: ServerFault", "watch", "ADDED a"]
+    assert story.calls[-3:] == ["failed: ServerFault", "watch", "ADDED a"]
     assert queries(transport)[-1]["resourceVersion"] == "7"
 
 
@@ -256,7 +256,7 @@ def test_watches_that_end_at_once_without_a_word_do_not_become_a_storm() -> None
 def test_silence_for_too_long_is_a_connection_that_died() -> None:
     quiet = StreamScript([bookmark_line("8")])
     story, transport = follow(list_response([], resource_version="7"), quiet, StreamScript(), seconds=QUIET_SECONDS + 5)
-    assert story.told[-2:] == ["failed: Unreachable", "watch"]
+    assert story.calls[-2:] == ["failed: Unreachable", "watch"]
     assert queries(transport)[-1]["resourceVersion"] == "8"
 
 
@@ -270,7 +270,7 @@ def test_a_bookmark_a_minute_keeps_a_watch_alive() -> None:
             await asyncio.sleep(60)
             server.bookmark()
         task.cancel()
-        return story.told.count("watch")
+        return story.calls.count("watch")
 
     assert virtual_time.run(main()) == 1
 
@@ -278,7 +278,7 @@ def test_a_bookmark_a_minute_keeps_a_watch_alive() -> None:
 def test_a_list_that_cannot_be_read_at_all_is_tried_again() -> None:
     html = Response(200, {}, b"<html>sign in</html>")
     story, _ = follow(html, list_response([], resource_version="7"), StreamScript())
-    assert story.told == ["list", "failed: UnreadableObject", "list", "page of 0", "listed at 7", "watch"]
+    assert story.calls == ["list", "failed: UnreadableObject", "list", "page of 0", "listed at 7", "watch"]
 
 
 @given(failures=st.integers(1, 10_000), draw=st.floats(0, 1, exclude_max=True), after=st.none() | st.floats(0, 1e6))

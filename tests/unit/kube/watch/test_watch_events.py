@@ -94,7 +94,7 @@ def test_no_line_makes_the_decoder_raise(raw: bytes) -> None:
 
 @given(st.lists(st.binary(min_size=1).filter(lambda part: b"\n" not in part)), st.data())
 def test_lines_come_out_whole_however_the_network_cuts_them(lines: list[bytes], data: st.DataObject) -> None:
-    sent = b"".join(each + b"\n" for each in lines)
+    sent = b"".join(line + b"\n" for line in lines)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=8)))
     splitter = LineSplitter()
     got: list[bytes] = []

@@ -67,9 +67,9 @@ def write(
 
 def outcome(response: ScriptedResponse, action: Action) -> WriteOutcome:
     # A server that stays busy is asked three times.
-    (found,), _, recorded = write(response, response, response, actions=[action])
-    assert recorded == [found]
-    return found
+    (written,), _, recorded = write(response, response, response, actions=[action])
+    assert recorded == [written]
+    return written
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,9 @@ def test_a_target_is_the_object_as_it_was_observed() -> None:
 
 
 def test_a_successful_write_returns_the_new_version() -> None:
-    found = outcome(DONE, PATCH)
-    assert found.applied
-    assert (found.name, found.uid, found.resource_version) == ("web-0", "uid-1", "8")
+    written = outcome(DONE, PATCH)
+    assert written.applied
+    assert (written.name, written.uid, written.resource_version) == ("web-0", "uid-1", "8")
     assert outcome(json_response({"kind": "Status", "status": "Success"}, 201), EVICT).applied
 
 
@@ -198,11 +198,11 @@ ANOTHER_UID = {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid
 def test_every_response_is_an_outcome_and_never_an_exception(
     response: ScriptedResponse, action: Action, result: Result, reason: str
 ) -> None:
-    found = outcome(response, action)
-    assert (found.result, found.reason) == (result, reason)
-    assert found.message
-    assert "\n" not in found.message
-    assert found.action == action
+    written = outcome(response, action)
+    assert (written.result, written.reason) == (result, reason)
+    assert written.message
+    assert "\n" not in written.message
+    assert written.action == action
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,8 @@ def test_every_response_is_an_outcome_and_never_an_exception(
     ],
 )
 def test_a_write_cancelled_before_its_answer_may_have_been_executed(response: ScriptedResponse) -> None:
-    found = outcome(response, PATCH)
-    assert (found.result, found.uncertain) == (Result.FAILED, True)
+    written = outcome(response, PATCH)
+    assert (written.result, written.uncertain) == (Result.FAILED, True)
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_a_write_that_was_refused_was_not_carried_out(response: ScriptedResponse
 
 
 def test_an_outcome_has_what_the_server_made_of_the_object() -> None:
-    found = outcome(json_response({"metadata": {"name": "web"}, "spec": {"filled": "in"}}), PATCH)
-    assert msgspec.json.decode(found.body)["spec"] == {"filled": "in"}
+    written = outcome(json_response({"metadata": {"name": "web"}, "spec": {"filled": "in"}}), PATCH)
+    assert msgspec.json.decode(written.body)["spec"] == {"filled": "in"}
     assert not outcome(DONE, PatchStatus(POD, {})).body
 
 
@@ -256,7 +256,7 @@ def test_outcomes_are_in_the_order_of_their_actions() -> None:
             [PatchObject(target, merge_patch({})) for target in targets]
         )
 
-    assert [found.name for found in virtual_time.run(main())] == [target.name for target in targets]
+    assert [written.name for written in virtual_time.run(main())] == [target.name for target in targets]
 
 
 class SlowTransport(ScriptedTransport):
@@ -338,47 +338,47 @@ def timed(*answers: ScriptedResponse, actions: list[Action]) -> tuple[tuple[Writ
 
 
 def test_a_throttled_write_is_retried_after_retry_after() -> None:
-    (found,), times = timed(error_response(429, "TooManyRequests", retry_after=7), DONE, actions=[PATCH])
-    assert found.applied
+    (written,), times = timed(error_response(429, "TooManyRequests", retry_after=7), DONE, actions=[PATCH])
+    assert written.applied
     assert times == [0, 7]
 
 
 def test_while_a_server_is_busy_no_other_write_is_sent() -> None:
-    found, times = timed(error_response(429, "TooManyRequests", retry_after=7), DONE, DONE, DONE, actions=patches(3))
-    assert all(each.applied for each in found)
+    outcomes, times = timed(error_response(429, "TooManyRequests", retry_after=7), DONE, DONE, DONE, actions=patches(3))
+    assert all(written.applied for written in outcomes)
     assert times == [0, 7, 7, 7]
 
 
 def test_a_write_that_remains_throttled_is_an_outcome_with_retry_after() -> None:
     busy = error_response(429, "TooManyRequests", retry_after=2)
-    (found,), times = timed(busy, busy, busy, actions=[PATCH])
-    assert (found.result, found.retry_after) == (Result.THROTTLED, 2)
+    (written,), times = timed(busy, busy, busy, actions=[PATCH])
+    assert (written.result, written.retry_after) == (Result.THROTTLED, 2)
     assert times == [0, 2, 4]
 
 
 def test_a_retry_after_of_minutes_is_honoured_without_blocking_callers() -> None:
-    found, times = timed(error_response(429, "TooManyRequests", retry_after=300), actions=patches(2))
-    assert [each.result for each in found] == [Result.THROTTLED] * 2
-    assert [each.retry_after for each in found] == [300, 300]
+    outcomes, times = timed(error_response(429, "TooManyRequests", retry_after=300), actions=patches(2))
+    assert [written.result for written in outcomes] == [Result.THROTTLED] * 2
+    assert [written.retry_after for written in outcomes] == [300, 300]
     assert times == [0]
 
 
 def test_an_eviction_refused_by_a_budget_delays_no_other_write() -> None:
-    found, times = timed(
+    outcomes, times = timed(
         error_response(429, "TooManyRequests", details=BUDGET, retry_after=10), DONE, actions=[EVICT, PATCH]
     )
-    assert [each.result for each in found] == [Result.REFUSED, Result.APPLIED]
-    assert found[0].retry_after == 10
+    assert [written.result for written in outcomes] == [Result.REFUSED, Result.APPLIED]
+    assert outcomes[0].retry_after == 10
     assert times == [0, 0]
 
 
 def test_read_only_makes_every_write_a_recorded_no_op() -> None:
     actions: list[Action] = [PATCH, RESIZE, EVICT, CREATE, DeleteObject(POD), PatchScale(POD, 2), PatchStatus(POD, {})]
-    found, transport, recorded = write(actions=actions, settings=WriterSettings(read_only=True))
+    outcomes, transport, recorded = write(actions=actions, settings=WriterSettings(read_only=True))
     assert transport.requests == []
-    assert {(each.result, each.reason) for each in found} == {(Result.SKIPPED, READ_ONLY)}
-    assert "evict pods shop/web-0" in found[2].message
-    assert sorted(map(str, recorded)) == sorted(map(str, found))
+    assert {(written.result, written.reason) for written in outcomes} == {(Result.SKIPPED, READ_ONLY)}
+    assert "evict pods shop/web-0" in outcomes[2].message
+    assert sorted(map(str, recorded)) == sorted(map(str, outcomes))
 
 
 def test_a_dry_run_is_checked_by_the_server_and_stores_nothing() -> None:
@@ -394,8 +394,8 @@ def test_a_dry_run_is_checked_by_the_server_and_stores_nothing() -> None:
 
 
 def test_a_writer_that_does_not_lead_sends_nothing() -> None:
-    (found,), transport, _ = write(actions=[PATCH], may_write=lambda: False)
-    assert (found.result, found.reason) == (Result.SKIPPED, NOT_LEADING)
+    (written,), transport, _ = write(actions=[PATCH], may_write=lambda: False)
+    assert (written.result, written.reason) == (Result.SKIPPED, NOT_LEADING)
     assert transport.requests == []
 
 
@@ -428,9 +428,9 @@ BY_UID = Target(VPAS, "web", "shop", "uid-1")
     ("action", "read"), [(PatchStatus(BY_UID, {"x": 1}), "/web"), (PatchScale(BY_UID, 3), "/web/scale")]
 )
 def test_where_the_server_would_overlook_a_uid_the_version_is_read_first(action: Action, read: str) -> None:
-    (found,), transport, _ = write(SAME, DONE, actions=[action])
-    assert found.applied
-    assert found.action == action
+    (written,), transport, _ = write(SAME, DONE, actions=[action])
+    assert written.applied
+    assert written.action == action
     reading, writing = transport.requests
     assert (reading.method, writing.method) == ("GET", "PATCH")
     assert reading.path.endswith(read)
@@ -439,20 +439,20 @@ def test_where_the_server_would_overlook_a_uid_the_version_is_read_first(action:
 
 def test_a_namesake_found_by_that_reading_is_not_written() -> None:
     other = json_response({"metadata": {"name": "web", "uid": "uid-2", "resourceVersion": "41"}})
-    (found,), transport, _ = write(other, actions=[PatchStatus(BY_UID, {"x": 1})])
-    assert (found.result, found.reason) == (Result.GONE, REPLACED)
+    (written,), transport, _ = write(other, actions=[PatchStatus(BY_UID, {"x": 1})])
+    assert (written.result, written.reason) == (Result.GONE, REPLACED)
     assert len(transport.requests) == 1
 
 
 def test_a_conflict_after_the_second_read_is_retried() -> None:
     stale = error_response(409, "Conflict", "the object has been modified")
-    (found,), transport, _ = write(SAME, stale, SAME, DONE, actions=[PatchStatus(BY_UID, {"x": 1})])
-    assert found.applied
+    (written,), transport, _ = write(SAME, stale, SAME, DONE, actions=[PatchStatus(BY_UID, {"x": 1})])
+    assert written.applied
     assert len(transport.requests) == 4
 
 
 def test_leadership_lost_during_that_reading_stops_the_write() -> None:
     answers = iter([False])
-    (found,), transport, _ = write(SAME, actions=[PatchStatus(BY_UID, {})], may_write=answers.__next__)
-    assert found.reason == NOT_LEADING
+    (written,), transport, _ = write(SAME, actions=[PatchStatus(BY_UID, {})], may_write=answers.__next__)
+    assert written.reason == NOT_LEADING
     assert [request.method for request in transport.requests] == ["GET"]

@@ -20,9 +20,9 @@ from trellis.providers.kwok.declarations import GROUP_REFUSED, NO_GROUPS, Declar
 WHERE = "kube-system/groups"
 
 
-def only(found: Declarations) -> NodeGroup:
-    assert found.problems == ()
-    [declared] = found.groups.values()
+def only(declarations: Declarations) -> NodeGroup:
+    assert declarations.problems == ()
+    [declared] = declarations.groups.values()
     return declared.group
 
 
@@ -110,15 +110,15 @@ def test_an_object_of_another_kind_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         (None, "there is no ConfigMap kube-system/groups"),
         (config_map(), "the ConfigMap kube-system/groups declares no group"),
     ],
 )
-def test_a_missing_declaration_is_reported(config: object, told: str) -> None:
+def test_a_missing_declaration_is_reported(config: object, message: str) -> None:
     [problem] = read_declarations(config, WHERE).problems  # type: ignore[arg-type]
-    assert (problem.reason.reason, str(problem.reason)) == (NO_GROUPS, told)
+    assert (problem.reason.reason, str(problem.reason)) == (NO_GROUPS, message)
 
 
 @given(st.text(max_size=60))

@@ -23,8 +23,8 @@ from trellis.reports.advice.report import FORMATS, ManifestForm, as_text, build_
 PARAMETERS = {"target-cpu-percentile": "0.95"}
 
 
-def advised(found: SurveyResult, prices: Prices = EXAMPLE_PRICES) -> SurveyAdvice:
-    return advise(found, AdvicePolicy(), prices, NOW, parameters=PARAMETERS)
+def advised(result: SurveyResult, prices: Prices = EXAMPLE_PRICES) -> SurveyAdvice:
+    return advise(result, AdvicePolicy(), prices, NOW, parameters=PARAMETERS)
 
 
 SHOP = advised(shop())
@@ -49,8 +49,8 @@ def test_emitted_manifests_are_as_approved(form: ManifestForm) -> None:
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_no_line_of_the_table_is_wider_than_the_terminal(width: int) -> None:
     long = workload("a-workload-with-a-name-that-nobody-types-twice", container("and-its-container"), pods=12345)
-    for found in (SHOP, advised(generated_survey(60)), advised(survey(long, namespace_of_length(40)))):
-        assert max(map(len, as_text(found, width))) <= max(width, 80)
+    for advice in (SHOP, advised(generated_survey(60)), advised(survey(long, namespace_of_length(40)))):
+        assert max(map(len, as_text(advice, width))) <= max(width, 80)
 
 
 def namespace_of_length(length: int) -> SurveyedWorkload:
@@ -119,33 +119,33 @@ def test_without_prices_no_costs_are_shown(form: str) -> None:
 
 
 def test_unknown_requests_are_not_reported_as_none() -> None:
-    unseen = [
+    workloads = [
         msgspec.structs.replace(
             workload("web", container(request=(NONE, NONE)), namespace=namespace, pods=1), is_sized=False
         )
         for namespace in ("shop", "data")
     ]
-    found = advised(survey(*unseen))
-    text = [line.split() for line in as_text(found, 100)]
+    advice = advised(survey(*workloads))
+    text = [line.split() for line in as_text(advice, 100)]
     assert ["in", "all", "?", "1.00", "?", "1.00"] in text
     explained = "? -> 250m: what is requested now could not be seen."
-    assert explained in as_text(found, 100)
+    assert explained in as_text(advice, 100)
     assert explained not in as_text(advised(survey(workload())), 100)
-    assert "| in all | ? | 1.00 |  | ? | 1.00 |  |  |" in render_advice(found, "markdown").splitlines()
-    page = page_body(render_advice(found, "html"))
+    assert "| in all | ? | 1.00 |  | ? | 1.00 |  |  |" in render_advice(advice, "markdown").splitlines()
+    page = page_body(render_advice(advice, "html"))
     assert "<dt>now</dt><dd>?</dd>" in page
     for wrong in ("<dt>missing</dt>", ">new<", "<dd>0</dd>"):
         assert wrong not in page
 
 
 def test_odd_names_do_no_harm() -> None:
-    found = advised(survey(workload(ODD, container(ODD, target=(50, GIB)), namespace=ODD)))
-    assert "<b>" not in page_body(render_advice(found, "html"))
-    table = [line for line in render_advice(found, "markdown").splitlines() if line.startswith("|")]
+    advice = advised(survey(workload(ODD, container(ODD, target=(50, GIB)), namespace=ODD)))
+    assert "<b>" not in page_body(render_advice(advice, "html"))
+    table = [line for line in render_advice(advice, "markdown").splitlines() if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {10}
-    assert yaml.safe_load(render_advice(found, "yaml"))["workloads"][0]["name"] == ODD
-    assert next(csv.DictReader(io.StringIO(render_advice(found, "csv"))))["workload"] == ODD
-    assert not build_manifest_files(found, ManifestForm.PATCHES).texts
+    assert yaml.safe_load(render_advice(advice, "yaml"))["workloads"][0]["name"] == ODD
+    assert next(csv.DictReader(io.StringIO(render_advice(advice, "csv"))))["workload"] == ODD
+    assert not build_manifest_files(advice, ManifestForm.PATCHES).texts
 
 
 def test_very_many_containers_leave_the_page_readable() -> None:

@@ -94,9 +94,9 @@ def test_what_was_left_out_and_what_was_stopped_is_reported() -> None:
     partial = msgspec.structs.replace(SMALL, partial=True, notes=["web-02/app: 1 gap"])
     text = "\n".join(as_text(partial, 100))
     page = as_html(partial)
-    for told in ("Partial: it was stopped", "traces/broken.csv: row 7", "web-02/app: 1 gap"):
-        assert told in text
-        assert told in page
+    for expected in ("Partial: it was stopped", "traces/broken.csv: row 7", "web-02/app: 1 gap"):
+        assert expected in text
+        assert expected in page
 
 
 def test_very_many_series_leave_the_page_readable() -> None:

@@ -26,15 +26,15 @@ from trellis.reports.advice import report
 from trellis.reports.buckets.report import FORMATS, as_text, propose_buckets, render_buckets
 
 
-def advised(found: SurveyResult, prices: Prices = EXAMPLE_PRICES) -> SurveyAdvice:
-    return advise(found, AdvicePolicy(), prices, NOW)
+def advised(result: SurveyResult, prices: Prices = EXAMPLE_PRICES) -> SurveyAdvice:
+    return advise(result, AdvicePolicy(), prices, NOW)
 
 
 SHOP = advised(recorded_shop())
 
 
 def names(text: str) -> list[str]:
-    return [each["metadata"]["name"] for each in yaml.safe_load_all(text) if each]
+    return [document["metadata"]["name"] for document in yaml.safe_load_all(text) if document]
 
 
 @pytest.mark.parametrize(
@@ -52,10 +52,10 @@ def test_buckets_have_the_formats_of_advice() -> None:
 
 def test_a_check_has_nothing_against_the_manifests() -> None:
     text = render_buckets(SHOP, "yaml")
-    found = check([ManifestSource("buckets.yaml", text.encode())])
-    assert [(finding.object, finding.message) for finding in found.findings if finding.is_error] == []
-    assert not any("hole" in finding.message or "no bucket" in finding.message for finding in found.findings)
-    assert [ours.kind.name for ours in found.objects] == ["Hvpa"] * 5
+    result = check([ManifestSource("buckets.yaml", text.encode())])
+    assert [(finding.object, finding.message) for finding in result.findings if finding.is_error] == []
+    assert not any("hole" in finding.message or "no bucket" in finding.message for finding in result.findings)
+    assert [ours.kind.name for ours in result.objects] == ["Hvpa"] * 5
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
@@ -63,8 +63,8 @@ def test_no_line_of_the_text_is_wider_than_the_terminal(width: int) -> None:
     long = recorded_workload(
         "a-workload-with-a-name-that-nobody-types-twice-and-which-goes-on-and-on", daily(9e6, 9e7), 12345
     )
-    for found in (SHOP, advised(survey(long))):
-        assert max(map(len, as_text(propose_buckets(found), width))) <= max(width, 80)
+    for advice in (SHOP, advised(survey(long))):
+        assert max(map(len, as_text(propose_buckets(advice), width))) <= max(width, 80)
 
 
 @pytest.mark.parametrize(("width", "shown"), [(80, False), (100, True)])
@@ -115,8 +115,8 @@ def test_an_hvpa_gets_another_name_if_its_name_is_taken() -> None:
     assert sorted(names(render_buckets(advised(twins), "yaml"))) == ["web-deployment", "web-statefulset"]
 
 
-def largest(found: SurveyResult, policy: AdvicePolicy = AdvicePolicy()) -> tuple[str, str]:  # noqa: B008 -- frozen
-    [document] = yaml.safe_load_all(render_buckets(advise(found, policy, EXAMPLE_PRICES, NOW), "yaml"))
+def largest(result: SurveyResult, policy: AdvicePolicy = AdvicePolicy()) -> tuple[str, str]:  # noqa: B008 -- frozen
+    [document] = yaml.safe_load_all(render_buckets(advise(result, policy, EXAMPLE_PRICES, NOW), "yaml"))
     bucket = document["spec"]["buckets"][0]
     return bucket["cpu"]["max"], bucket["memory"]["max"]
 
@@ -132,6 +132,6 @@ def test_replicas_fit_twice_on_a_node_and_within_what_is_allowed() -> None:
     assert largest(node) == ("900m", "800Mi")
     pod = NamespaceLimits(pod=ResourceRange(most={"cpu": 700}))
     assert largest(bounded(web, pod))[0] == "700m"
-    each = NamespaceLimits(container=ResourceRange(most={"memory": int(900 * MIB)}))
-    assert largest(bounded(web, each)) == ("2", "900Mi")
+    limits = NamespaceLimits(container=ResourceRange(most={"memory": int(900 * MIB)}))
+    assert largest(bounded(web, limits)) == ("2", "900Mi")
     assert largest(survey(web), AdvicePolicy(most=ResourceAmount(600.0)))[0] == "600m"

@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).resolve().parents[4] / "examples" / "buffers"
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
 
-def said(**spec: Any) -> str:
+def describe(**spec: Any) -> str:
     return " ".join(describe_buffer(resolve_buffer(msgspec.convert({"spec": spec}, Buffer))))
 
 
@@ -60,12 +60,12 @@ def given_pods(**resources: Any) -> dict[str, Any]:
     ],
 )
 def test_a_buffer_is_described_in_sentences(spec: dict[str, Any], sentence: str) -> None:
-    assert sentence in said(**spec)
+    assert sentence in describe(**spec)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_example_is_described(path: Path) -> None:
-    found = check([ManifestSource(path.name, path.read_bytes())])
-    assert found.findings == ()
-    (described,) = describe_objects(found)
+    checked = check([ManifestSource(path.name, path.read_bytes())])
+    assert checked.findings == ()
+    (described,) = describe_objects(checked)
     assert len(described["sentences"]) > 1

@@ -16,8 +16,8 @@ from trellis.reports.describe import describe_objects
 
 def sentences(document: dict[str, Any]) -> list[str]:
     [described] = describe_objects(check([ManifestSource("groups.yaml", msgspec.json.encode(document))]))
-    found: list[str] = described["sentences"]
-    return found
+    lines: list[str] = described["sentences"]
+    return lines
 
 
 def test_a_group_is_reported_in_sizes_shape_and_time() -> None:
@@ -29,7 +29,7 @@ def test_a_group_is_reported_in_sizes_shape_and_time() -> None:
     ]
 
 
-@pytest.mark.parametrize("how", [each for each in GroupFailureMode if each is not GroupFailureMode.OTHER_SHAPE])
+@pytest.mark.parametrize("how", [mode for mode in GroupFailureMode if mode is not GroupFailureMode.OTHER_SHAPE])
 def test_every_mishap_is_reported(how: str) -> None:
     assert sentences(failing(how))[-1].startswith("Goes wrong: ")
     assert sentences(failing(how, after=2))[-1].endswith(", beyond the first 2.")

@@ -37,23 +37,23 @@ def hpa(**spec: Any) -> Document:
 
 
 def vpa(mode: str, kind: str = "Deployment", **policy: Any) -> Document:
-    found = vpa_document(updatePolicy={"updateMode": mode, **policy})
-    found["metadata"]["namespace"] = "shop"
-    found["spec"]["targetRef"] |= {"kind": kind, "name": "web"}
-    return found
+    document = vpa_document(updatePolicy={"updateMode": mode, **policy})
+    document["metadata"]["namespace"] = "shop"
+    document["spec"]["targetRef"] |= {"kind": kind, "name": "web"}
+    return document
 
 
 def hvpa(*buckets: Any) -> Document:
-    found = hvpa_document(*buckets, vpa={"deploy": True})
-    found["metadata"]["namespace"] = "shop"
-    found["spec"]["targetRef"] |= {"kind": "Deployment", "name": "web"}
-    return found
+    document = hvpa_document(*buckets, vpa={"deploy": True})
+    document["metadata"]["namespace"] = "shop"
+    document["spec"]["targetRef"] |= {"kind": "Deployment", "name": "web"}
+    return document
 
 
 def described(*documents: Document) -> str:
     text = yaml.safe_dump_all(copy.deepcopy(documents))
-    (found,) = describe_objects(check([ManifestSource("manifests.yaml", text.encode())]))
-    return " ".join(found["sentences"])
+    (description,) = describe_objects(check([ManifestSource("manifests.yaml", text.encode())]))
+    return " ".join(description["sentences"])
 
 
 @pytest.mark.parametrize("mode", ACTING)
@@ -62,11 +62,11 @@ def described(*documents: Document) -> str:
 def test_a_single_replica_is_promised_nothing_that_the_default_minimum_rules_out(
     mode: str, kind: str, given: Document
 ) -> None:
-    said = described(workload(kind, **given), vpa(mode, kind))
-    assert LEFT in said
-    assert f"{kind} web has 1 replica, and the updater changes running pods only where at least 2 replicas live" in said
-    assert "evicted where that fails" not in said.partition("With `minReplicas: 1`")[0]
-    assert FLAG in said
+    text = described(workload(kind, **given), vpa(mode, kind))
+    assert LEFT in text
+    assert f"{kind} web has 1 replica, and the updater changes running pods only where at least 2 replicas live" in text
+    assert "evicted where that fails" not in text.partition("With `minReplicas: 1`")[0]
+    assert FLAG in text
 
 
 @pytest.mark.parametrize("mode", ACTING)
@@ -84,25 +84,25 @@ def test_pods_are_reported_as_left_unchanged_exactly_where_the_plan_does_nothing
         decided(governor(mode, {"app": target}, 0.0, policy=policy), *pods).actions
         for target in ({"cpu": "1", "memory": "2Gi"}, {"cpu": "250m", "memory": "512Mi"})
     )
-    said = described(workload(app=app, replicas=replicas), vpa(mode, **policy))
-    assert (LEFT not in said) is acts
+    text = described(workload(app=app, replicas=replicas), vpa(mode, **policy))
+    assert (LEFT not in text) is acts
 
 
 def test_the_flag_is_named_only_where_the_resize_restarts_no_container() -> None:
     assert FLAG not in described(workload(app=container(restarts=("cpu", "memory"))), vpa("InPlaceOrRecreate"))
     assert f"With the updater's `{FLAG}`" in described(workload(), vpa("InPlaceOrRecreate"))
-    said = described(workload(), vpa("Recreate"))
-    assert f"With mode InPlaceOrRecreate and the updater's `{FLAG}`" in said
-    assert "With `minReplicas: 1` they are evicted and come back with the recommended requests" in said
+    text = described(workload(), vpa("Recreate"))
+    assert f"With mode InPlaceOrRecreate and the updater's `{FLAG}`" in text
+    assert "With `minReplicas: 1` they are evicted and come back with the recommended requests" in text
 
 
 def test_the_bounds_of_an_hpa_count_and_not_the_replicas_of_the_manifest() -> None:
-    said = described(workload(replicas=5), hpa(maxReplicas=8), vpa("InPlaceOrRecreate"))
-    assert RESIZED in said
-    assert "While Deployment web has 1 replica, running pods are left as they are" in said
-    said = described(workload(), hpa(minReplicas=2, maxReplicas=8), vpa("InPlaceOrRecreate"))
-    assert RESIZED in said
-    assert LEFT not in said
+    text = described(workload(replicas=5), hpa(maxReplicas=8), vpa("InPlaceOrRecreate"))
+    assert RESIZED in text
+    assert "While Deployment web has 1 replica, running pods are left as they are" in text
+    text = described(workload(), hpa(minReplicas=2, maxReplicas=8), vpa("InPlaceOrRecreate"))
+    assert RESIZED in text
+    assert LEFT not in text
 
 
 def test_a_minimum_is_reported_where_the_workload_is_not_in_the_files() -> None:
@@ -114,9 +114,9 @@ def test_a_minimum_is_reported_where_the_workload_is_not_in_the_files() -> None:
 
 
 def test_the_first_bucket_of_an_hvpa_resizes_its_single_replica() -> None:
-    said = described(workload(), hvpa(*STORY_2))
-    assert "Running pods are resized in place, and evicted where that fails; at 1 replica none is evicted" in said
-    assert "waits" not in said
+    text = described(workload(), hvpa(*STORY_2))
+    assert "Running pods are resized in place, and evicted where that fails; at 1 replica none is evicted" in text
+    assert "waits" not in text
     waits = described(workload(app=container(restarts=("memory",))), hvpa(*STORY_2))
     assert "At 1 replica a change of memory waits: at least 2 replicas must live" in waits
     many = described(workload(), hvpa(bucket((2, 4), ("0", "4"), ("0", "4G"))))
@@ -126,9 +126,9 @@ def test_the_first_bucket_of_an_hvpa_resizes_its_single_replica() -> None:
 def test_a_frozen_object_and_one_that_sizes_nothing_are_promised_nothing() -> None:
     frozen = vpa("Recreate")
     frozen["metadata"]["annotations"] = {"trellis.x-k8s.io/freeze": "alice"}
-    said = described(workload(replicas=3), frozen)
-    assert LEFT in said
-    assert "frozen by alice" in said
+    text = described(workload(replicas=3), frozen)
+    assert LEFT in text
+    assert "frozen by alice" in text
     off = vpa("Recreate")
     off["spec"]["resourcePolicy"] = {"containerPolicies": [{"containerName": "*", "mode": "Off"}]}
     assert LEFT in described(workload(replicas=3), off)
@@ -136,6 +136,6 @@ def test_a_frozen_object_and_one_that_sizes_nothing_are_promised_nothing() -> No
     assert "cannot be had without a new pod" in impossible
 
 
-def test_a_resize_that_restarts_a_container_is_said_to() -> None:
-    said = described(workload(app=container(restarts=("memory",)), replicas=3), vpa("InPlace"))
-    assert "A resize of memory restarts the container" in said
+def test_a_resize_that_restarts_a_container_is_reported_as_one() -> None:
+    text = described(workload(app=container(restarts=("memory",)), replicas=3), vpa("InPlace"))
+    assert "A resize of memory restarts the container" in text

@@ -28,12 +28,12 @@ def spare_explained(name: str) -> ObjectExplanation:
     return explain_buffer(cluster.evidence(read_components(cluster.collected())), name)
 
 
-def told(cluster: Cluster | None = None, **spec: Any) -> str:
+def explain_web(cluster: Cluster | None = None, **spec: Any) -> str:
     """On lines of any length."""
-    found = cluster or Cluster()
-    found.add_workload("web", 4)
-    found.add_buffer("web", **spec)
-    return text(explain_buffer(found.evidence(), "web"), 1000)
+    observed = cluster or Cluster()
+    observed.add_workload("web", 4)
+    observed.add_buffer("web", **spec)
+    return text(explain_buffer(observed.evidence(), "web"), 1000)
 
 
 def exactly(count: int, **spec: Any) -> Document:
@@ -45,15 +45,15 @@ def given_pods(**spec: Any) -> Document:
 
 
 def test_explanations_of_buffers_are_as_approved() -> None:
-    found = [text(spare_explained(name)) for name in ("web", "builds", "spot")]
-    assert_golden("explain-buffer.txt", "\n".join(found))
+    texts = [text(spare_explained(name)) for name in ("web", "builds", "spot")]
+    assert_golden("explain-buffer.txt", "\n".join(texts))
     assert_golden("explain-buffer.json", as_json(spare_explained("web")).decode())
 
 
 def test_machines_get_the_same_as_data() -> None:
-    found = json.loads(as_json(spare_explained("spot")))["buffer"]
-    assert (found["desiredChunks"], found["chunks"], found["chunk"]["requests"]["cpu"]) == (3, 3, "3333m")
-    assert msgspec.json.decode(msgspec.json.encode(found), type=BufferPart) == spare_explained("spot").buffer
+    document = json.loads(as_json(spare_explained("spot")))["buffer"]
+    assert (document["desiredChunks"], document["chunks"], document["chunk"]["requests"]["cpu"]) == (3, 3, "3333m")
+    assert msgspec.json.decode(msgspec.json.encode(document), type=BufferPart) == spare_explained("spot").buffer
 
 
 @pytest.mark.parametrize("name", ["web", "builds", "spot"])
@@ -112,35 +112,39 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
     ],
 )
 def test_what_it_keeps_is_reported_in_a_sentence(spec: Document, sentence: str) -> None:
-    assert sentence in told(**spec)
+    assert sentence in explain_web(**spec)
 
 
 def test_outside_of_its_schedule_the_next_window_is_named() -> None:
     schedule = {"windows": [{"start": "0 20 * * *", "duration": "90m"}]}
-    found = told(**exactly(2, schedule=schedule))
-    assert "OutsideSchedule: no window of the Buffer's schedule is open; it counts for nothing." in found
-    assert "The next window opens at 20:00 UTC, in 12 h." in found
-    assert "A window opens at 0 20 * * * (UTC), for 1 h 30 min." in found
-    assert "costs" not in found
+    explanation = explain_web(**exactly(2, schedule=schedule))
+    assert "OutsideSchedule: no window of the Buffer's schedule is open; it counts for nothing." in explanation
+    assert "The next window opens at 20:00 UTC, in 12 h." in explanation
+    assert "A window opens at 0 20 * * * (UTC), for 1 h 30 min." in explanation
+    assert "costs" not in explanation
 
 
 def test_missing_headroom_is_reported_with_its_amount_and_reason() -> None:
     cluster = Cluster()
     cluster.add_node("n1", "4")
-    found = told(cluster, **exactly(5))
-    assert "Beside all that runs now the nodes that there are have room for 4 of 5 chunks; the rest wants" in found
-    assert "No further chunk fits 1 node, NodeFull (cpu)." in found
+    explanation = explain_web(cluster, **exactly(5))
+    assert (
+        "Beside all that runs now the nodes that there are have room for 4 of 5 chunks; the rest wants" in explanation
+    )
+    assert "No further chunk fits 1 node, NodeFull (cpu)." in explanation
 
 
 def test_where_there_is_no_headroom_at_all_nothing_is_left_over() -> None:
     cluster = Cluster()
     cluster.add_node("n1", "2")
-    assert "the nodes that there are have room for none of it; it wants new nodes." in told(cluster, **exactly(5))
+    assert "the nodes that there are have room for none of it; it wants new nodes." in explain_web(
+        cluster, **exactly(5)
+    )
 
 
 def test_a_status_that_is_behind_is_reported() -> None:
     cluster = Cluster()
-    assert "No pods are in its status yet." in told(cluster, **exactly(2))
+    assert "No pods are in its status yet." in explain_web(cluster, **exactly(2))
     cluster.publish_buffers()
     cluster.objects["Buffer", ("shop", "web")]["spec"]["capacity"]["replicas"]["exactly"] = 3
     behind = text(explain_buffer(cluster.evidence(), "web"), 1000)
@@ -148,11 +152,11 @@ def test_a_status_that_is_behind_is_reported() -> None:
 
 
 def test_the_time_when_all_chunks_last_fit_is_reported() -> None:
-    found = told(status={"lastFullyProvisioned": time(NOW - 120)}, **exactly(2))
-    assert "All of it last had room at 07:58 UTC, 2 min ago." in found
+    explanation = explain_web(status={"lastFullyProvisioned": time(NOW - 120)}, **exactly(2))
+    assert "All of it last had room at 07:58 UTC, 2 min ago." in explanation
 
 
 def test_another_buffer_on_the_target_is_reported() -> None:
     cluster = Cluster()
     cluster.add_buffer("more", **exactly(3))
-    assert "Buffer more is about the same target, and keeps 3 chunks of its own." in told(cluster, **exactly(2))
+    assert "Buffer more is about the same target, and keeps 3 chunks of its own." in explain_web(cluster, **exactly(2))

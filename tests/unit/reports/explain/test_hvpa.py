@@ -33,15 +33,15 @@ def text(explained: ObjectExplanation, width: int = 80) -> str:
     return "\n".join(as_text(explained, width)) + "\n"
 
 
-def told(cluster: Cluster) -> str:
+def explain_web(cluster: Cluster) -> str:
     """On lines of any length."""
     return text(explain_hvpa(cluster.evidence(), "web"), 1000)
 
 
 def drawn(now: tuple[int, str], decided: tuple[int, str], width: int = 80, **more: Any) -> list[str]:
     """Story 1 by CPU."""
-    rungs = tuple(CountCapacityPart(count, "", str(edge)) for count, edge in enumerate(EDGES, 1))
-    part = HvpaPart("web", "Deployment web", replicas=now[0], count=decided[0], capacities={"cpu": rungs})
+    steps = tuple(CountCapacityPart(count, "", str(edge)) for count, edge in enumerate(EDGES, 1))
+    part = HvpaPart("web", "Deployment web", replicas=now[0], count=decided[0], capacities={"cpu": steps})
     asked = more.pop("asked", decided[1])
     demand = DemandPart("cpu", asked, decided[1], now[1], decided[0], up_to="", **more)
     return list(draw_buckets(part, demand, width, plain=False))
@@ -58,9 +58,9 @@ def test_an_explanation_of_an_hvpa_is_as_approved() -> None:
 
 
 def test_machines_get_the_same_as_data() -> None:
-    found = json.loads(as_json(explain_hvpa(search().evidence(), "search")))["hvpa"]
-    assert (found["count"], found["size"]) == (3, {"cpu": "8", "memory": "5G"})
-    assert found["countChanges"][0] == {"count": 4, "upwards": True, "totals": {"cpu": "27", "memory": "29062500k"}}
+    document = json.loads(as_json(explain_hvpa(search().evidence(), "search")))["hvpa"]
+    assert (document["count"], document["size"]) == (3, {"cpu": "8", "memory": "5G"})
+    assert document["countChanges"][0] == {"count": 4, "upwards": True, "totals": {"cpu": "27", "memory": "29062500k"}}
 
 
 @pytest.mark.parametrize("plain", [True, False])
@@ -76,10 +76,10 @@ def test_a_terminal_without_such_characters_gets_plain_ones() -> None:
 
 
 def test_a_pods_explanation_names_its_hvpa() -> None:
-    told = text(explain_pod(search().evidence(), "search-1-0"), 1000)
+    explanation = text(explain_pod(search().evidence(), "search-1-0"), 1000)
     assert (
         "Hvpa search decides how many pods Deployment search has and how big each is: "
-        "3 replicas of CPU 8 and memory 5G each." in told
+        "3 replicas of CPU 8 and memory 5G each." in explanation
     )
 
 
@@ -87,42 +87,44 @@ def test_a_pods_explanation_names_its_hvpa() -> None:
 
 
 def test_an_unchanged_count_is_reported_with_the_reason() -> None:
-    found = told(world(3, "3700m", "11", scaleDown={"stabilizationWindow": "0s"}))
-    assert "3 are kept: CPU is above 10.8, which is 10 % below what fewer hold." in found
+    explanation = explain_web(world(3, "3700m", "11", scaleDown={"stabilizationWindow": "0s"}))
+    assert "3 are kept: CPU is above 10.8, which is 10 % below what fewer hold." in explanation
 
 
 def test_a_blocked_step_is_reported_with_its_end() -> None:
-    assert "until 08:05 UTC, in 5 min, at the latest." in told(world(3, "8", "5"))
+    assert "until 08:05 UTC, in 5 min, at the latest." in explain_web(world(3, "8", "5"))
     window = {"begin": "220000-0000", "end": "230000-0000"}
-    found = told(world(2, "6", "20", scaleUp={"updateMode": "MaintenanceWindow"}, maintenanceWindow=window))
-    assert "2 stay for now: the step up is held back." in found
-    assert "inside the maintenance window only; until 22:00 UTC, in 14 h." in found
+    explanation = explain_web(
+        world(2, "6", "20", scaleUp={"updateMode": "MaintenanceWindow"}, maintenanceWindow=window)
+    )
+    assert "2 stay for now: the step up is held back." in explanation
+    assert "inside the maintenance window only; until 22:00 UTC, in 14 h." in explanation
 
 
 def test_while_a_step_up_is_held_back_no_sentence_takes_it_for_taken() -> None:
-    found = told(world(2, "3", "24", scaleUp={"updateMode": "Off"}))
-    assert "Decided: 2 replicas of CPU 3 and memory 1G each." in found
-    assert "CPU: 24 asked for by the VPA. It takes 3 replicas: fewer hold up to 12, 3 up to 27." in found
-    assert "2 stay for now: the step up is held back." in found
-    assert "CPU: 24 over 2 replicas is 12 for each, and the VPA's target is 1. It stays 3 for now" in found
-    assert "◇ asked for: 24   ◉ as decided: 2 replicas for 6" in found
-    assert "It would be 3 replicas" not in found
+    explanation = explain_web(world(2, "3", "24", scaleUp={"updateMode": "Off"}))
+    assert "Decided: 2 replicas of CPU 3 and memory 1G each." in explanation
+    assert "CPU: 24 asked for by the VPA. It takes 3 replicas: fewer hold up to 12, 3 up to 27." in explanation
+    assert "2 stay for now: the step up is held back." in explanation
+    assert "CPU: 24 over 2 replicas is 12 for each, and the VPA's target is 1. It stays 3 for now" in explanation
+    assert "◇ asked for: 24   ◉ as decided: 2 replicas for 6" in explanation
+    assert "It would be 3 replicas" not in explanation
     # Memory has what follows from its total.
-    assert "With AtLeastRecommended the larger of its share and the VPA's target counts: 1G" in found
+    assert "With AtLeastRecommended the larger of its share and the VPA's target counts: 1G" in explanation
 
 
 def test_a_decrease_below_the_threshold_is_reported_as_unchanged() -> None:
-    found = told(world(3, "8", "23", scaleDown={"stabilizationWindow": "0s"}))
-    assert "CPU: 23 over 3 replicas is 7.667 for each, and the VPA's target is 1. It stays 8 for now" in found
+    explanation = explain_web(world(3, "8", "23", scaleDown={"stabilizationWindow": "0s"}))
+    assert "CPU: 23 over 3 replicas is 7.667 for each, and the VPA's target is 1. It stays 8 for now" in explanation
 
 
 def test_demand_above_the_last_bucket_is_reported() -> None:
-    assert "CPU: 200 asked for by the VPA. That is more than the 192 that 8 hold." in told(world(2, "6", "200"))
+    assert "CPU: 200 asked for by the VPA. That is more than the 192 that 8 hold." in explain_web(world(2, "6", "200"))
 
 
 def test_unchanged_pods_are_reported_with_the_reason() -> None:
-    assert "All is left as it is. ScaledToZero" in told(world(0, "6", "20"))
-    refused = told(world(2, "6", "20", buckets=[]))
+    assert "All is left as it is. ScaledToZero" in explain_web(world(0, "6", "20"))
+    refused = explain_web(world(2, "6", "20", buckets=[]))
     assert "It leaves Deployment web alone. HvpaRefused: spec.buckets" in refused
     assert "HOW MANY" not in refused
 
@@ -130,8 +132,8 @@ def test_unchanged_pods_are_reported_with_the_reason() -> None:
 def test_steps_and_bytes_are_written_for_people() -> None:
     blocked = [{"direction": "Down", "reason": "MinChange", "message": "2 x (CPU 6, memory 5G): too little."}]
     conditions = [{"type": "Active", "status": "True", "reason": "AsDecided"}]
-    found = told(world(2, "6", "12", status={"blocked": blocked, "conditions": conditions}))
-    assert "The controller holds a step down back, MinChange: 2 x (CPU 6, memory 5G): too little." in found
+    explanation = explain_web(world(2, "6", "12", status={"blocked": blocked, "conditions": conditions}))
+    assert "The controller holds a step down back, MinChange: 2 x (CPU 6, memory 5G): too little." in explanation
 
 
 # Drawings
@@ -183,9 +185,9 @@ def test_what_is_asked_for_is_marked_where_it_is_not_what_counts() -> None:
 )
 def test_any_ladder_can_be_drawn(steps: list[int], now: tuple[int, int], decided: tuple[int, int], width: int) -> None:
     totals = [sum(steps[: at + 1]) for at in range(len(steps))]
-    rungs = tuple(CountCapacityPart(count, "", f"{total}m") for count, total in enumerate(totals, 1))
-    count = rungs[min(decided[0], len(rungs) - 1)].count
-    part = HvpaPart("web", "Deployment web", replicas=now[0], count=count, capacities={"cpu": rungs})
+    ladder = tuple(CountCapacityPart(count, "", f"{total}m") for count, total in enumerate(totals, 1))
+    count = ladder[min(decided[0], len(ladder) - 1)].count
+    part = HvpaPart("web", "Deployment web", replicas=now[0], count=count, capacities={"cpu": ladder})
     demand = DemandPart("cpu", f"{decided[1]}m", f"{decided[1]}m", f"{now[1]}m", count, up_to="")
     lines = list(draw_buckets(part, demand, width, plain=True))
     assert [line for line in lines if line.split("|")[0].strip() == str(count)]

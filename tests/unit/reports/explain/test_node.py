@@ -20,22 +20,24 @@ def text(explained: ObjectExplanation, width: int = 80) -> str:
 
 
 def chapter(explained: ObjectExplanation, title: str) -> str:
-    found = text(explained).split(f"\n{title}\n")[1].split("\n\n")[0]
-    return f"{explained.kind} {explained.name}\n{found}\n"
+    section = text(explained).split(f"\n{title}\n")[1].split("\n\n")[0]
+    return f"{explained.kind} {explained.name}\n{section}\n"
 
 
 def test_explanations_of_nodes_are_as_approved() -> None:
     cluster = pools()
-    told = [text(cluster.node(name)) for name in ("small-1", "small-2", "small-3", "n1")]
+    texts = [text(cluster.node(name)) for name in ("small-1", "small-2", "small-3", "n1")]
     wanted = [cluster.buffer("web"), cluster.buffer("builds"), cluster.pod("import-1"), cluster.pod("import-2")]
-    assert_golden("explain-node.txt", "\n".join([*told, *(chapter(each, "NODES FOR IT") for each in wanted)]))
+    assert_golden(
+        "explain-node.txt", "\n".join([*texts, *(chapter(explanation, "NODES FOR IT") for explanation in wanted)])
+    )
     assert_golden("explain-node.json", as_json(cluster.node("small-2")).decode())
 
 
 def test_machines_get_the_same_as_data() -> None:
-    found = json.loads(as_json(pools().node("small-2")))["node"]
-    assert (found["outcome"], found["chunks"]) == ("Unneeded", {"shop/web": 1})
-    assert msgspec.json.decode(msgspec.json.encode(found), type=NodePart) == pools().node("small-2").node
+    document = json.loads(as_json(pools().node("small-2")))["node"]
+    assert (document["outcome"], document["chunks"]) == ("Unneeded", {"shop/web": 1})
+    assert msgspec.json.decode(msgspec.json.encode(document), type=NodePart) == pools().node("small-2").node
 
 
 @pytest.mark.parametrize("name", ["n1", "small-2", "small-3"])
@@ -47,20 +49,20 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
 
 
 def test_the_explanation_of_an_unscheduled_pod_begins_with_that() -> None:
-    found = text(pools().pod("import-2"), 1000)
-    assert "The pod has no node. NoGroupFits: no group has nodes that would take it." in found
-    assert "Groups large and small do not help: NodeTooSmall (cpu)." in found
-    found = text(pools().pod("import-1"), 1000)
-    assert "The pod has no node. By the next plan, NodeOrdered" in found
+    explanation = text(pools().pod("import-2"), 1000)
+    assert "The pod has no node. NoGroupFits: no group has nodes that would take it." in explanation
+    assert "Groups large and small do not help: NodeTooSmall (cpu)." in explanation
+    explanation = text(pools().pod("import-1"), 1000)
+    assert "The pod has no node. By the next plan, NodeOrdered" in explanation
 
 
 def test_a_node_without_a_decision_has_no_reason_lines() -> None:
     cluster = pools()
     cluster.patterns = ("shop",)
-    found = text(cluster.node("small-1"), 1000)
-    assert "What becomes of it is not known." in found
-    assert "NodesNotObserved" in found
-    assert "WHY IT IS THERE" not in found
+    explanation = text(cluster.node("small-1"), 1000)
+    assert "What becomes of it is not known." in explanation
+    assert "NodesNotObserved" in explanation
+    assert "WHY IT IS THERE" not in explanation
 
 
 def test_many_pods_that_are_alike_are_not_all_shown() -> None:
@@ -69,17 +71,17 @@ def test_many_pods_that_are_alike_are_not_all_shown() -> None:
     cluster.add_member("small-1")
     for number in range(25):
         cluster.run(f"web-1-{number:02}", "small-1", "10m")
-    found = text(cluster.node("small-1"), 1000)
-    assert "shop/web-1-19 asks for CPU 10m" in found
-    assert "5 other pods, of which the same is to be said." in found
-    assert "web-1-20" not in found
+    explanation = text(cluster.node("small-1"), 1000)
+    assert "shop/web-1-19 asks for CPU 10m" in explanation
+    assert "5 other pods, of which the same is to be said." in explanation
+    assert "web-1-20" not in explanation
 
 
 def test_a_leaving_node_is_reported_with_its_time() -> None:
     cluster = pools()
     mark = {"key": "trellis.x-k8s.io/leaving", "value": f"{NOW - 60:.0f}", "effect": "NoSchedule"}
     cluster.add_member("small-4", taints=[mark], conditions=[])
-    found = text(cluster.node("small-4"), 1000)
-    assert "It is on its way out. NodeReleased" in found
-    assert "So it has been since 07:59 UTC, 1 min ago." in found
-    assert "It is not ready." in found
+    explanation = text(cluster.node("small-4"), 1000)
+    assert "It is on its way out. NodeReleased" in explanation
+    assert "So it has been since 07:59 UTC, 1 min ago." in explanation
+    assert "It is not ready." in explanation

@@ -65,10 +65,10 @@ def test_pods_with_the_same_reason_are_reported_together() -> None:
     cluster = Cluster()
     cluster.add_workload("web", 12)
     cluster.add_vpa("web", {"app": {"cpu": "500m", "memory": "1Gi"}})
-    told = text(explain_vpa(cluster.evidence(), "web"))
-    assert "12 pods are left alone: the pod has what is recommended" in told
-    assert "web-1-0, web-1-1, web-1-2 and 9 others" in told
-    assert told.count("SizeAsRecommended") == 1
+    explanation = text(explain_vpa(cluster.evidence(), "web"))
+    assert "12 pods are left alone: the pod has what is recommended" in explanation
+    assert "web-1-0, web-1-1, web-1-2 and 9 others" in explanation
+    assert explanation.count("SizeAsRecommended") == 1
 
 
 def test_a_budget_that_forbids_the_eviction_is_reported_at_once() -> None:
@@ -78,11 +78,11 @@ def test_a_budget_that_forbids_the_eviction_is_reported_at_once() -> None:
     explained = explain_vpa(cluster.evidence(), "web")
     assert {pod.way for pod in explained.pods} >= {"Evict"}
     refused = "But PodDisruptionBudget web allows no disruption now: the API server refuses evictions."
-    for allowed, told in ((0, True), (1, False)):
+    for allowed, is_reported in ((0, True), (1, False)):
         values = {"minAvailable": 3, "disruptionsAllowed": allowed, "healthy": 3, "desired": 3}
         budget = InfluencePart("PodDisruptionBudget", "web", values)
         first, _, _ = text(msgspec.structs.replace(explained, influences=(budget,)), 120).partition("RECOMMENDATION")
-        assert (refused in first) == told
+        assert (refused in first) == is_reported
 
 
 def test_a_target_that_cannot_be_used_comes_before_what_it_would_mean() -> None:
@@ -112,9 +112,9 @@ def test_everything_that_could_change_has_a_sentence(turn: CounterfactualCode) -
         "least": 2.0,
         "perHour": 5.0,
     }
-    found = describe_counterfactual(CounterfactualPart(turn.value, values), AT)
-    assert found
-    assert not found.endswith(".")
+    sentence = describe_counterfactual(CounterfactualPart(turn.value, values), AT)
+    assert sentence
+    assert not sentence.endswith(".")
 
 
 def test_amounts_and_times_read_as_people_write_them() -> None:
@@ -135,8 +135,8 @@ def test_amounts_and_times_read_as_people_write_them() -> None:
 
 def test_json_has_the_codes_and_nothing_that_is_empty() -> None:
     part = PodPart("p", "", "Leave", MODE_DOES_NOT_UPDATE_PODS)
-    found = json.loads(as_json(ObjectExplanation("pod", "shop", "p", AT, pods=(part,))))
-    assert found == {
+    document = json.loads(as_json(ObjectExplanation("pod", "shop", "p", AT, pods=(part,))))
+    assert document == {
         "kind": "pod",
         "namespace": "shop",
         "name": "p",
@@ -162,6 +162,6 @@ def test_what_could_not_be_read_is_reported_once_for_each_reason_and_cause() -> 
         MissingData("LimitRange", "shop", "may not be read"),
         MissingData("Node", "", "may not be read"),
     ]
-    found = text(explain_vpa(cluster.evidence(), "job"), 1000)
-    assert found.count("ObjectsNotObserved") == 1
-    assert "(PodDisruptionBudget in shop: is forbidden; LimitRange in shop, Node: may not be read)." in found
+    explanation = text(explain_vpa(cluster.evidence(), "job"), 1000)
+    assert explanation.count("ObjectsNotObserved") == 1
+    assert "(PodDisruptionBudget in shop: is forbidden; LimitRange in shop, Node: may not be read)." in explanation

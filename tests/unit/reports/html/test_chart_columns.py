@@ -11,9 +11,9 @@ from trellis.reports.html.chart_columns import ChartColumns
 VALUES = st.lists(st.one_of(st.floats(1e-6, 1e12), st.just(0.0), st.just(math.nan)), max_size=40)
 
 
-def decoded(told: list[float | str]) -> list[float]:
+def decoded(encoded: list[float | str]) -> list[float]:
     """As the page's script reads it."""
-    unit, steps = told
+    unit, steps = encoded
     values: list[float] = []
     at = 0.0
     for part in str(steps).split(",") if steps else []:
@@ -27,10 +27,10 @@ def decoded(told: list[float | str]) -> list[float]:
 @given(VALUES)
 def test_a_column_comes_back_within_a_ten_thousandth_of_its_largest(values: list[float]) -> None:
     columns = ChartColumns()
-    found = decoded(columns.encoded[columns.add(values)])
+    decoded_values = decoded(columns.encoded[columns.add(values)])
     top = max((value for value in values if not math.isnan(value)), default=0.0)
-    assert len(found) == len(values)
-    for value, again in zip(values, found, strict=True):
+    assert len(decoded_values) == len(values)
+    for value, again in zip(values, decoded_values, strict=True):
         assert math.isnan(value) == math.isnan(again)
         assert math.isnan(value) or again == pytest.approx(value, abs=top / 9000)
 
@@ -51,6 +51,6 @@ def test_the_same_column_is_kept_once() -> None:
 def test_times_are_exact() -> None:
     columns = ChartColumns()
     times = [1767571200.0 + 3600.0 * hour for hour in range(48)]
-    told = columns.encoded[columns.add_times(times)]
-    assert decoded(told) == times
-    assert told[1] == "1767571200,3600*47"
+    encoded = columns.encoded[columns.add_times(times)]
+    assert decoded(encoded) == times
+    assert encoded[1] == "1767571200,3600*47"

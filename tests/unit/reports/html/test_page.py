@@ -120,11 +120,11 @@ class _Elements(HTMLParser):
 @pytest.mark.parametrize("page", [simulation_page, backtest_page, advice_page, buckets_page])
 def test_scripts_in_names_labels_and_messages_stay_text(page: Any) -> None:
     text = page()
-    found = _Elements()
-    found.feed(text)
-    assert found.tags.count("script") == 2
-    assert "img" not in found.tags
-    assert not any(name.startswith("on") for name in found.attributes)
+    elements = _Elements()
+    elements.feed(text)
+    assert elements.tags.count("script") == 2
+    assert "img" not in elements.tags
+    assert not any(name.startswith("on") for name in elements.attributes)
     assert text.count("&lt;script&gt;alert(&#39;x&#39;)") > 5
 
 
@@ -140,7 +140,13 @@ def test_no_template_turns_escaping_off(name: str) -> None:
     source, _, _ = load_environment().loader.get_source(load_environment(), name)  # type: ignore[union-attr]
     tree = load_environment().parse(source)
     assert load_environment().autoescape is True
-    assert {found.name for found in tree.find_all(nodes.Filter)} <= {"typeset", "embed_json", "join", "length", "lower"}
+    assert {filter_node.name for filter_node in tree.find_all(nodes.Filter)} <= {
+        "typeset",
+        "embed_json",
+        "join",
+        "length",
+        "lower",
+    }
     assert not list(tree.find_all((nodes.MarkSafe, nodes.ScopedEvalContextModifier)))
 
 

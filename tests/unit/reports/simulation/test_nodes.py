@@ -10,11 +10,11 @@ from trellis.reports.simulation.report import as_csv, as_html, as_json, as_text
 from trellis.sim.results import BufferFigures, NodeFigures, PendingTotals, RunResult
 
 
-def told_of_nodes() -> RunResult:
+def simulated_on_nodes() -> RunResult:
     """The first variant has no Buffer, the others have one."""
-    found = simulated()
+    run_result = simulated()
     variants = []
-    for number, variant in enumerate(found.variants):
+    for number, variant in enumerate(run_result.variants):
         waits = PendingTotals(100, 90.0 / (1 + 10 * number), 180.0 if not number else 0.0, 180.0)
         buffers = [BufferFigures("shop", "web", 4.0, 0.75, 1.5, 20, 2)] if number else []
         count = len(variant.chart.times)
@@ -29,11 +29,11 @@ def told_of_nodes() -> RunResult:
                 nodes=NodeFigures(10, 9, 5, 3, 7 * (number == 1), buffers),
             )
         )
-    return msgspec.structs.replace(found, variants=variants)
+    return msgspec.structs.replace(run_result, variants=variants)
 
 
 def test_the_table_begins_with_what_nodes_cost_and_how_long_pods_wait() -> None:
-    lines = as_text(told_of_nodes(), 140)
+    lines = as_text(simulated_on_nodes(), 140)
     begin = lines.index("Nodes")
     titles = [line.strip().split("  ")[0] for line in lines[begin + 1 : begin + 9]]
     assert titles == [
@@ -50,13 +50,13 @@ def test_the_table_begins_with_what_nodes_cost_and_how_long_pods_wait() -> None:
 
 
 def test_variants_are_held_against_each_other_by_their_nodes() -> None:
-    said = " ".join(line.strip() for line in as_text(told_of_nodes(), 140))
-    assert "costs 2.0 % more than Fixed requests (USD 51.00 for nodes instead of 50.00)" in said
-    assert "95 of 100 at most 0 s (against 3 min)" in said
+    text = " ".join(line.strip() for line in as_text(simulated_on_nodes(), 140))
+    assert "costs 2.0 % more than Fixed requests (USD 51.00 for nodes instead of 50.00)" in text
+    assert "95 of 100 at most 0 s (against 3 min)" in text
 
 
 def test_the_page_draws_nodes_over_time_and_reports_waits() -> None:
-    page = as_html(told_of_nodes())
+    page = as_html(simulated_on_nodes())
     assert 'aria-label="Nodes over time: Fixed requests' in page
     assert page.count("<path d=") >= 4
     assert "for nodes, in" in page
@@ -64,23 +64,25 @@ def test_the_page_draws_nodes_over_time_and_reports_waits() -> None:
 
 
 def test_the_page_says_whose_nodes_it_speaks_of_where_they_come_and_go() -> None:
-    found = simulated(workloads=2)
-    first, *others = found.variants
-    assert "and use. Nodes offer 32.0 cores and 40.0 GiB.</p>" in as_html(found)
+    run_result = simulated(workloads=2)
+    first, *others = run_result.variants
+    assert "and use. Nodes offer 32.0 cores and 40.0 GiB.</p>" in as_html(run_result)
     moves = msgspec.structs.replace(first.chart, offered_cpu=[8.0, *first.chart.offered_cpu[1:]])
-    found = msgspec.structs.replace(found, variants=[msgspec.structs.replace(first, chart=moves), *others])
-    assert f"Nodes offer at most 32.0 cores and 40.0 GiB ({first.title})." in as_html(found)
+    run_result = msgspec.structs.replace(run_result, variants=[msgspec.structs.replace(first, chart=moves), *others])
+    assert f"Nodes offer at most 32.0 cores and 40.0 GiB ({first.title})." in as_html(run_result)
 
 
 def test_a_run_that_was_stopped_at_once_has_a_page_too() -> None:
-    found = told_of_nodes()
-    empty = msgspec.structs.replace(found.variants[0].chart, times=[], nodes=[], chunks=[])
-    stopped = msgspec.structs.replace(found.variants[0], chart=empty)
-    assert "Nodes over time" in as_html(msgspec.structs.replace(found, variants=[stopped, *found.variants[1:]]))
+    run_result = simulated_on_nodes()
+    empty = msgspec.structs.replace(run_result.variants[0].chart, times=[], nodes=[], chunks=[])
+    stopped = msgspec.structs.replace(run_result.variants[0], chart=empty)
+    assert "Nodes over time" in as_html(
+        msgspec.structs.replace(run_result, variants=[stopped, *run_result.variants[1:]])
+    )
 
 
 def test_the_document_has_every_figure_of_nodes() -> None:
-    document = msgspec.json.decode(as_json(told_of_nodes()))
+    document = msgspec.json.decode(as_json(simulated_on_nodes()))
     second = document["variants"][1]
     assert second["nodes"]["buffers"][0] == {
         "namespace": "shop",
@@ -95,7 +97,7 @@ def test_the_document_has_every_figure_of_nodes() -> None:
 
 
 def test_rows_for_programs_end_with_waits() -> None:
-    heading, *rows = as_csv(told_of_nodes()).splitlines()
+    heading, *rows = as_csv(simulated_on_nodes()).splitlines()
     assert heading.endswith("wait_mean_seconds,wait_p95_seconds,wait_longest_seconds")
     assert {len(row.split(",")) for row in rows} == {len(heading.split(","))}
     assert "wait" not in as_csv(simulated()).splitlines()[0]
@@ -103,6 +105,6 @@ def test_rows_for_programs_end_with_waits() -> None:
 
 @pytest.mark.parametrize("word", ["Pods wait", "Nodes over time", "Buffers whole"])
 def test_nothing_is_reported_about_nodes_that_neither_come_nor_go(word: str) -> None:
-    found = simulated()
-    assert word not in as_html(found)
-    assert word not in "\n".join(as_text(found))
+    run_result = simulated()
+    assert word not in as_html(run_result)
+    assert word not in "\n".join(as_text(run_result))

@@ -62,8 +62,8 @@ def test_programs_get_the_figures_of_each_workload() -> None:
 
 def test_the_page_has_them_on_cards_in_tables_and_in_charts() -> None:
     page = as_html(SCALED)
-    for told in ("<dt>Overload</dt>", "Changes of the count", '"scales":true', ">changes</th>"):
-        assert told in page
+    for text in ("<dt>Overload</dt>", "Changes of the count", '"scales":true', ">changes</th>"):
+        assert text in page
 
 
 def test_nothing_is_reported_where_counts_do_not_change() -> None:

@@ -74,17 +74,17 @@ class Recommender(Settings, frozen=True):
 
 def given_flags(*arguments: str) -> dict[str, Any]:
     """What click makes of a command line."""
-    found: dict[str, Any] = {}
+    flags: dict[str, Any] = {}
     command = click.Command(
         "test",
         params=[*click_options(Recommender)],
         context_settings=CLICK_CONTEXT,
-        callback=lambda **parameters: found.update(parameters),
+        callback=lambda **parameters: flags.update(parameters),
     )
     result = CliRunner().invoke(command, arguments)
     if result.exit_code:
         raise click.UsageError(result.output)
-    return found
+    return flags
 
 
 def loaded(
@@ -104,20 +104,20 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_nothing_given_means_the_defaults_of_the_struct_and_its_groups() -> None:
-    found = loaded()
-    assert found.settings == Recommender()
-    assert found.settings.common.verbosity == 2
-    assert found.origins == {}
+    settings = loaded()
+    assert settings.settings == Recommender()
+    assert settings.settings.common.verbosity == 2
+    assert settings.origins == {}
 
 
 def test_flags_take_precedence_over_the_environment_and_that_over_the_file(file: Path) -> None:
     file.write_text("recommender-interval: 3m\nupdate-worker-count: 3\nv: 3\n")
     environment = {"TRELLIS_RECOMMENDER_INTERVAL": "2m", "TRELLIS_UPDATE_WORKER_COUNT": "2"}
-    found = loaded("--recommender-interval=1m0s", environment=environment, file=file)
-    assert str(found.settings.interval) == "1m0s"
-    assert found.settings.update_worker_count == 2
-    assert found.settings.common.verbosity == 3
-    assert found.origins == {
+    settings = loaded("--recommender-interval=1m0s", environment=environment, file=file)
+    assert str(settings.settings.interval) == "1m0s"
+    assert settings.settings.update_worker_count == 2
+    assert settings.settings.common.verbosity == 3
+    assert settings.origins == {
         "v": f"v in {file}, line 3",
         "recommender-interval": "flag --recommender-interval",
         "update-worker-count": "environment variable TRELLIS_UPDATE_WORKER_COUNT",
@@ -167,16 +167,16 @@ def test_feature_gates_given_several_times_add_up() -> None:
 
 
 def test_quantities_choices_and_numbers_are_read() -> None:
-    found = loaded(
+    settings = loaded(
         "--container-recommendation-max-allowed-cpu=1500m",
         "--storage=prometheus",
         "--min-tls-version=tls1_3",
         "--recommendation-margin-fraction=.2",
     ).settings
-    assert found.max_cpu == Quantity.from_milli(1500)
-    assert found.storage is Storage.PROMETHEUS
-    assert found.min_tls_version == "tls1_3"
-    assert found.margin == 0.2
+    assert settings.max_cpu == Quantity.from_milli(1500)
+    assert settings.storage is Storage.PROMETHEUS
+    assert settings.min_tls_version == "tls1_3"
+    assert settings.margin == 0.2
 
 
 def test_empty_text_leaves_open_what_may_be_open() -> None:
@@ -188,12 +188,12 @@ def test_a_file_may_use_the_types_of_yaml(file: Path) -> None:
         "profiling: true\nrecommendation-margin-fraction: 1\ncontainer-recommendation-max-allowed-cpu: 2\n"
         "ignored-vpa-object-namespaces: [a, b]\nfeature-gates: {InPlace: false}\n"
     )
-    found = loaded(file=file).settings
-    assert found.common.profiling is True
-    assert found.margin == 1.0
-    assert found.max_cpu == Quantity.from_units(2)
-    assert found.common.ignored == ("a", "b")
-    assert found.gates == FeatureGates(in_place=False)
+    settings = loaded(file=file).settings
+    assert settings.common.profiling is True
+    assert settings.margin == 1.0
+    assert settings.max_cpu == Quantity.from_units(2)
+    assert settings.common.ignored == ("a", "b")
+    assert settings.gates == FeatureGates(in_place=False)
 
 
 def test_another_variable_is_read_if_ours_is_not_set() -> None:
@@ -277,9 +277,9 @@ def test_a_file_that_is_missing_is_named(file: Path) -> None:
 
 
 def test_a_secret_is_shown_nowhere() -> None:
-    found = loaded(environment={"PROMETHEUS_PASSWORD": "hunter2"}).settings
-    assert found.password == "hunter2"  # noqa: S105
-    assert setting_values(found)["password"] == "(hidden)"  # noqa: S105
+    settings = loaded(environment={"PROMETHEUS_PASSWORD": "hunter2"}).settings
+    assert settings.password == "hunter2"  # noqa: S105
+    assert setting_values(settings)["password"] == "(hidden)"  # noqa: S105
     assert setting_values(Recommender())["password"] == ""
 
 

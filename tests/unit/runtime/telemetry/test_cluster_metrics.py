@@ -41,13 +41,13 @@ def test_informer_metrics_have_objects_and_ages() -> None:
         following.cancel()
 
     virtual_time.run(main())
-    found = lines(metrics)
-    assert found['trellis_informer_synced{resource="pods"}'] == 1
-    assert found['trellis_informer_connected{resource="pods"}'] == 1
-    assert found['trellis_informer_contact_age_seconds{resource="pods"}'] == 30
-    assert found['trellis_informer_objects{resource="pods"}'] == 1
-    assert found['trellis_informer_rejected_objects{resource="pods"}'] == 1
-    assert found['trellis_informer_lists{resource="pods"}'] == 1
+    metrics_by_line = lines(metrics)
+    assert metrics_by_line['trellis_informer_synced{resource="pods"}'] == 1
+    assert metrics_by_line['trellis_informer_connected{resource="pods"}'] == 1
+    assert metrics_by_line['trellis_informer_contact_age_seconds{resource="pods"}'] == 30
+    assert metrics_by_line['trellis_informer_objects{resource="pods"}'] == 1
+    assert metrics_by_line['trellis_informer_rejected_objects{resource="pods"}'] == 1
+    assert metrics_by_line['trellis_informer_lists{resource="pods"}'] == 1
 
 
 def test_writes_are_counted_by_result() -> None:
@@ -55,6 +55,6 @@ def test_writes_are_counted_by_result() -> None:
     evict = CreateEviction(Target(PODS, "web-0", "default"))
     for result in (Result.APPLIED, Result.REFUSED, Result.REFUSED):
         count_write(metrics, WriteOutcome(evict, result))
-    found = lines(metrics)
-    assert found['trellis_writes_total{action="EvictPod",resource="pods",result="Refused"}'] == 2
-    assert found['trellis_writes_total{action="EvictPod",resource="pods",result="Applied"}'] == 1
+    metrics_by_line = lines(metrics)
+    assert metrics_by_line['trellis_writes_total{action="EvictPod",resource="pods",result="Refused"}'] == 2
+    assert metrics_by_line['trellis_writes_total{action="EvictPod",resource="pods",result="Applied"}'] == 1

@@ -51,10 +51,10 @@ def served(
             ready=ready or {},
             pages=pages or {},
         )
-        async with context as found, aiohttp.ClientSession() as session:
+        async with context as listener, aiohttp.ClientSession() as session:
 
             async def get(path: str) -> tuple[int, str, str]:
-                url = f"http://{found.host or '127.0.0.1'}:{found.port}{path}"
+                url = f"http://{listener.host or '127.0.0.1'}:{listener.port}{path}"
                 async with session.get(url) as response:
                     return response.status, await response.text(), response.headers["Content-Type"]
 

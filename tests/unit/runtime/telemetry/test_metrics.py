@@ -181,16 +181,16 @@ def test_odd_values_and_labels_survive() -> None:
     metrics = of(CONTROLLED, STATES)
     metrics.set(CONTROLLED, math.inf, 'a "b" \\ c\nd')
     metrics.set(STATES, math.nan)
-    found = samples(metrics)
-    assert found['vpa_updater_controlled_pods_total a "b" \\ c\nd'] == math.inf
-    assert math.isnan(found["vpa_recommender_aggregate_container_states_count"])
+    values = samples(metrics)
+    assert values['vpa_updater_controlled_pods_total a "b" \\ c\nd'] == math.inf
+    assert math.isnan(values["vpa_recommender_aggregate_container_states_count"])
 
 
 def test_the_process_itself_is_measured() -> None:
-    found = samples(Metrics([]))
-    assert found["process_resident_memory_bytes"] > 1e6
-    assert [line for line in found if line.startswith("python_gc_objects_collected_total")]
-    assert [line for line in found if line.startswith("python_info")]
+    values = samples(Metrics([]))
+    assert values["process_resident_memory_bytes"] > 1e6
+    assert [line for line in values if line.startswith("python_gc_objects_collected_total")]
+    assert [line for line in values if line.startswith("python_info")]
 
 
 def test_invalid_metric_declarations_raise_internal_errors() -> None:
@@ -208,10 +208,10 @@ def test_steps_are_timed_from_the_end_of_the_one_before_and_the_total_from_the_s
     timer.step("LoadVPAs")
     timer.step("UpdateVPAs")
     timer.total()
-    found = samples(metrics)
+    values = samples(metrics)
     name = "vpa_recommender_execution_latency_seconds"
-    assert [found[f"{name}_sum {step}"] for step in ("LoadVPAs", "UpdateVPAs", "total")] == [0.5, 3.0, 10.0]
-    bounds = [line.split()[-1] for line in found if line.startswith(f"{name}_bucket total")]
+    assert [values[f"{name}_sum {step}"] for step in ("LoadVPAs", "UpdateVPAs", "total")] == [0.5, 3.0, 10.0]
+    bounds = [line.split()[-1] for line in values if line.startswith(f"{name}_bucket total")]
     assert (bounds[0], bounds[-2], bounds[-1], len(bounds)) == ("0.01", "300", "+Inf", 24)
 
 

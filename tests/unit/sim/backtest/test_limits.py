@@ -24,13 +24,13 @@ def result(*variants: VariantScore) -> BacktestResult:
 
 @pytest.mark.parametrize(("kills", "lines"), [(0.0, 0), (2.0, 1)])
 def test_any_kill_exceeds_a_limit_if_the_first_variant_has_none(kills: float, lines: int) -> None:
-    found = result(variant("default", MEMORY), variant("tight", MEMORY, kills=kills))
-    assert len(list(find_exceeded(found, {"kills": 1.5}))) == lines
-    assert list(find_uncompared(found, {"kills": 1.5})) == []
+    backtest = result(variant("default", MEMORY), variant("tight", MEMORY, kills=kills))
+    assert len(list(find_exceeded(backtest, {"kills": 1.5}))) == lines
+    assert list(find_uncompared(backtest, {"kills": 1.5})) == []
 
 
 def test_a_measure_without_scores_is_reported() -> None:
-    found = result(variant("default", None), variant("tight", None))
-    (line,) = find_uncompared(found, {"kills": 1.5})
+    backtest = result(variant("default", None), variant("tight", None))
+    (line,) = find_uncompared(backtest, {"kills": 1.5})
     assert line.startswith("nothing was scored for kills")
-    assert list(find_uncompared(found, {})) == []
+    assert list(find_uncompared(backtest, {})) == []

@@ -23,8 +23,8 @@ def read() -> list[Series]:
     parts = find_parts([str(manifest.parent) for manifest in manifests])
     assert parts.problems == []
     result = [read_part(part) for part in parts.parts]
-    assert [problem for each in result for problem in each.problems] == []
-    return [series for each in result for series in each.series]
+    assert [problem for series in result for problem in series.problems] == []
+    return [series for item in result for series in item.series]
 
 
 def test_every_series_is_read_and_makes_sense() -> None:
@@ -40,8 +40,8 @@ def test_more_margin_is_dearer_and_safer() -> None:
     request = build_request(["default"], [], ["default.margin=0,0.5"], BacktestTerms(step=6 * 3600.0))
     result = backtest(request, [], read()[:20])
     cpu = [variant.cpu for variant in result.variants]
-    assert all(each is not None and each.series > 10 for each in cpu)
-    figures = [each.figures for each in cpu if each is not None]
+    assert all(score is not None and score.series > 10 for score in cpu)
+    figures = [score.figures for score in cpu if score is not None]
     _, least, most = figures
     assert least.footprint < most.footprint
     assert least.time_over > most.time_over

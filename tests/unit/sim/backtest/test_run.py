@@ -49,24 +49,24 @@ def test_scores_are_those_of_the_replay_of_the_core() -> None:
     done = replay_rule(block.usage, rule, ReplayTerms(killed=np.array([False, True])))
     expected = compute_scores(block.usage, done, np.hstack([block.scored, block.scored]))
     result = backtest(default(), [], [one])
-    [found] = result.series
-    assert found.cpu is not None
-    assert found.memory is not None
-    for resource, mine in enumerate((found.cpu, found.memory)):
+    [score] = result.series
+    assert score.cpu is not None
+    assert score.memory is not None
+    for resource, mine in enumerate((score.cpu, score.memory)):
         assert mine.footprint == pytest.approx(expected.footprint[resource])
         assert mine.time_over == pytest.approx(expected.time_over[resource])
         assert mine.overrun == pytest.approx(expected.overrun[resource])
         assert mine.changes == pytest.approx(expected.changes[resource])
         assert mine.requested == pytest.approx(mine.footprint * mine.used)
-    assert math.isnan(found.cpu.kills)
+    assert math.isnan(score.cpu.kills)
 
 
 def test_a_step_before_anything_was_decided_is_not_scored() -> None:
     flat = Series("a", BEGIN + np.arange(0.0, 4 * HOUR, HOUR), np.ones(4), np.full(4, GIB), "a.csv")
     result = backtest(default(terms=BacktestTerms(step=HOUR, warm_up=0.0)), [], [flat])
-    [found] = result.series
-    assert found.cpu is not None
-    assert found.cpu.footprint > 1.0
+    [score] = result.series
+    assert score.cpu is not None
+    assert score.cpu.footprint > 1.0
     assert result.notes == []
 
 
@@ -108,8 +108,8 @@ def test_series_sampled_differently_are_laid_out_apart_and_end_in_their_order() 
     many = [series("a"), series("b", interval=300.0), series("c", days=2.0), series("d", interval=300.0)]
     result = backtest(default(), [], many)
     assert [fact.name for fact in result.facts] == ["a", "b", "c", "d"]
-    alone = [backtest(default(), [], [each]).series[0] for each in many]
-    assert [figures(one_series) for one_series in result.series] == [pytest.approx(figures(each)) for each in alone]
+    alone = [backtest(default(), [], [series]).series[0] for series in many]
+    assert [figures(one_series) for one_series in result.series] == [pytest.approx(figures(score)) for score in alone]
 
 
 def figures(score: SeriesScore) -> list[float]:
@@ -158,7 +158,7 @@ def test_stopping_gives_the_finished_variants_marked_as_partial() -> None:
     assert 1 <= len(result.variants) < len(request.variants)
     assert len(result.series) == 2 * len(result.variants)
     assert result.sweeps == []
-    assert all(each.done <= each.total for each in asked)
+    assert all(progress.done <= progress.total for progress in asked)
 
 
 def test_stopping_at_once_gives_no_results_and_no_error() -> None:
@@ -168,7 +168,7 @@ def test_stopping_at_once_gives_no_results_and_no_error() -> None:
 
 def test_progress_rises_to_the_end() -> None:
     result: list[float] = []
-    backtest(default(), [], [series("a")], progress=lambda each: result.append(each.done / each.total))
+    backtest(default(), [], [series("a")], progress=lambda progress: result.append(progress.done / progress.total))
     assert result == sorted(result)
     assert result[-1] == 1.0
 
@@ -274,8 +274,8 @@ def test_the_series_of_one_file_are_shared_out_among_processes(tmp_path: Path) -
     )
     (tmp_path / "usage.csv").write_text(f"timestamp,series,cpu\n{rows}0,c,-1\n60,c,1\n")
     parts = find_parts([str(tmp_path)]).parts
-    told: list[float] = []
-    result = backtest(default(), parts, processes=2, progress=lambda each: told.append(each.total))
+    shares: list[float] = []
+    result = backtest(default(), parts, processes=2, progress=lambda progress: shares.append(progress.total))
     assert [fact.name for fact in result.facts] == ["a", "b"]
     assert "(series c): -1 is negative" in result.left_out[0]
-    assert set(told) == {384.0}
+    assert set(shares) == {384.0}

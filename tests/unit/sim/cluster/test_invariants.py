@@ -72,8 +72,8 @@ acts = st.lists(
 )
 
 
-def lived(found: Fleet, doings: Acts) -> World:
-    world = World(found)
+def lived(fleet: Fleet, doings: Acts) -> World:
+    world = World(fleet)
     check(world)
     for seconds, what, which, amount in doings:
         world.run(seconds)
@@ -107,7 +107,7 @@ def check(world: World) -> None:
         assert aside.tolist() == nodes.allocated[resource].tolist()
         assert held.tolist() == nodes.occupancy.amounts[nodes.table.row(resource)].tolist()
     placed = [pod for pod in world.pods.values() if pod.spec.node_name and pod.status.phase in ("Pending", "Running")]
-    assert rows.size == sum(len(each.spec.containers) for each in placed)
+    assert rows.size == sum(len(pod.spec.containers) for pod in placed)
     for model_pod in (model_pod for bound in nodes.pods.values() for model_pod in bound.values()):
         for model_container, status in zip(model_pod.containers, model_pod.pod.status.container_statuses, strict=False):
             assert status.resources is not None
@@ -117,11 +117,11 @@ def check(world: World) -> None:
 
 @settings(max_examples=25)
 @given(fleets(), acts)
-def test_nodes_are_never_overcommitted_and_pods_are_never_lost(found: Fleet, doings: Acts) -> None:
-    world = lived(found, doings)
+def test_nodes_are_never_overcommitted_and_pods_are_never_lost(fleet: Fleet, doings: Acts) -> None:
+    world = lived(fleet, doings)
     times = [time for time, *_ in world.log]
     assert times == sorted(times)
-    for number, simulated in enumerate(found.workloads):
+    for number, simulated in enumerate(fleet.workloads):
         made = int(world.cluster.counters.pods_made[number])
         there = world.list_pods(simulated.name)
         if simulated.kind == "Deployment":
@@ -141,14 +141,14 @@ def test_nodes_are_never_overcommitted_and_pods_are_never_lost(found: Fleet, doi
 
 @settings(max_examples=10)
 @given(fleets(), acts)
-def test_the_same_seed_has_the_same_history(found: Fleet, doings: Acts) -> None:
-    assert history(lived(found, doings)) == history(lived(found, doings))
+def test_the_same_seed_has_the_same_history(fleet: Fleet, doings: Acts) -> None:
+    assert history(lived(fleet, doings)) == history(lived(fleet, doings))
 
 
 @settings(max_examples=10)
 @given(fleets(), acts)
-def test_usage_stays_within_limits_and_nodes(found: Fleet, doings: Acts) -> None:
-    world = lived(found, doings)
+def test_usage_stays_within_limits_and_nodes(fleet: Fleet, doings: Acts) -> None:
+    world = lived(fleet, doings)
     for usage in world.usages:
         assert (usage.used_cpu <= usage.demanded_cpu + 1e-9).all()
         assert (usage.used_memory <= usage.demanded_memory).all()

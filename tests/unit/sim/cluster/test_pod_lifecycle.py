@@ -72,18 +72,18 @@ def test_new_pods_pass_through_admission_before_they_are_placed() -> None:
         return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=(sized,)))
 
     world = World(fleet(workload("web", 2)), admit).run(20)
-    assert sorted(each.status.phase for each in world.list_pods()) == ["Pending", "Running"]
+    assert sorted(pod.status.phase for pod in world.list_pods()) == ["Pending", "Running"]
     assert world.cluster.rows.cpu_request[world.cluster.rows.numbers()].tolist() == [3.0]
 
 
 def test_a_pod_without_headroom_waits_and_is_placed_when_another_goes() -> None:
     world = World(fleet(workload("web", 2, container(cpu="3")), workload("late", 1))).run(60)
-    waiting = next(each for each in world.list_pods() if not each.spec.node_name)
+    waiting = next(pod for pod in world.list_pods() if not pod.spec.node_name)
     assert world.cluster.pending == 1
     assert world.cluster.pending_seconds().tolist() == [60.0, 0.0]
     # What comes later and fits is not held up by what does not.
     assert world.get_pod("late").spec.node_name == "node-1"
-    placed = next(each for each in world.list_pods() if each.spec.node_name)
+    placed = next(pod for pod in world.list_pods() if pod.spec.node_name)
     assert world.cluster.evict(ref(placed)) is WriteResult.APPLIED
     world.run(10)
     assert world.pods[waiting.metadata.name].spec.node_name == "node-1"
@@ -94,7 +94,7 @@ def test_pods_are_spread_over_nodes_and_kept_off_those_they_do_not_allow() -> No
     nodes = (shape(count=2), shape(name="special", metadata={"labels": {"zone": "a"}}))
     pinned = workload("pinned", 1, spec={"nodeSelector": {"zone": "a"}})
     world = World(fleet(workload("web", 3), pinned, nodes=nodes)).run(20)
-    assert sorted(each.spec.node_name for each in world.list_pods()) == ["node-1", "node-2", "special-1"]
+    assert sorted(pod.spec.node_name for pod in world.list_pods()) == ["node-1", "node-2", "special-1"]
     assert world.get_pod("pinned").spec.node_name == "special-1"
 
 
@@ -200,7 +200,7 @@ def test_a_job_runs_to_its_end_and_begins_anew_after_an_eviction() -> None:
 
 def test_a_rollout_replaces_all_pods_and_keeps_three_quarters_of_them_ready() -> None:
     world = World(fleet(workload("web", 8, rollouts=(BEGIN + 60,)), nodes=(shape(cpu="16"),))).run(59)
-    old = {each.metadata.uid for each in world.list_pods()}
+    old = {pod.metadata.uid for pod in world.list_pods()}
     before = next(name for kind, name in world.workloads if kind == "ReplicaSet")
     fewest, most = 8, 8
     for _ in range(120):
@@ -209,7 +209,7 @@ def test_a_rollout_replaces_all_pods_and_keeps_three_quarters_of_them_ready() ->
         most = max(most, len(world.list_pods()))
     assert (fewest, most) == (6, 10)
     assert len(world.list_pods()) == 8
-    assert not old & {each.metadata.uid for each in world.list_pods()}
+    assert not old & {pod.metadata.uid for pod in world.list_pods()}
     assert ("ReplicaSet", before) not in world.workloads
 
 
@@ -225,14 +225,14 @@ def test_a_stateful_set_rolls_out_one_by_one_from_the_last_to_the_first() -> Non
 def test_pods_of_a_node_that_is_off_are_made_elsewhere_after_five_minutes() -> None:
     faults = (fault("node-down", 60, 3600, "node-1"),)
     world = World(fleet(workload("web", 2), nodes=(shape(count=2),), faults=faults)).run(61)
-    lost = next(each for each in world.list_pods() if each.spec.node_name == "node-1")
+    lost = next(pod for pod in world.list_pods() if pod.spec.node_name == "node-1")
     assert not is_ready(lost)
     assert [node.status.conditions[0].status for node in world.nodes.values()] == ["Unknown", "True"]
     world.run(200)
     assert lost.metadata.name in world.pods
     world.run(180)
     assert lost.metadata.name not in world.pods
-    assert {each.spec.node_name for each in world.list_pods()} == {"node-2"}
+    assert {pod.spec.node_name for pod in world.list_pods()} == {"node-2"}
     assert len(world.usages[-1]) == 2
     world.run(3600)
     assert world.nodes["node-1"].status.conditions[0].status == "True"
@@ -252,8 +252,8 @@ def test_sidecars_run_beside_the_containers() -> None:
     sidecar = {**container("proxy", "100m", "128Mi"), "restartPolicy": "Always"}
     demand = (container_demand(), container_demand(0.05, 1e8, "proxy"))
     setup = {**container("setup", "1", "2Gi")}
-    found = workload("web", 1, demand=demand, spec={"initContainers": [setup, sidecar]})
-    world = World(fleet(found)).run(70)
+    web = workload("web", 1, demand=demand, spec={"initContainers": [setup, sidecar]})
+    world = World(fleet(web)).run(70)
     assert [one_series.container for one_series in world.cluster.series] == ["app", "proxy"]
     assert world.usages[-1].used_cpu.tolist() == [0.1, 0.05]
     assert [status.name for status in world.get_pod().status.init_container_statuses] == ["proxy"]

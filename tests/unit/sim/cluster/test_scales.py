@@ -24,7 +24,7 @@ def scaled(world: World, replicas: int, name: str = "web", kind: str = "Deployme
 
 
 def names(world: World, name: str = "web") -> set[str]:
-    return {each.metadata.name for each in world.list_pods(name)}
+    return {pod.metadata.name for pod in world.list_pods(name)}
 
 
 def test_a_scale_has_the_requested_replicas_and_the_selector_of_the_pods() -> None:
@@ -65,9 +65,9 @@ def test_requesting_the_present_replicas_changes_nothing() -> None:
 
 def test_a_write_for_an_older_version_is_a_conflict() -> None:
     world = World(fleet(workload("web", 2))).run(20)
-    seen = world.workloads["Deployment", "web"].metadata.resource_version
-    assert world.cluster.set_scale("shop", "Deployment", "web", 3, version=seen) is WriteResult.APPLIED
-    assert world.cluster.set_scale("shop", "Deployment", "web", 4, version=seen) is WriteResult.CONFLICT
+    version = world.workloads["Deployment", "web"].metadata.resource_version
+    assert world.cluster.set_scale("shop", "Deployment", "web", 3, version=version) is WriteResult.APPLIED
+    assert world.cluster.set_scale("shop", "Deployment", "web", 4, version=version) is WriteResult.CONFLICT
     assert len(world.run(20).list_pods()) == 3
 
 
@@ -103,9 +103,9 @@ def test_pending_pods_are_removed_first() -> None:
 def test_pods_that_crowd_a_node_go_before_those_that_are_alone() -> None:
     nodes = (shape(count=1, name="small", cpu="2"), shape(count=1, name="large", cpu="4"))
     world = World(fleet(workload("web", 3, container(cpu="1500m")), nodes=nodes)).run(60)
-    assert sorted(each.spec.node_name for each in world.list_pods()) == ["large-1", "large-1", "small-1"]
+    assert sorted(pod.spec.node_name for pod in world.list_pods()) == ["large-1", "large-1", "small-1"]
     scaled(world, 2).run(60)
-    assert sorted(each.spec.node_name for each in world.list_pods()) == ["large-1", "small-1"]
+    assert sorted(pod.spec.node_name for pod in world.list_pods()) == ["large-1", "small-1"]
 
 
 def test_the_last_of_a_stateful_set_goes_first_and_the_next_when_it_is_gone() -> None:

@@ -62,23 +62,23 @@ class Scaled:
         self.cluster = self.world.cluster
         self.scales = ScaleRegistry(self.cluster)
         self.metrics = ModelPodMetrics(self.cluster)
-        self.told: list[HorizontalPodAutoscaler] = []
+        self.statuses: list[HorizontalPodAutoscaler] = []
         self.hpas = SimulatedHpas(
-            self.world.kernel, self.scales, self.metrics, self.cluster.select_workloads, on_status=self.told.append
+            self.world.kernel, self.scales, self.metrics, self.cluster.select_workloads, on_status=self.statuses.append
         )
         self.gap = gap
         self._measured = 0
 
-    def run(self, looks: int) -> Scaled:
-        for _ in range(looks):
+    def run(self, passes: int) -> Scaled:
+        for _ in range(passes):
             self.world.run(STEP)
             for usage in self.world.usages[self._measured :]:
                 self._measured += 1
-                self.metrics.on_usage(usage, self._seen(usage))
+                self.metrics.on_usage(usage, self._gaps(usage))
             self.hpas.reconcile_all()
         return self
 
-    def _seen(self, usage: StepUsage) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
+    def _gaps(self, usage: StepUsage) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
         return np.zeros(len(usage), dtype=np.bool_) if self.gap else None
 
     def count(self, name: str = "web", kind: str = "Deployment") -> int:
@@ -95,9 +95,9 @@ class Scaled:
         return {condition.type: (condition.status, condition.reason) for condition in self.find(name).status.conditions}
 
 
-def with_hpa(found: HorizontalPodAutoscaler, *workloads: SimulatedWorkload, **more: Any) -> Scaled:
+def with_hpa(hpa: HorizontalPodAutoscaler, *workloads: SimulatedWorkload, **more: Any) -> Scaled:
     scaled = Scaled(*workloads, **more)
-    scaled.hpas.put(found)
+    scaled.hpas.put(hpa)
     return scaled
 
 
@@ -120,11 +120,11 @@ def test_figures_worked_out_by_hand() -> None:
     """
     scaled = with_hpa(hpa(metric()), web(0.9)).run(1)
     assert scaled.count() == 4
-    status = scaled.told[-1].status
+    status = scaled.statuses[-1].status
     assert (status.current_replicas, status.desired_replicas) == (2, 4)
-    (seen,) = status.current_metrics
-    assert seen.resource is not None
-    assert (seen.resource.current.average_utilization, seen.resource.current.average_value) == (90, "450m")
+    (current,) = status.current_metrics
+    assert current.resource is not None
+    assert (current.resource.current.average_utilization, current.resource.current.average_value) == (90, "450m")
     assert scaled.conditions() == {
         "AbleToScale": ("True", "SucceededRescale"),
         "ScalingActive": ("True", "ValidMetricFound"),
@@ -244,16 +244,16 @@ def test_a_changed_request_changes_the_answer() -> None:
     scaled = with_hpa(hpa(metric(percent=80), min_replicas=2), web(0.8)).run(4)
     assert scaled.count() == 2
     for pod in scaled.world.list_pods():
-        told, _ = scaled.world.resize(pod, cpu="250m")
-        assert told is WriteResult.APPLIED
+        result, _ = scaled.world.resize(pod, cpu="250m")
+        assert result is WriteResult.APPLIED
     assert scaled.run(1).count() == 4
 
 
 def test_an_hpa_writes_only_changed_counts_and_reports_only_changed_status() -> None:
     scaled = with_hpa(hpa(metric()), web(0.5)).run(4)
-    result = len(scaled.told)
+    result = len(scaled.statuses)
     scaled.run(10)
-    assert len(scaled.told) == result
+    assert len(scaled.statuses) == result
     assert scaled.cluster.counters.scalings.tolist() == [0]
 
 
@@ -266,9 +266,9 @@ def test_a_write_that_fails_is_reported_and_tried_again() -> None:
             return scaled.cluster.scale(namespace, "Deployment", name)
 
         def set_scale(self, namespace: str, _kind: str, name: str, replicas: int, *, version: str = "") -> WriteResult:
-            if (told := refuses.pop(0)) is WriteResult.APPLIED:
+            if (result := refuses.pop(0)) is WriteResult.APPLIED:
                 scaled.cluster.set_scale(namespace, "Deployment", name, replicas, version=version)
-            return told
+            return result
 
     scaled.scales.register("Other", Other())
     scaled.run(1)

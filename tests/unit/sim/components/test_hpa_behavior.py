@@ -21,11 +21,11 @@ def governed(up: ScalingRules | None = None, down: ScalingRules | None = None, *
     return HpaScaleLimits(bounds.get("least", 1), bounds.get("most", 100), ScalingBehavior(up, down))
 
 
-def answers(limits: HpaScaleLimits, *wishes: tuple[float, int], current: int) -> list[int]:
+def answers(limits: HpaScaleLimits, *proposals: tuple[float, int], current: int) -> list[int]:
     """What comes of proposals at times; each answer is acted on at once."""
     answers = []
-    for time, wish in wishes:
-        may = limits.limit(wish, current, NOW + time)
+    for time, proposal in proposals:
+        may = limits.limit(proposal, current, NOW + time)
         if may.replicas != current:
             limits.record_scaling(current, may.replicas, NOW + time)
             current = may.replicas
@@ -124,12 +124,12 @@ def test_a_direction_can_be_switched_off() -> None:
     st.sampled_from([None, ScalingBehavior(), ScalingBehavior(rules(window=45), rules(window=30))]),
 )
 def test_limited_replicas_lie_within_bounds_and_within_the_range_of_all_proposals(
-    wishes: list[int], current: int, behavior: ScalingBehavior | None
+    proposals: list[int], current: int, behavior: ScalingBehavior | None
 ) -> None:
     limits = HpaScaleLimits(2, 40, behavior)
     first = current
     for number, answer in enumerate(
-        answers(limits, *((15.0 * n, w) for n, w in enumerate(wishes)), current=current), 1
+        answers(limits, *((15.0 * n, w) for n, w in enumerate(proposals)), current=current), 1
     ):
-        low, high = min(first, *wishes[:number]), max(first, *wishes[:number])
+        low, high = min(first, *proposals[:number]), max(first, *proposals[:number])
         assert min(low, 40) <= answer <= max(high, 2)

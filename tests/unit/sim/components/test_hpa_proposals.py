@@ -104,12 +104,12 @@ def test_higher_usage_never_proposes_fewer_replicas(
     count: int, asked: int, used: int, percent: int, current: int
 ) -> None:
     aim = MetricGoal(percent=percent)
-    less, more = (asks(current, pods(count, asked, each), aim) for each in (used, used + asked))
+    less, more = (asks(current, pods(count, asked, value), aim) for value in (used, used + asked))
     assert less <= more or current in (less, more)
 
 
 @given(st.integers(1, 20), st.integers(0, 5000), st.integers(0, 10), st.integers(0, 10))
 def test_pods_without_metrics_never_reverse_the_direction(count: int, used: int, unready: int, missing: int) -> None:
     current = count + unready + missing
-    found = asks(current, pods(count, used=used), unready=pods(unready), missing=pods(missing))
-    assert found >= current if used > 500 else found <= current
+    replicas = asks(current, pods(count, used=used), unready=pods(unready), missing=pods(missing))
+    assert replicas >= current if used > 500 else replicas <= current

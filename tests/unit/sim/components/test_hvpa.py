@@ -36,10 +36,10 @@ class NoScales:
         return WriteResult.GONE
 
 
-def hvpas(found: Hvpa) -> SimulatedHvpas:
+def hvpas(hvpa: Hvpa) -> SimulatedHvpas:
     return SimulatedHvpas(
         Kernel(BEGIN),
-        [found],
+        [hvpa],
         scales=ScaleRegistry(NoScales()),
         pods=lambda _: (),
         publish=lambda _: None,
@@ -48,25 +48,25 @@ def hvpas(found: Hvpa) -> SimulatedHvpas:
 
 
 def test_sources_are_made_from_the_templates_and_belong_to_the_hvpa() -> None:
-    found = stored(hvpa(STORY_1, hpa=by_utilization(80), vpa={}))
-    (owner,), (made,), (counts,) = found.hvpas, found.vpas, found.hpas
+    objects = stored(hvpa(STORY_1, hpa=by_utilization(80), vpa={}))
+    (owner,), (made,), (counts,) = objects.hvpas, objects.vpas, objects.hpas
     assert made.spec.update_policy is not None
     assert (made.spec.target_ref.name, made.spec.update_policy.update_mode) == ("web", "Off")
     about = counts.spec.scale_target_ref
     assert (about.kind, about.name, counts.spec.max_replicas) == ("Hvpa", "web", 16)
-    for each in (made, counts):
-        assert each.metadata.controller is not None
-        assert each.metadata.controller.uid == owner.metadata.uid
+    for hpa_ in (made, counts):
+        assert hpa_.metadata.controller is not None
+        assert hpa_.metadata.controller.uid == owner.metadata.uid
 
 
 def test_a_source_that_is_not_deployed_is_not_made() -> None:
-    found = stored(hvpa(STORY_1, hpa={**by_utilization(80), "deploy": False}))
-    assert (found.vpas, found.hpas) == ((), ())
+    objects = stored(hvpa(STORY_1, hpa={**by_utilization(80), "deploy": False}))
+    assert (objects.vpas, objects.hpas) == ((), ())
 
 
 def test_an_object_of_the_user_keeps_its_name() -> None:
-    found = stored(hvpa(STORY_1, vpa={}), vpa("Off"))
-    (only,) = found.vpas
+    objects = stored(hvpa(STORY_1, vpa={}), vpa("Off"))
+    (only,) = objects.vpas
     assert only.metadata.controller is None
     own = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"}, "maxReplicas": 3}
     document = {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "web", "namespace": "shop"}, "spec": own}
@@ -75,8 +75,8 @@ def test_an_object_of_the_user_keeps_its_name() -> None:
 
 
 def test_an_hvpa_has_no_scale_before_its_first_reconcile_and_takes_wishes_of_its_version_alone() -> None:
-    (found,) = stored(hvpa(STORY_1)).hvpas
-    known = hvpas(found)
+    (hvpa_,) = stored(hvpa(STORY_1)).hvpas
+    known = hvpas(hvpa_)
     assert known.scale("shop", "Hvpa", "web") is None
     assert known.scale("shop", "Hvpa", "other") is None
     assert known.set_scale("shop", "Hvpa", "other", 3) is WriteResult.GONE
@@ -85,6 +85,6 @@ def test_an_hvpa_has_no_scale_before_its_first_reconcile_and_takes_wishes_of_its
 
 
 def test_an_hvpa_that_breaks_a_rule_is_refused_by_name() -> None:
-    (found,) = stored(hvpa()).hvpas
+    (hvpa_,) = stored(hvpa()).hvpas
     with pytest.raises(InvalidInput, match=r"shop/web.*bucket"):
-        hvpas(found)
+        hvpas(hvpa_)

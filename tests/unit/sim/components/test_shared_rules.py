@@ -18,10 +18,10 @@ from trellis.core.sizing.governors import compile_vpa_governor, update_advice
 from trellis.sim.components.objects import read_objects
 
 
-def advised(found: VerticalPodAutoscaler, cpu: str) -> VerticalPodAutoscaler:
+def advised(vpa: VerticalPodAutoscaler, cpu: str) -> VerticalPodAutoscaler:
     entry = ContainerRecommendation("app", {"cpu": cpu, "memory": "1Gi"}, {"cpu": "10m"}, {"cpu": "9"})
     status = VerticalPodAutoscalerStatus(PodRecommendation([entry]))
-    return msgspec.structs.replace(found, status=status)
+    return msgspec.structs.replace(vpa, status=status)
 
 
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "Initial"])
@@ -41,7 +41,7 @@ def test_a_governor_that_only_boosts_has_no_advice() -> None:
 
 
 def test_after_a_write_it_is_requeued_when_no_event_would_follow() -> None:
-    assert {told: find_requeue_delay(told) for told in WriteResult} == {
+    assert {result: find_requeue_delay(result) for result in WriteResult} == {
         **dict.fromkeys((WriteResult.APPLIED, WriteResult.SKIPPED, WriteResult.GONE)),
         **dict.fromkeys((WriteResult.CONFLICT, WriteResult.INVALID), REQUEUE_AFTER_CONFLICT_SECONDS),
         **dict.fromkeys(

@@ -35,12 +35,12 @@ def played(server: ModelServer, **options: Any) -> DumpedFleet:
     return build_fleet_from_dump(dump_state(server), "shop", **options)
 
 
-def reasons(found: DumpedFleet, kind: str) -> list[str]:
-    return [f"{each.count} {each.reason}" for each in found.not_played if each.kind == kind]
+def reasons(fleet: DumpedFleet, kind: str) -> list[str]:
+    return [f"{skipped.count} {skipped.reason}" for skipped in fleet.not_played if skipped.kind == kind]
 
 
-def workload(found: DumpedFleet, name: str) -> SimulatedWorkload:
-    return next(workload for workload in found.fleet.workloads if workload.name == name)
+def workload(fleet: DumpedFleet, name: str) -> SimulatedWorkload:
+    return next(workload for workload in fleet.fleet.workloads if workload.name == name)
 
 
 def kinds(variant: Variant) -> list[str]:
@@ -94,21 +94,21 @@ def one_group(size: int = 1) -> KnownNodeGroups:
 def test_an_hpa_on_an_external_metric_alone_is_listed_and_its_target_keeps_its_count() -> None:
     server = shop()
     server.put(f"{HPAS}/web-hpa", external("web"))
-    found = played(server)
-    assert reasons(found, "HorizontalPodAutoscaler") == [
+    fleet = played(server)
+    assert reasons(fleet, "HorizontalPodAutoscaler") == [
         "1 a dump has no values of metrics of type External: its target keeps its count"
     ]
-    assert not any("HorizontalPodAutoscaler" in kinds(variant) for variant in found.fleet.variants)
-    assert not workload(found, "web").demand[0].shared
+    assert not any("HorizontalPodAutoscaler" in kinds(variant) for variant in fleet.fleet.variants)
+    assert not workload(fleet, "web").demand[0].shared
 
 
 def test_an_hpa_scales_by_its_simulated_metrics() -> None:
     server = shop()
     server.put(f"{HPAS}/web-hpa", external("web", cpu_metric()))
-    found = played(server)
-    (hpa,) = [document for document in found.fleet.variants[0].objects if document["kind"] == "HorizontalPodAutoscaler"]
+    fleet = played(server)
+    (hpa,) = [document for document in fleet.fleet.variants[0].objects if document["kind"] == "HorizontalPodAutoscaler"]
     assert [metric["type"] for metric in hpa["spec"]["metrics"]] == ["Resource"]
-    assert reasons(found, "HorizontalPodAutoscaler") == [
+    assert reasons(fleet, "HorizontalPodAutoscaler") == [
         "1 a dump has no values of metrics of type External: it scales by its other metrics alone"
     ]
 
@@ -142,8 +142,8 @@ def test_pods_of_a_workload_that_scales_share_the_cpu_of_as_many_as_there_were()
 
 
 def test_an_hpa_of_a_dump_follows_usage_in_the_model() -> None:
-    found = build_fleet_from_dump(grown(dump_state(shop())), "shop")
-    fleet = msgspec.structs.replace(found.fleet, variants=found.fleet.variants[:1])
+    dumped = build_fleet_from_dump(grown(dump_state(shop())), "shop")
+    fleet = msgspec.structs.replace(dumped.fleet, variants=dumped.fleet.variants[:1])
     result = simulate(fleet)
     assert not result.partial
     web = next(workload for workload in result.variants[0].workloads if workload.name == "web")
@@ -165,8 +165,8 @@ def test_an_hvpa_of_a_dump_is_in_the_variant_of_its_own_autoscalers_and_begins_a
     owned = {"metadata": {"ownerReferences": [{**owner, "controller": True}]}}
     scale = {"scaleTargetRef": {**owner, "name": "web"}, "maxReplicas": 16, "metrics": [cpu_metric()]}
     server.put(f"{HPAS}/web", {**owned, "spec": scale})
-    found = played(server)
-    fixed, current = found.fleet.variants
+    fleet = played(server)
+    fixed, current = fleet.fleet.variants
     assert (fixed.name, current.name) == ("fixed", "current")
     assert "Hvpa" not in kinds(fixed)
     assert not fixed.scales
@@ -176,8 +176,8 @@ def test_an_hvpa_of_a_dump_is_in_the_variant_of_its_own_autoscalers_and_begins_a
     # The HPA that the Hvpa owns is made again from its template.
     assert "HorizontalPodAutoscaler" not in kinds(current)
     assert current.scales
-    assert workload(found, "web").demand[0].shared
-    result = simulate(_short(found))
+    assert workload(fleet, "web").demand[0].shared
+    result = simulate(_short(fleet))
     assert not result.partial
     assert result.variants[1].verdicts
 
@@ -186,39 +186,39 @@ def test_an_hvpa_that_breaks_a_rule_or_has_no_target_is_listed() -> None:
     server = shop()
     put_hvpa(server, hvpa("ghost"))
     put_hvpa(server, hvpa(hpa={"template": {"spec": {"minReplicas": 0}}}, buckets=[]), "odd")
-    told = reasons(played(server), "Hvpa")
-    assert "1 what it is about is not played" in told
-    assert any(each.startswith("1 refused: ") for each in told)
+    messages = reasons(played(server), "Hvpa")
+    assert "1 what it is about is not played" in messages
+    assert any(message.startswith("1 refused: ") for message in messages)
 
 
 def test_an_hvpa_on_an_external_metric_goes_by_its_vpa_alone() -> None:
     server = shop()
     put_hvpa(server, hvpa(hpa={"template": {"spec": {"metrics": external("web")["spec"]["metrics"]}}}))
-    found = played(server)
-    (document,) = [document for document in found.fleet.variants[1].objects if document["kind"] == "Hvpa"]
+    fleet = played(server)
+    (document,) = [document for document in fleet.fleet.variants[1].objects if document["kind"] == "Hvpa"]
     assert document["spec"]["hpa"] == {"deploy": False}
-    assert reasons(found, "Hvpa") == ["1 a dump has no values of some metrics of its HPA: it scales by its VPA alone"]
+    assert reasons(fleet, "Hvpa") == ["1 a dump has no values of some metrics of its HPA: it scales by its VPA alone"]
 
 
 def test_a_buffer_is_listed_where_no_node_could_be_ordered_for_it() -> None:
     server = shop()
     server.put(f"{BUFFER_PATH}/spare", buffer())
-    found = played(server)
-    assert reasons(found, "Buffer") == ["1 the dump has no node groups of which nodes could be ordered for it"]
-    assert not found.fleet.pools
+    fleet = played(server)
+    assert reasons(fleet, "Buffer") == ["1 the dump has no node groups of which nodes could be ordered for it"]
+    assert not fleet.fleet.pools
 
 
 def test_a_buffer_is_kept_in_all_variants_on_nodes_of_the_groups() -> None:
     server = shop()
     server.put(f"{BUFFER_PATH}/spare", buffer(capacity={"replicas": {"exactly": 20}}))
-    found = played(server, groups=one_group())
-    (pool,) = found.fleet.pools
+    fleet = played(server, groups=one_group())
+    (pool,) = fleet.fleet.pools
     assert (pool.name, pool.count, pool.min_size, pool.max_size, pool.boot_seconds) == ("pool", 1, 1, 5, 90.0)
     # The one node of the dump belongs to the group.
-    assert found.fleet.nodes == ()
-    assert reasons(found, "Buffer") == []
-    assert all("Buffer" in kinds(variant) for variant in found.fleet.variants)
-    result = simulate(_short(found))
+    assert fleet.fleet.nodes == ()
+    assert reasons(fleet, "Buffer") == []
+    assert all("Buffer" in kinds(variant) for variant in fleet.fleet.variants)
+    result = simulate(_short(fleet))
     nodes = result.variants[0].nodes
     assert not isinstance(nodes, msgspec.UnsetType)
     # 20 chunks of 500m and two pods need two nodes of 8 cores.
@@ -254,8 +254,8 @@ def test_a_cron_job_runs_by_its_schedule_as_long_as_its_jobs_did() -> None:
     server = shop()
     put_cron_job(server, concurrencyPolicy="Forbid", startingDeadlineSeconds=60, timeZone="Etc/GMT-2")
     put_job(server, "report-29733240", "2026-07-13T22:00:00Z", "2026-07-13T22:20:00Z", owner="report")
-    found = played(server)
-    report = workload(found, "report")
+    fleet = played(server)
+    report = workload(fleet, "report")
     assert report.kind == "CronJob"
     assert (report.replicas, report.completions) == (2, 4)
     assert report.cron is not None
@@ -265,7 +265,7 @@ def test_a_cron_job_runs_by_its_schedule_as_long_as_its_jobs_did() -> None:
     assert {begin / HOUR % 6 for begin, _ in report.runs} == {4.0}
     assert {length for _, length in report.runs} == {600.0}
     assert report.demand[0].by_age
-    assert [workload.name for workload in found.fleet.workloads] == ["alone", "report", "web"]
+    assert [workload.name for workload in fleet.fleet.workloads] == ["alone", "report", "web"]
 
 
 def test_usage_of_a_cron_job_goes_by_the_age_of_its_pods() -> None:
@@ -289,13 +289,13 @@ def test_a_cron_job_that_cannot_run_is_listed_with_the_reason() -> None:
     put_cron_job(server, "yearly", schedule="@yearly")
     put_cron_job(server, "odd", schedule="@every 1h")
     put_cron_job(server, "hourly", schedule="TZ=Europe/Berlin @hourly")
-    found = played(server)
-    told = reasons(found, "CronJob")
-    assert "1 suspended" in told
-    assert "1 no time of its schedule is within the time that is played" in told
-    assert any(each.startswith("1 its schedule cannot be read") for each in told)
-    assert len(workload(found, "hourly").runs) == 168
-    assert any("assumed to take 10 minutes" in note for note in found.notes)
+    fleet = played(server)
+    messages = reasons(fleet, "CronJob")
+    assert "1 suspended" in messages
+    assert "1 no time of its schedule is within the time that is played" in messages
+    assert any(message.startswith("1 its schedule cannot be read") for message in messages)
+    assert len(workload(fleet, "hourly").runs) == 168
+    assert any("assumed to take 10 minutes" in note for note in fleet.notes)
 
 
 def test_a_job_runs_once_when_it_did() -> None:
@@ -303,12 +303,12 @@ def test_a_job_runs_once_when_it_did() -> None:
     put_job(server, "once", "2026-07-13T12:00:00Z", "2026-07-13T13:00:00Z")
     put_job(server, "still", "2026-07-14T01:33:20Z")
     put_job(server, "before", "2026-06-01T00:00:00Z", "2026-06-01T01:00:00Z")
-    found = played(server)
-    (run,) = workload(found, "once").runs
+    fleet = played(server)
+    (run,) = workload(fleet, "once").runs
     assert (run[0], run[1]) == (1_783_944_000.0, 1800.0)
-    ((_, length),) = workload(found, "still").runs
+    ((_, length),) = workload(fleet, "still").runs
     assert length == pytest.approx(3600.0, rel=0.01)
-    assert "before" not in [workload.name for workload in found.fleet.workloads]
+    assert "before" not in [workload.name for workload in fleet.fleet.workloads]
 
 
 def test_static_pods_are_taken_off_their_nodes() -> None:
@@ -316,9 +316,9 @@ def test_static_pods_are_taken_off_their_nodes() -> None:
     owner = {"apiVersion": "v1", "kind": "Node", "name": "ip-10-0-0-7", "uid": "n-1", "controller": True}
     spec = {**POD, "nodeName": "ip-10-0-0-7"}
     server.put("/api/v1/namespaces/kube-system/pods/etcd", {"metadata": {"ownerReferences": [owner]}, "spec": spec})
-    found = played(server)
-    assert found.fleet.nodes[0].document["status"]["allocatable"]["cpu"] == "7"
-    assert any("static pod" in reason for reason in reasons(found, "Pod"))
+    fleet = played(server)
+    assert fleet.fleet.nodes[0].document["status"]["allocatable"]["cpu"] == "7"
+    assert any("static pod" in reason for reason in reasons(fleet, "Pod"))
 
 
 def test_missing_data_of_a_dump_is_listed() -> None:
@@ -340,7 +340,7 @@ def test_a_masked_dump_plays_the_same_autoscalers() -> None:
     put_cron_job(server, concurrencyPolicy="Replace")
     put_hvpa(server, hvpa())
     plain, masked = (dump_state(server, mask=mask) for mask in (None, Anonymizer(b"0")))
-    both = [build_fleet_from_dump(each, "shop").fleet for each in (plain, masked)]
+    both = [build_fleet_from_dump(state, "shop").fleet for state in (plain, masked)]
     plainly, secretly = ([kinds(variant) for variant in fleet.variants] for fleet in both)
     assert plainly == secretly
     policies = [
@@ -352,13 +352,13 @@ def test_a_masked_dump_plays_the_same_autoscalers() -> None:
 def test_a_buffer_document_is_one_that_the_simulator_reads() -> None:
     server = shop()
     server.put(f"{BUFFER_PATH}/spare", buffer())
-    found = played(server, groups=one_group())
-    (document,) = [document for document in found.fleet.variants[0].objects if document["kind"] == "Buffer"]
+    fleet = played(server, groups=one_group())
+    (document,) = [document for document in fleet.fleet.variants[0].objects if document["kind"] == "Buffer"]
     assert convert_object(document, Buffer).spec.target_ref is not None
 
 
-def _short(found: DumpedFleet) -> Any:
+def _short(dumped_fleet: DumpedFleet) -> Any:
     """Six hours of it."""
-    fleet = found.fleet
+    fleet = dumped_fleet.fleet
     clock = msgspec.structs.replace(fleet.clock, steps=72, scored_from=fleet.clock.begin + HOUR)
     return msgspec.structs.replace(fleet, clock=clock)

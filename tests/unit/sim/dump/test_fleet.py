@@ -39,8 +39,8 @@ def played(server: ModelServer, **options: Any) -> DumpedFleet:
     return build_fleet_from_dump(dump_state(server), "shop", **options)
 
 
-def web(found: DumpedFleet) -> SimulatedWorkload:
-    return next(workload for workload in found.fleet.workloads if workload.replicas == 2)
+def web(fleet: DumpedFleet) -> SimulatedWorkload:
+    return next(workload for workload in fleet.fleet.workloads if workload.replicas == 2)
 
 
 def with_history(collected: ClusterState, *pods: str, days: int = 2) -> ClusterState:
@@ -56,18 +56,18 @@ def with_history(collected: ClusterState, *pods: str, days: int = 2) -> ClusterS
 
 
 def test_workloads_are_those_that_have_pods_with_their_templates_and_budgets() -> None:
-    found = played(shop())
+    fleet = played(shop())
     assert [
-        (workload.namespace, workload.kind, workload.name, workload.replicas) for workload in found.fleet.workloads
+        (workload.namespace, workload.kind, workload.name, workload.replicas) for workload in fleet.fleet.workloads
     ] == [
         ("office", "Deployment", "alone", 1),
         ("shop", "Deployment", "web", 2),
     ]
-    one = web(found)
+    one = web(fleet)
     assert one.template["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "256Mi"}
     assert one.max_unavailable == 1
     assert NotPlayed("Pod", 1, "without a controller: played as a Deployment, which would replace it") in (
-        found.not_played
+        fleet.not_played
     )
 
 
@@ -79,24 +79,24 @@ def test_nodes_are_as_they_are_with_those_alike_counted_together() -> None:
         server.put(f"/api/v1/nodes/{name}", {**document, "metadata": {"labels": labels}})
     gone = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
     server.put("/api/v1/nodes/gone", {**document, "metadata": {}, "status": {**document["status"], **gone}})
-    found = played(server)
-    (shape,) = found.fleet.nodes
+    fleet = played(server)
+    (shape,) = fleet.fleet.nodes
     assert shape.count == 3
     assert shape.document["status"]["allocatable"]["cpu"] == "8"
-    assert NotPlayed("Node", 1, "not ready") in found.not_played
+    assert NotPlayed("Node", 1, "not ready") in fleet.not_played
 
 
 def test_without_nodes_enough_are_assumed() -> None:
     server = shop()
     server.delete("/api/v1/nodes/ip-10-0-0-7")
-    found = played(server)
-    assert sum(node.count for node in found.fleet.nodes) >= 1
-    assert any("no nodes" in note for note in found.notes)
+    fleet = played(server)
+    assert sum(node.count for node in fleet.fleet.nodes) >= 1
+    assert any("no nodes" in note for note in fleet.notes)
 
 
 def test_variants_are_templates_vpas_and_wanted_recommenders() -> None:
-    found = played(shop(), recommenders=["default", "seasonal"])
-    names = {variant.name: [document["kind"] for document in variant.objects] for variant in found.fleet.variants}
+    fleet = played(shop(), recommenders=["default", "seasonal"])
+    names = {variant.name: [document["kind"] for document in variant.objects] for variant in fleet.fleet.variants}
     around = ["LimitRange", "HorizontalPodAutoscaler"]
     vpa = "VerticalPodAutoscaler"
     assert names == {
@@ -105,8 +105,8 @@ def test_variants_are_templates_vpas_and_wanted_recommenders() -> None:
         "default": [*around, vpa, vpa],
         "seasonal": [*around, vpa, vpa],
     }
-    assert found.fleet.variants[3].objects[-1]["spec"]["recommenders"] == [{"name": "seasonal"}]
-    assert found.fleet.variants[0].settings == {"in-recommendation-bounds-eviction-lifetime-threshold": "6h"}
+    assert fleet.fleet.variants[3].objects[-1]["spec"]["recommenders"] == [{"name": "seasonal"}]
+    assert fleet.fleet.variants[0].settings == {"in-recommendation-bounds-eviction-lifetime-threshold": "6h"}
 
 
 def test_without_vpas_one_over_every_workload_is_compared() -> None:
@@ -166,26 +166,26 @@ def test_hours_of_a_checkpoint_come_back_hour_by_hour() -> None:
     levels = np.where(np.arange(48) % 24 < 12, 0.2, 0.8)
     ring = np.stack([np.stack([levels] * 5), np.stack([levels * 1e9] * 5)]).astype(np.float32)
     server = _with_status(lambda status: status.update(history=encode_history(hours - 1, ring)))
-    found = played(server)
-    (demand,) = web(found).demand
-    clock = found.fleet.clock
+    fleet = played(server)
+    (demand,) = web(fleet).demand
+    clock = fleet.fleet.clock
     last = demand.cpu[-48 * 12 :].reshape(48, 12)
     assert last == pytest.approx(np.repeat(levels[:, None], 12, axis=1), rel=0.02)
     # Of the days before, nothing is known but what comes first.
     assert demand.cpu[0] == pytest.approx(0.2, rel=0.02)
     assert clock.end == NOW // HOUR * HOUR
-    assert any("usage by the hour" in note for note in found.notes)
+    assert any("usage by the hour" in note for note in fleet.notes)
 
 
 def test_values_are_drawn_from_a_histogram_by_its_weights() -> None:
-    found = played(unscaled())
-    (demand,) = web(found).demand
+    fleet = played(unscaled())
+    (demand,) = web(fleet).demand
     # Bucket 10 is from 126 to 142 mCPU, bucket 14 from 196 to 216.
     assert 0.12 < np.percentile(demand.cpu, 50) < 0.15
     assert 0.19 < demand.cpu.max() < 0.22
     assert np.mean(demand.cpu > 0.19) < 0.15
     assert 150e6 < demand.memory.min() <= demand.memory.max() < 210e6
-    assert any("how often how much was used" in note for note in found.notes)
+    assert any("how often how much was used" in note for note in fleet.notes)
 
 
 @pytest.mark.parametrize("broken", ["version", "history"])
@@ -196,11 +196,11 @@ def test_a_checkpoint_that_cannot_be_read_is_not_used(broken: str) -> None:
 
 def test_without_a_checkpoint_usage_stays_as_it_is_now() -> None:
     server = _with_status(lambda status: status.update(version="v2"))
-    found = played(server)
-    (demand,) = web(found).demand
+    fleet = played(server)
+    (demand,) = web(fleet).demand
     assert np.mean(demand.cpu) == pytest.approx(0.123, rel=0.02)
     assert np.mean(demand.memory) == pytest.approx(200 * MIB, rel=0.02)
-    assert any("usage now" in note for note in found.notes)
+    assert any("usage now" in note for note in fleet.notes)
 
 
 def test_without_any_usage_half_of_the_request_is_assumed() -> None:
@@ -222,13 +222,13 @@ def test_kinds_that_are_not_modelled_are_played_as_deployments_under_a_name_of_t
     server.put("/api/v1/namespaces/shop/pods/once-1", {"metadata": {"ownerReferences": [job]}, **spec["template"]})
     rollout = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web", "uid": "r-9", "controller": True}
     server.put("/api/v1/namespaces/shop/pods/web-x", {"metadata": {"ownerReferences": [rollout]}, **spec["template"]})
-    found = played(server)
-    assert [(workload.name, workload.kind) for workload in found.fleet.workloads if workload.namespace == "shop"] == [
+    fleet = played(server)
+    assert [(workload.name, workload.kind) for workload in fleet.fleet.workloads if workload.namespace == "shop"] == [
         ("web", "Deployment"),
         ("web-daemonset", "DaemonSet"),
         ("web-rollout", "Deployment"),
     ]
-    listed = {(each.kind, each.count, each.reason.partition(":")[0]) for each in found.not_played}
+    listed = {(skipped.kind, skipped.count, skipped.reason.partition(":")[0]) for skipped in fleet.not_played}
     assert ("Rollout", 1, "played as a Deployment") in listed
     assert ("Job", 1, "has not begun") in listed
 
@@ -241,11 +241,11 @@ def test_the_hpas_of_a_dump_scale() -> None:
     assert all(variant.scales for variant in variants)
 
 
-def _short(found: DumpedFleet) -> DumpedFleet:
+def _short(dumped_fleet: DumpedFleet) -> DumpedFleet:
     """Two hours of it."""
-    fleet = found.fleet
+    fleet = dumped_fleet.fleet
     clock = msgspec.structs.replace(fleet.clock, steps=24, scored_from=fleet.clock.begin)
-    return msgspec.structs.replace(found, fleet=msgspec.structs.replace(fleet, clock=clock))
+    return msgspec.structs.replace(dumped_fleet, fleet=msgspec.structs.replace(fleet, clock=clock))
 
 
 def test_a_dump_is_played_the_same_each_time_named_or_not() -> None:

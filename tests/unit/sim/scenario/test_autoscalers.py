@@ -136,14 +136,16 @@ def test_an_hpa_may_drive_an_hvpa_of_another_policy_in_the_same_variant() -> Non
 )
 def test_what_cannot_be_simulated_is_refused_with_its_field(manifest: dict[str, Any], expected: str) -> None:
     job = {**WEB, "name": "batch", "kind": "Job", "runs": {"every": "1h", "length": "5m"}}
-    found = refused(policy({"objects": [manifest]}, workloads=[WEB, job]))
-    assert found[0].startswith(expected)
+    messages = refused(policy({"objects": [manifest]}, workloads=[WEB, job]))
+    assert messages[0].startswith(expected)
 
 
 def test_a_metric_that_the_template_of_an_hvpa_cannot_have_is_refused() -> None:
     spec = {**HVPA_SPEC, "hpa": {"template": {"spec": {"metrics": [PODS]}}}}
-    (found,) = refused(policy({"forEach": [{"hvpa": spec}]}))
-    assert found.startswith('spec.policies[0].forEach[0].hvpa.hpa.template.spec.metrics[0]: Unsupported value: "Pods"')
+    (message,) = refused(policy({"forEach": [{"hvpa": spec}]}))
+    assert message.startswith(
+        'spec.policies[0].forEach[0].hvpa.hpa.template.spec.metrics[0]: Unsupported value: "Pods"'
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,8 +209,8 @@ def test_a_fault_in_an_entry_is_reported_with_field_value_and_rule(entry: dict[s
 
 @pytest.mark.parametrize("name", ["hpa", "hvpa"])
 def test_an_interval_of_zero_is_refused(name: str) -> None:
-    (found,) = list_problems(scenario(intervals={name: "0s"}))
-    assert found.startswith(f"spec.intervals.{name}: Invalid value")
+    (problem,) = list_problems(scenario(intervals={name: "0s"}))
+    assert problem.startswith(f"spec.intervals.{name}: Invalid value")
 
 
 def test_check_reports_what_is_wrong_with_an_hpa_inside_a_scenario() -> None:

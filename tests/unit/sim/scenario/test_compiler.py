@@ -33,8 +33,10 @@ VPA: dict[str, Any] = {
 }
 
 
-def policies(*each: dict[str, Any], **more: Any) -> Fleet:
-    return compiled(scenario(policies=[{"name": f"p{number}", **policy} for number, policy in enumerate(each)], **more))
+def policies(*policy_documents: dict[str, Any], **more: Any) -> Fleet:
+    return compiled(
+        scenario(policies=[{"name": f"p{number}", **policy} for number, policy in enumerate(policy_documents)], **more)
+    )
 
 
 def refused(document: dict[str, Any], **readers: Any) -> list[str]:
@@ -86,12 +88,12 @@ def test_a_job_has_runs_and_wants_by_its_age() -> None:
         "containers": [{"name": "run", "usage": {"cpu": {"phases": [
             {"length": "10m", "level": "1"}, {"length": "20m", "level": "2"}], "noise": 0}}}],
     }  # fmt: skip
-    (found,) = compiled(workload(**job)).workloads
-    assert [begin - BEGIN for begin, _ in found.runs] == [3_600.0, 32_400.0, 61_200.0]
-    assert {length for _, length in found.runs} == {1_800.0}
-    assert found.demand[0].by_age
-    assert found.demand[0].cpu.tolist() == [1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 1.0]
-    assert found.template["spec"]["restartPolicy"] == "OnFailure"
+    (simulated,) = compiled(workload(**job)).workloads
+    assert [begin - BEGIN for begin, _ in simulated.runs] == [3_600.0, 32_400.0, 61_200.0]
+    assert {length for _, length in simulated.runs} == {1_800.0}
+    assert simulated.demand[0].by_age
+    assert simulated.demand[0].cpu.tolist() == [1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 1.0]
+    assert simulated.template["spec"]["restartPolicy"] == "OnFailure"
 
 
 def test_runs_differ_as_far_as_configured_and_never_overlap() -> None:
@@ -105,9 +107,9 @@ def test_runs_differ_as_far_as_configured_and_never_overlap() -> None:
 def test_rollouts_happen_at_their_times_and_change_usage_from_then_on() -> None:
     web = {**WEB, "rollouts": {"at": ["6h"], "every": "9h", "factors": [2, 3]}}
     web["containers"] = [{"name": "app", "usage": {"cpu": {"steady": "1", "noise": 0}}}]
-    (found,) = compiled(scenario(workloads=[web])).workloads
-    assert [moment - BEGIN for moment in found.rollouts] == [6 * 3_600.0, 9 * 3_600.0, 18 * 3_600.0]
-    cpu = found.demand[0].cpu
+    (simulated,) = compiled(scenario(workloads=[web])).workloads
+    assert [moment - BEGIN for moment in simulated.rollouts] == [6 * 3_600.0, 9 * 3_600.0, 18 * 3_600.0]
+    cpu = simulated.demand[0].cpu
     assert [cpu[number * 12] for number in (5, 6, 8, 9, 20)] == [1.0, 2.0, 2.0, 3.0, 3.0]
 
 
@@ -118,19 +120,24 @@ def test_a_template_is_a_manifest_of_the_configured_workload() -> None:
         "limits": {"memory": "2Gi"},
         "resizePolicy": {"memory": "RestartContainer"},
     }
-    (found,) = compiled(workload(containers=[container])).workloads
-    assert found.template["metadata"]["labels"] == {"app.kubernetes.io/name": "web"}
-    (written,) = found.template["spec"]["containers"]
+    (simulated,) = compiled(workload(containers=[container])).workloads
+    assert simulated.template["metadata"]["labels"] == {"app.kubernetes.io/name": "web"}
+    (written,) = simulated.template["spec"]["containers"]
     assert written["resources"] == {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}
     assert written["resizePolicy"] == [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
     assert "readinessProbe" in written
-    assert found.start.probe
+    assert simulated.start.probe
 
 
 def test_without_a_probe_there_is_none_in_the_template() -> None:
-    (found,) = compiled(workload(startup={"probe": False, "work": 30, "cores": "2", "time": "3s"})).workloads
-    assert "readinessProbe" not in found.template["spec"]["containers"][0]
-    assert (found.start.probe, found.start.work, found.start.cores, found.start.seconds) == (False, 30.0, 2.0, 3.0)
+    (simulated,) = compiled(workload(startup={"probe": False, "work": 30, "cores": "2", "time": "3s"})).workloads
+    assert "readinessProbe" not in simulated.template["spec"]["containers"][0]
+    assert (simulated.start.probe, simulated.start.work, simulated.start.cores, simulated.start.seconds) == (
+        False,
+        30.0,
+        2.0,
+        3.0,
+    )
 
 
 def test_a_written_template_is_kept_and_sized_by_the_scenario() -> None:
@@ -141,13 +148,13 @@ def test_a_written_template_is_kept_and_sized_by_the_scenario() -> None:
             "containers": [{"name": "app", "image": "a"}, {"name": "proxy", "resources": {"requests": {"cpu": "50m"}}}],
         },
     }
-    (found,) = compiled(workload(podTemplate=template)).workloads
-    assert found.template["metadata"]["labels"] == {"app": "x"}
-    assert found.template["spec"]["tolerations"]
-    app, proxy = found.template["spec"]["containers"]
+    (simulated,) = compiled(workload(podTemplate=template)).workloads
+    assert simulated.template["metadata"]["labels"] == {"app": "x"}
+    assert simulated.template["spec"]["tolerations"]
+    app, proxy = simulated.template["spec"]["containers"]
     assert app["resources"]["requests"] == WEB["containers"][0]["requests"]
     assert proxy["resources"]["requests"] == {"cpu": "50m"}
-    assert not found.start.probe
+    assert not simulated.start.probe
     assert "resources" not in template["spec"]["containers"][0], "the scenario itself was written to"
 
 
@@ -216,8 +223,8 @@ def test_files_of_manifests_are_read_with_their_namespace() -> None:
 def test_a_trace_is_laid_over_the_steps_and_scaled() -> None:
     times = BEGIN - 1e6 + 300.0 * np.arange(288, dtype=np.float64)
     series = Series("s", times, np.arange(288.0), np.full(288, GIB))
-    found = usage(cpu={"trace": {"file": "a.csv", "series": "s", "scale": 2}}, memory={"trace": {"file": "a.csv"}})
-    (demand,) = compiled(found, traces=lambda _file, _name: series).workloads[0].demand
+    document = usage(cpu={"trace": {"file": "a.csv", "series": "s", "scale": 2}}, memory={"trace": {"file": "a.csv"}})
+    (demand,) = compiled(document, traces=lambda _file, _name: series).workloads[0].demand
     assert demand.cpu.tolist() == (2 * np.arange(288.0)).tolist()
     assert demand.memory.tolist() == [GIB] * 288
 
@@ -278,8 +285,8 @@ def test_a_further_workload_does_not_change_the_usage_of_others() -> None:
     ],
 )
 def test_contradicting_fields_are_reported_with_their_path(document: dict[str, Any], expected: str) -> None:
-    (found,) = refused(document)
-    assert found.startswith(expected)
+    (message,) = refused(document)
+    assert message.startswith(expected)
 
 
 def test_a_trace_that_cannot_be_read_is_reported_with_its_file() -> None:
@@ -305,18 +312,18 @@ def test_a_file_with_a_broken_manifest_is_reported_with_document_and_line() -> N
     text = (
         b"kind: [\n---\napiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\nmetadata: {name: w}\nspec: {}\n"
     )
-    found = refused(scenario(policies=[{"name": "p", "files": ["v.yaml"]}]), files=lambda _name: text)
-    assert found[0].startswith('spec.policies[0].files[0]: Invalid value: "v.yaml": v.yaml, document 1: line ')
-    assert "v.yaml, document 2: spec.targetRef: Required value: targetRef must be given" in found[1]
+    messages = refused(scenario(policies=[{"name": "p", "files": ["v.yaml"]}]), files=lambda _name: text)
+    assert messages[0].startswith('spec.policies[0].files[0]: Invalid value: "v.yaml": v.yaml, document 1: line ')
+    assert "v.yaml, document 2: spec.targetRef: Required value: targetRef must be given" in messages[1]
 
 
 def test_a_template_with_invalid_pod_affinity_is_refused() -> None:
     term = {"topologyKey": "zone", "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     template = {"spec": {"containers": [{"name": "app"}], "affinity": affinity}}
-    [found] = refused(scenario(workloads=[{**WEB, "podTemplate": template}]))
-    assert found.startswith("spec.workloads[0].podTemplate: Invalid value")
-    assert "podAntiAffinity" in found
+    [message] = refused(scenario(workloads=[{**WEB, "podTemplate": template}]))
+    assert message.startswith("spec.workloads[0].podTemplate: Invalid value")
+    assert "podAntiAffinity" in message
 
 
 RICH = scenario(

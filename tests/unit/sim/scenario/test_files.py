@@ -93,26 +93,26 @@ def test_files_beside_a_scenario_are_read(small: Path) -> None:
 )  # fmt: skip
 def test_a_fault_is_reported_with_file_line_and_field(small: Path, old: str, new: str, expected: str) -> None:
     small.write_text(GOOD.replace(old, new))
-    (found,) = lines(small)
-    assert found.startswith(f"small.yaml:{expected}")
+    (line,) = lines(small)
+    assert line.startswith(f"small.yaml:{expected}")
 
 
 def test_a_trace_with_a_bad_number_is_reported_with_its_row(small: Path) -> None:
     (small.parent / "usage.csv").write_text(USAGE.replace("0.7", "many"))
-    (found,) = lines(small)
-    assert '"usage.csv"' in found
-    assert "row" in found
+    (line,) = lines(small)
+    assert '"usage.csv"' in line
+    assert "row" in line
 
 
 def test_another_series_that_cannot_be_used_is_no_hindrance(small: Path) -> None:
     (small.parent / "usage.csv").write_text(USAGE.replace("60,cache,1", "60,cache,-1"))
     assert load_scenario(small).findings == ()
     small.write_text(GOOD.replace("series: web", "series: cache"))
-    (found,) = lines(small)
-    assert "row 5, column cpu_cores (series cache): -1 is negative" in found
+    (line,) = lines(small)
+    assert "row 5, column cpu_cores (series cache): -1 is negative" in line
     small.write_text(GOOD.replace("series: web", "series: wep"))
-    (found,) = lines(small)
-    assert 'has no series "wep" (did you mean "web"?)' in found
+    (line,) = lines(small)
+    assert 'has no series "wep" (did you mean "web"?)' in line
 
 
 def test_one_scenario_at_a_time(small: Path) -> None:

@@ -86,10 +86,10 @@ def test_values_that_contradict_other_fields_are_refused(document: dict[str, Any
 
 def test_a_group_is_laid_out_with_its_price_and_its_first_nodes() -> None:
     fleet = compiled(scenario(nodeGroups=[{**POOL, "minSize": 1, "bootTime": "90s", "labels": {"zone": "a"}}]))
-    (found,) = fleet.pools
-    assert (found.name, found.count, found.min_size, found.max_size, found.boot_seconds) == ("pool", 1, 1, 5, 90.0)
-    assert found.price == pytest.approx(fleet.prices.cost_per_hour(4.0, 16 * 2.0**30))
-    assert found.document["metadata"]["labels"]["kwok-nodegroup"] == "pool"
+    (pool,) = fleet.pools
+    assert (pool.name, pool.count, pool.min_size, pool.max_size, pool.boot_seconds) == ("pool", 1, 1, 5, 90.0)
+    assert pool.price == pytest.approx(fleet.prices.cost_per_hour(4.0, 16 * 2.0**30))
+    assert pool.document["metadata"]["labels"]["kwok-nodegroup"] == "pool"
     assert fleet.nodes == (), "there are no other nodes, unless they are written"
 
 
@@ -113,7 +113,7 @@ def test_a_workload_is_in_the_variants_that_it_names() -> None:
     fleet = compiled(scenario(workloads=[WEB, balloon], variants=[{"name": "none"}, {"name": "balloons"}]))
     assert [sorted(variant.without) for variant in fleet.variants] == [[1], []]
     without = fleet.restrict_to(fleet.variants[0]).workloads
-    assert [each.replicas for each in without] == [2, 0]
+    assert [workload.replicas for workload in without] == [2, 0]
     assert fleet.restrict_to(fleet.variants[1]) is fleet
 
 

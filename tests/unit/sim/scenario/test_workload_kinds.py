@@ -23,7 +23,7 @@ def without_replicas(**fields: Any) -> dict[str, Any]:
 
 
 def wrong(document: dict[str, Any]) -> list[str]:
-    return [str(each) for each in validate(SCENARIO, document) if each.is_error]
+    return [str(problem) for problem in validate(SCENARIO, document) if problem.is_error]
 
 
 def test_a_daemon_set_has_one_pod_on_each_node() -> None:
@@ -44,9 +44,9 @@ def test_a_vpa_for_each_workload_sizes_a_daemon_set_too() -> None:
         "policies": [sized],
         "intervals": {"recommender": "10m", "updater": "10m"},
     }
-    fixed, found = simulate(compiled(document)).variants
-    assert found.fleet.requested.cpu < 0.8 * fixed.fleet.requested.cpu
-    assert found.workloads[0].totals.resizes >= 3
+    fixed, recommended = simulate(compiled(document)).variants
+    assert recommended.fleet.requested.cpu < 0.8 * fixed.fleet.requested.cpu
+    assert recommended.workloads[0].totals.resizes >= 3
 
 
 def test_the_assumed_nodes_have_capacity_beside_daemon_sets() -> None:
@@ -56,30 +56,35 @@ def test_the_assumed_nodes_have_capacity_beside_daemon_sets() -> None:
         "kind": "DaemonSet",
         "containers": [{"name": "agent", "requests": {"cpu": "4", "memory": "1Gi"}}],
     }
-    alone, beside = (compiled(scenario(workloads=each)).nodes[0].count for each in ([web], [web, agent]))
+    alone, beside = (compiled(scenario(workloads=workloads)).nodes[0].count for workloads in ([web], [web, agent]))
     assert (alone, beside) == (4, 8)
 
 
 def test_a_cron_job_runs_by_its_schedule() -> None:
-    (found,) = compiled(workload(kind="CronJob", runs={**NIGHTLY, "timeZone": "Asia/Kolkata"})).workloads
+    (simulated,) = compiled(workload(kind="CronJob", runs={**NIGHTLY, "timeZone": "Asia/Kolkata"})).workloads
     # Half past: India is five and a half hours ahead.
-    assert [(begin - BEGIN) / HOUR for begin, _ in found.runs] == [0.5, 6.5, 12.5, 18.5]
-    assert {length for _, length in found.runs} == {5400.0}
-    assert found.cron is not None
-    assert found.cron.concurrency == "Allow"
-    assert found.demand[0].by_age
+    assert [(begin - BEGIN) / HOUR for begin, _ in simulated.runs] == [0.5, 6.5, 12.5, 18.5]
+    assert {length for _, length in simulated.runs} == {5400.0}
+    assert simulated.cron is not None
+    assert simulated.cron.concurrency == "Allow"
+    assert simulated.demand[0].by_age
 
 
 def test_a_cron_job_sets_the_runs_of_its_jobs() -> None:
     runs = {**NIGHTLY, "concurrencyPolicy": "Replace", "startingDeadline": "5m", "completions": 6}
-    (found,) = compiled(workload(kind="CronJob", runs=runs)).workloads
-    assert found.cron is not None
-    assert (found.cron.concurrency, found.cron.deadline, found.completions, found.replicas) == ("Replace", 300.0, 6, 2)
+    (simulated,) = compiled(workload(kind="CronJob", runs=runs)).workloads
+    assert simulated.cron is not None
+    assert (simulated.cron.concurrency, simulated.cron.deadline, simulated.completions, simulated.replicas) == (
+        "Replace",
+        300.0,
+        6,
+        2,
+    )
 
 
 def test_a_suspended_cron_job_has_no_runs() -> None:
-    (found,) = compiled(workload(kind="CronJob", runs={**NIGHTLY, "suspend": True})).workloads
-    assert found.runs == ()
+    (simulated,) = compiled(workload(kind="CronJob", runs={**NIGHTLY, "suspend": True})).workloads
+    assert simulated.runs == ()
 
 
 @pytest.mark.parametrize(
@@ -98,4 +103,4 @@ def test_a_suspended_cron_job_has_no_runs() -> None:
     ],
 )
 def test_contradicting_fields_are_refused(fields: dict[str, Any], message: str) -> None:
-    assert any(message in each for each in wrong(workload(**fields)))
+    assert any(message in text for text in wrong(workload(**fields)))

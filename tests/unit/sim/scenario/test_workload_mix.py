@@ -34,7 +34,7 @@ def test_shares_are_kept_as_exactly_as_the_count_allows() -> None:
 
 
 def test_the_default_mix_has_every_sort() -> None:
-    names = {name.rpartition("-")[0] for name in (each.name for each in drawn(FleetMix(count=60)))}
+    names = {name.rpartition("-")[0] for name in (workload.name for workload in drawn(FleetMix(count=60)))}
     assert names == {"steady", "daily", "weekly", "spiky", "trend", "leak", "batch", "deploys", "slow-start"}
 
 
@@ -49,12 +49,12 @@ def test_another_seed_draws_others() -> None:
 
 def test_namespaces_are_taken_in_turn() -> None:
     result = drawn(FleetMix(count=5, namespaces=["a", "b"]))
-    assert [each.namespace for each in result] == ["a", "b", "a", "b", "a"]
+    assert [workload.namespace for workload in result] == ["a", "b", "a", "b", "a"]
 
 
 def test_most_are_small_and_few_are_large() -> None:
     mix = FleetMix(count=600, shares=MixShares(steady=1), cpu=DrawnSize(median="150m", spread=0.7))
-    requests = np.asarray([request(each, "cpu") for each in drawn(mix)])
+    requests = np.asarray([request(workload, "cpu") for workload in drawn(mix)])
     assert requests.mean() > 1.2 * np.median(requests)
 
 
@@ -62,7 +62,7 @@ def test_requests_lie_above_usage_as_far_as_configured() -> None:
     def median(factor: float) -> float:
         over = OverRequests(cpu=DrawnFactor(median=factor, spread=0.1))
         mix = FleetMix(count=200, shares=MixShares(steady=1), over_requests=over)
-        return float(np.median([request(each, "cpu") for each in drawn(mix)]))
+        return float(np.median([request(workload, "cpu") for workload in drawn(mix)]))
 
     assert median(4.0) == pytest.approx(2 * median(2.0), rel=0.35)
 
@@ -70,7 +70,7 @@ def test_requests_lie_above_usage_as_far_as_configured() -> None:
 def test_limits_are_set_for_the_configured_share() -> None:
     for share in (0.0, 1.0):
         mix = FleetMix(count=20, limited=share, shares=MixShares(daily=1, batch=1))
-        containers = [(each.containers or [])[0] for each in drawn(mix)]
+        containers = [(workload.containers or [])[0] for workload in drawn(mix)]
         assert {container.limits is not None for container in containers} == {bool(share)}
 
 
@@ -78,7 +78,7 @@ def test_limits_are_set_for_the_configured_share() -> None:
 @given(st.integers(0, 2**53))
 def test_whatever_is_drawn_is_a_scenario_that_could_have_been_written(seed: int) -> None:
     result = drawn(FleetMix(count=18), seed)
-    written = [msgspec.to_builtins(each) for each in result]
+    written = [msgspec.to_builtins(item) for item in result]
     assert list_problems(scenario(workloads=written)) == []
     for workload in compiled(scenario(workloads=written, duration="2d", step="30m")).workloads:
         assert convert_object(workload.template, PodTemplateSpec).spec.containers

@@ -15,7 +15,7 @@ from trellis.core.explain import CollectedSettings, build_evidence, explain_buff
 from trellis.core.explain.explanation.buffer import BufferPart
 from trellis.sources.cluster.anonymization import Anonymizer
 
-COMPONENTS_SEEN = CollectedSettings(with_flags=(*COMPONENTS, "buffers"))
+ALL_COMPONENTS = CollectedSettings(with_flags=(*COMPONENTS, "buffers"))
 NAMES = ("web", "builds", "build", "spot", "shop", "team")
 
 
@@ -29,7 +29,7 @@ def masked(cluster: Cluster, mask: Anonymizer) -> list[bytes]:
 
 
 def explain_buffer_in_dump(lines: list[bytes], namespace: str, name: str) -> BufferPart:
-    result = explain_buffer(build_evidence(ClusterState.from_dump(lines), namespace, COMPONENTS_SEEN), name)
+    result = explain_buffer(build_evidence(ClusterState.from_dump(lines), namespace, ALL_COMPONENTS), name)
     assert result.buffer is not None
     return result.buffer
 

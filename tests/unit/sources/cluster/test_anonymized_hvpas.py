@@ -31,7 +31,7 @@ def template(**spec: Any) -> dict[str, Any]:
     return {"deploy": True, "template": {"spec": spec}}
 
 
-def told(explained: ObjectExplanation) -> HvpaPart:
+def hvpa_part(explained: ObjectExplanation) -> HvpaPart:
     assert explained.hvpa is not None
     return explained.hvpa
 
@@ -39,9 +39,9 @@ def told(explained: ObjectExplanation) -> HvpaPart:
 def test_an_anonymized_dump_gives_the_same_decision() -> None:
     cluster, mask = search(), Anonymizer(b"0")
     components = CollectedSettings(with_flags=COMPONENTS)
-    plain = told(explain_hvpa(cluster.evidence(), "search"))
+    plain = hvpa_part(explain_hvpa(cluster.evidence(), "search"))
     result = build_evidence(ClusterState.from_dump(masked(cluster, mask)), mask.mask_namespace(NAMESPACE), components)
-    part = told(explain_hvpa(result, mask.mask_name("search")))
+    part = hvpa_part(explain_hvpa(result, mask.mask_name("search")))
     assert (part.verdict, part.count, part.size) == (plain.verdict, plain.count, plain.size)
     assert (part.demands, part.count_changes, part.capacities) == (plain.demands, plain.count_changes, plain.capacities)
     assert part.hpa is not None

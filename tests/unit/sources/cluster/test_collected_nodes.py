@@ -9,7 +9,7 @@ import msgspec
 import yaml
 
 from support.api_server.server import ModelServer
-from support.builders.collected_node_groups import SEEN, Pools, pools
+from support.builders.collected_node_groups import COMPONENTS, Pools, pools
 from support.builders.dumps import NOW, SECRET, hide, shop
 from support.virtual_time import run
 from trellis.base.json_lines import encode_line, read_lines
@@ -130,8 +130,8 @@ def test_forbidden_objects_are_reported() -> None:
 
 def test_annotations_that_decide_about_nodes_are_kept() -> None:
     server = shop()
-    said = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true", "note": SECRET}
-    server.put("/api/v1/nodes/held", {"metadata": {"annotations": said}})
+    annotations = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true", "note": SECRET}
+    server.put("/api/v1/nodes/held", {"metadata": {"annotations": annotations}})
     result = around(server).nodes.get("", "held")
     assert result is not None
     assert result.metadata.annotations == {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
@@ -149,8 +149,8 @@ def masked(cluster: Pools, mask: Anonymizer) -> ClusterState:
     )
 
 
-def told(result: ClusterState, name: str) -> NodePart:
-    part = explain_node(result, name, read_node_groups(result), SEEN).node
+def node_part(result: ClusterState, name: str) -> NodePart:
+    part = explain_node(result, name, read_node_groups(result), COMPONENTS).node
     assert part is not None
     return part
 
@@ -162,7 +162,10 @@ def test_an_anonymized_dump_gives_the_same_decision_about_a_node() -> None:
     cluster.add_member("small-5", annotations={"karpenter.sh/do-not-disrupt": "true"})
     hidden = masked(cluster, mask)
     for number in range(1, 6):
-        plain, other = told(cluster.collected(), f"small-{number}"), told(hidden, mask.mask_node(f"small-{number}"))
+        plain, other = (
+            node_part(cluster.collected(), f"small-{number}"),
+            node_part(hidden, mask.mask_node(f"small-{number}")),
+        )
         assert plain.decision is not None
         assert other.decision is not None
         assert (other.outcome, other.decision.reason, other.since) == (
@@ -170,7 +173,7 @@ def test_an_anonymized_dump_gives_the_same_decision_about_a_node() -> None:
             plain.decision.reason,
             plain.since,
         )
-        assert [tenant.fate for tenant in other.pods] == [tenant.fate for tenant in plain.pods] or len(plain.pods) > 1
+        assert [pod.fate for pod in other.pods] == [pod.fate for pod in plain.pods] or len(plain.pods) > 1
         assert other.group is not None
         assert plain.group is not None
         assert other.group == msgspec.structs.replace(plain.group, name=mask.mask_name("small"))

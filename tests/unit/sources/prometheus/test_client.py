@@ -163,9 +163,9 @@ def test_a_token_file_is_read_again_when_the_token_is_refused(tmp_path: Path) ->
 
 
 def test_a_token_file_without_a_token_is_reported(tmp_path: Path) -> None:
-    said = refused(Scripted(fine), prometheus_bearer_token_file=str(tmp_path / "none"))
-    assert isinstance(said, PrometheusRefused)
-    assert str(said) == f"--prometheus-bearer-token-file: there is no token in {tmp_path / 'none'}"
+    error = refused(Scripted(fine), prometheus_bearer_token_file=str(tmp_path / "none"))
+    assert isinstance(error, PrometheusRefused)
+    assert str(error) == f"--prometheus-bearer-token-file: there is no token in {tmp_path / 'none'}"
 
 
 def test_credentials_in_the_address_are_used_and_never_printed() -> None:
@@ -289,22 +289,22 @@ def test_an_unreachable_server_is_an_error_after_the_retries() -> None:
                 await client.query("up", 5.0)
         return str(caught.value)
 
-    said = asyncio.run(main())
-    assert said.startswith("Prometheus at http://127.0.0.1:")
-    assert said.endswith(" cannot be connected to: Connection refused")
+    message = asyncio.run(main())
+    assert message.startswith("Prometheus at http://127.0.0.1:")
+    assert message.endswith(" cannot be connected to: Connection refused")
 
 
 def test_a_persistent_failure_is_reported_in_the_servers_words() -> None:
     server = Scripted(refusing(503, "unavailable", "TSDB not ready"))
-    said = refused(server, prometheus_retries=2)
+    error = refused(server, prometheus_retries=2)
     assert len(server.requests) == 3
-    assert isinstance(said, PrometheusRefused)
-    assert (said.status, said.kind) == (503, "unavailable")
-    assert str(said).endswith("answers 503: TSDB not ready")
+    assert isinstance(error, PrometheusRefused)
+    assert (error.status, error.kind) == (503, "unavailable")
+    assert str(error).endswith("answers 503: TSDB not ready")
 
 
 @pytest.mark.parametrize(
-    ("trouble", "said"),
+    ("trouble", "message"),
     [
         (refusing(400, "bad_data", 'invalid parameter "query": parse error'), 'invalid parameter "query": parse error'),
         (refusing(422, "execution", "found duplicate series"), "found duplicate series"),
@@ -316,13 +316,13 @@ def test_a_persistent_failure_is_reported_in_the_servers_words() -> None:
         (lambda: web.Response(text="<html>Grafana</html>"), "none of Prometheus.*Grafana"),
     ],
 )
-def test_permanent_errors_are_reported_at_once(trouble: Callable[[], web.StreamResponse], said: str) -> None:
+def test_permanent_errors_are_reported_at_once(trouble: Callable[[], web.StreamResponse], message: str) -> None:
     server = Scripted(trouble)
     result = refused(server)
     assert isinstance(result, PrometheusRefused)
     assert not isinstance(result, PrometheusLimitExceeded)
     assert len(server.requests) == 1
-    with pytest.raises(PrometheusRefused, match=said):
+    with pytest.raises(PrometheusRefused, match=message):
         raise result
 
 

@@ -185,19 +185,19 @@ def test_parquet_columns_may_have_any_equivalent_type(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("times", "said"),
+    ("times", "message"),
     [
         ([0, None, 120], "row 2, column timestamp: there is no time"),
         ([datetime(2026, 1, 1), None, datetime(2026, 1, 2)], "row 2, column timestamp: there is no time"),
         ([True, False, True], "has no numbers, but bool"),
     ],
 )
-def test_parquet_without_a_time_is_refused(tmp_path: Path, times: list[object], said: str) -> None:
+def test_parquet_without_a_time_is_refused(tmp_path: Path, times: list[object], message: str) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
     parquet.write_table(pyarrow.table({"timestamp": times, "cpu": [1, 2, 3]}), tmp_path / "a.parquet")
-    assert said in refusal(str(tmp_path / "a.parquet"))
+    assert message in refusal(str(tmp_path / "a.parquet"))
 
 
 def test_an_invalid_parquet_file_is_refused(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_manifest_may_have_quantities(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"PK\x03\x04\x14\x00", "FILE: is a spreadsheet or another archive: export it as CSV"),
         (b"PAR1\x15\x04", "FILE: is Parquet: let its name end in .parquet"),
@@ -333,8 +333,8 @@ def test_a_manifest_may_have_quantities(tmp_path: Path) -> None:
         (b'{"timestamp": 0}', "FILE: is JSON: give CSV or Parquet"),
     ],
 )
-def test_other_formats_are_reported_with_a_remedy(tmp_path: Path, content: bytes, said: str) -> None:
-    assert refusal(written(tmp_path, content)) == said
+def test_other_formats_are_reported_with_a_remedy(tmp_path: Path, content: bytes, message: str) -> None:
+    assert refusal(written(tmp_path, content)) == message
 
 
 @pytest.mark.parametrize("content", [b"plain text", gzip.compress(PLAIN.encode())[:-12]], ids=["plain", "cut short"])
@@ -456,8 +456,8 @@ def test_gaps_and_unmeasured_values_are_reported_and_accepted(tmp_path: Path) ->
 
 
 def test_binary_content_is_refused_without_printing_it(tmp_path: Path) -> None:
-    said = refusal(written(tmp_path, "\x1b]0;owned\x07,time,cpu\n0,1,2\n"))
-    assert said.endswith("row 1 is no text: character 1 is a control character")
+    message = refusal(written(tmp_path, "\x1b]0;owned\x07,time,cpu\n0,1,2\n"))
+    assert message.endswith("row 1 is no text: character 1 is a control character")
     named = read(written(tmp_path, "timestamp,series,cpu\n0,\x1b[2Jbad,1\n60,\x1b[2Jbad,-1\n"))
     assert "(series \\x1b[2Jbad): -1 is negative" in str(named.problems[0])
 

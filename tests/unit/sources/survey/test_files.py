@@ -73,8 +73,8 @@ def test_requests_and_limits_are_the_last_values_in_their_columns(tmp_path: Path
 
 
 def test_a_manifest_declares_requests_where_files_do_not(tmp_path: Path) -> None:
-    said = "shop/web/app,0.25,134217728,,\ndb/postgres,,,,\nunknown,1,1,1,1\n"
-    manifest = f"series_id,cpu_request_cores,memory_request_bytes,cpu_limit_cores,memory_limit_bytes\n{said}"
+    content = "shop/web/app,0.25,134217728,,\ndb/postgres,,,,\nunknown,1,1,1,1\n"
+    manifest = f"series_id,cpu_request_cores,memory_request_bytes,cpu_limit_cores,memory_limit_bytes\n{content}"
     usage = table(("shop/web/app", 0.2, MIB), ("shop/web/proxy", 0.2, MIB), ("db/postgres", 1, MIB))
     result = surveyed(tmp_path, usage=usage, manifest=manifest)
     database, web = result.workloads

@@ -484,8 +484,8 @@ def test_progress_ends_at_the_total() -> None:
     server = SurveyedPrometheus()
     for namespace in ("office", "shop"):
         server.deploy(namespace, "web", days=0.1)
-    told: list[PrometheusSurveyProgress] = []
-    result = survey(server, report=told.append)
-    assert [item.namespace for item in told] == ["office", "office", "shop", "shop", ""]
-    assert [item.done for item in told] == [0, 1, 1, 2, 2]
-    assert told[-1].samples == result.effort.samples
+    reports: list[PrometheusSurveyProgress] = []
+    result = survey(server, report=reports.append)
+    assert [item.namespace for item in reports] == ["office", "office", "shop", "shop", ""]
+    assert [item.done for item in reports] == [0, 1, 1, 2, 2]
+    assert reports[-1].samples == result.effort.samples

@@ -52,8 +52,9 @@ def count_chunks_on_top(
     running, fixed = simulation.running.copy(), fixed.copy()
     for chunks in keep_minimum:
         demand, count = chunks.demand, chunks.count
-        fit_beside_pods = len(simulation.place(running.copy(), demand, count, simulation.ready))
-        # Chunks that fit beyond twice the count make no difference.
+        # Chunks that fit beyond twice the count make no difference; both are counted so far, or pods would seem to use
+        # what only was not counted.
+        fit_beside_pods = len(simulation.place(running.copy(), demand, 2 * count, simulation.ready))
         fit_without_pods = len(simulation.place(fixed.copy(), demand, 2 * count, simulation.ready))
         missing = count - (fit_without_pods - fit_beside_pods)
         unused = count - _count_chunks_requested(simulation, demand, running, fixed)

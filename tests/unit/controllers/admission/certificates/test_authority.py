@@ -48,48 +48,48 @@ PATH = "/api/v1/namespaces/kube-system/secrets/certificates"
 
 
 def begun() -> SharedCertificates:
-    kept, done = renew_certificates(None, HOSTS, BEGIN, LIFETIMES)
+    certificates, done = renew_certificates(None, HOSTS, BEGIN, LIFETIMES)
     assert done == ("authority", "certificate")
-    return kept
+    return certificates
 
 
-def certificate_life(kept: SharedCertificates) -> CertificateValidity:
-    return examine_pair(kept.serving).validity
+def certificate_life(certificates: SharedCertificates) -> CertificateValidity:
+    return examine_pair(certificates.serving).validity
 
 
 def test_the_first_certificate_is_good_for_the_service_and_vouched_for_by_its_authority() -> None:
-    kept = begun()
-    shown = examine_pair(kept.serving)
+    certificates = begun()
+    shown = examine_pair(certificates.serving)
     assert shown.hosts == set(HOSTS)
-    assert find_trust_problem(kept.serving, kept.bundle) is None
+    assert find_trust_problem(certificates.serving, certificates.bundle) is None
     assert shown.validity.begins < BEGIN < shown.validity.ends == BEGIN + 90 * DAY
-    assert read_validity(kept.bundle) == CertificateValidity(shown.validity.begins, BEGIN + 3650 * DAY)
+    assert read_validity(certificates.bundle) == CertificateValidity(shown.validity.begins, BEGIN + 3650 * DAY)
 
 
 def test_addresses_are_good_names_in_any_spelling() -> None:
-    kept, _ = renew_certificates(None, ("127.0.0.1", "0:0::1", "Web.Example"), BEGIN, LIFETIMES)
-    assert examine_pair(kept.serving).hosts == {"127.0.0.1", "::1", "web.example"}
-    assert renew_certificates(kept, ("::1", "127.0.0.1"), BEGIN, LIFETIMES) == (kept, ())
+    certificates, _ = renew_certificates(None, ("127.0.0.1", "0:0::1", "Web.Example"), BEGIN, LIFETIMES)
+    assert examine_pair(certificates.serving).hosts == {"127.0.0.1", "::1", "web.example"}
+    assert renew_certificates(certificates, ("::1", "127.0.0.1"), BEGIN, LIFETIMES) == (certificates, ())
     assert normalize_host("FE80:0:0:0:0:0:0:1") == "fe80::1"
 
 
 @pytest.mark.parametrize(("days", "renewed"), [(0, False), (59, False), (61, True), (89, True), (91, True)])
 def test_a_certificate_is_renewed_at_two_thirds_of_its_life(days: int, renewed: bool) -> None:
-    kept = begun()
-    after, done = renew_certificates(kept, HOSTS, BEGIN + days * DAY, LIFETIMES)
+    certificates = begun()
+    after, done = renew_certificates(certificates, HOSTS, BEGIN + days * DAY, LIFETIMES)
     assert done == (("certificate",) if renewed else ())
-    assert after.authorities == kept.authorities
-    assert (certificate_life(after).ends > certificate_life(kept).ends) == renewed
+    assert after.authorities == certificates.authorities
+    assert (certificate_life(after).ends > certificate_life(certificates).ends) == renewed
 
 
 def test_a_new_authority_signs_only_when_it_has_been_trusted_for_a_while() -> None:
     moment = BEGIN + 2440 * DAY
-    kept, _ = renew_certificates(begun(), HOSTS, moment - 10 * DAY, LIFETIMES)
-    both, done = renew_certificates(kept, HOSTS, moment, LIFETIMES)
+    certificates, _ = renew_certificates(begun(), HOSTS, moment - 10 * DAY, LIFETIMES)
+    both, done = renew_certificates(certificates, HOSTS, moment, LIFETIMES)
     assert done == ("authority",)
     assert len(both.authorities) == 2
-    assert both.authorities[1:] == kept.authorities
-    assert both.serving == kept.serving
+    assert both.authorities[1:] == certificates.authorities
+    assert both.serving == certificates.serving
     assert renew_certificates(both, HOSTS, moment + PROPAGATION_SECONDS - 1, LIFETIMES) == (both, ())
     after, done = renew_certificates(both, HOSTS, moment + PROPAGATION_SECONDS, LIFETIMES)
     assert done == ("certificate",)
@@ -99,38 +99,40 @@ def test_a_new_authority_signs_only_when_it_has_been_trusted_for_a_while() -> No
 
 
 def test_an_authority_leaves_the_bundle_when_its_time_is_over() -> None:
-    kept, _ = renew_certificates(begun(), HOSTS, BEGIN + 2440 * DAY, LIFETIMES)
-    later, _ = renew_certificates(kept, HOSTS, BEGIN + 3651 * DAY, LIFETIMES)
-    assert later.authorities == kept.authorities[:1]
+    certificates, _ = renew_certificates(begun(), HOSTS, BEGIN + 2440 * DAY, LIFETIMES)
+    later, _ = renew_certificates(certificates, HOSTS, BEGIN + 3651 * DAY, LIFETIMES)
+    assert later.authorities == certificates.authorities[:1]
 
 
 def test_after_years_of_absence_everything_is_made_anew() -> None:
-    kept = begun()
-    later, done = renew_certificates(kept, HOSTS, BEGIN + 4000 * DAY, LIFETIMES)
+    certificates = begun()
+    later, done = renew_certificates(certificates, HOSTS, BEGIN + 4000 * DAY, LIFETIMES)
     assert done == ("authority", "certificate")
     assert len(later.authorities) == 1
-    assert later.authorities != kept.authorities
+    assert later.authorities != certificates.authorities
 
 
 def test_another_name_is_added_and_those_of_before_stay() -> None:
     """Else two replicas with different settings would renew in turn for ever."""
-    kept, done = renew_certificates(begun(), ("10.1.2.3",), BEGIN, LIFETIMES)
+    certificates, done = renew_certificates(begun(), ("10.1.2.3",), BEGIN, LIFETIMES)
     assert done == ("certificate",)
-    assert examine_pair(kept.serving).hosts == {*HOSTS, "10.1.2.3"}
-    assert renew_certificates(kept, HOSTS, BEGIN, LIFETIMES) == (kept, ())
+    assert examine_pair(certificates.serving).hosts == {*HOSTS, "10.1.2.3"}
+    assert renew_certificates(certificates, HOSTS, BEGIN, LIFETIMES) == (certificates, ())
 
 
 def test_what_cannot_be_read_is_made_anew_and_no_more_than_that() -> None:
-    kept = begun()
-    broken = SharedCertificates(kept.authorities, kept.authority_key, KeyPair(b"nonsense", kept.serving.key))
+    certificates = begun()
+    broken = SharedCertificates(
+        certificates.authorities, certificates.authority_key, KeyPair(b"nonsense", certificates.serving.key)
+    )
     after, done = renew_certificates(broken, HOSTS, BEGIN, LIFETIMES)
-    assert (after.authorities, done) == (kept.authorities, ("certificate",))
-    keyless = SharedCertificates(kept.authorities, b"nonsense", KeyPair(b"nonsense", b""))
+    assert (after.authorities, done) == (certificates.authorities, ("certificate",))
+    keyless = SharedCertificates(certificates.authorities, b"nonsense", KeyPair(b"nonsense", b""))
     after, done = renew_certificates(keyless, HOSTS, BEGIN, LIFETIMES)
     assert done == ("authority", "certificate")
     assert find_trust_problem(after.serving, after.bundle) is None
     other = begun()
-    swapped = SharedCertificates(kept.authorities, other.authority_key, other.serving)
+    swapped = SharedCertificates(certificates.authorities, other.authority_key, other.serving)
     after, _ = renew_certificates(swapped, HOSTS, BEGIN, LIFETIMES)
     assert find_trust_problem(after.serving, after.bundle) is None
 
@@ -141,16 +143,16 @@ def test_after_every_renewal_the_certificate_is_valid_and_trusted_by_the_previou
     pauses: list[float], first: int
 ) -> None:
     now = BEGIN
-    kept = begun()
+    certificates = begun()
     now += first * DAY
     for pause in (0.0, *pauses):
         now += pause
-        before, (kept, _) = kept, renew_certificates(kept, HOSTS, now, LIFETIMES)
-        assert certificate_life(kept).begins < now < certificate_life(kept).ends
-        assert find_trust_problem(kept.serving, kept.bundle) is None
-        assert renew_certificates(kept, HOSTS, now, LIFETIMES) == (kept, ())
+        before, (certificates, _) = certificates, renew_certificates(certificates, HOSTS, now, LIFETIMES)
+        assert certificate_life(certificates).begins < now < certificate_life(certificates).ends
+        assert find_trust_problem(certificates.serving, certificates.bundle) is None
+        assert renew_certificates(certificates, HOSTS, now, LIFETIMES) == (certificates, ())
         if (before_ends := read_validity(before.authorities[0])) and now < before_ends.ends:
-            assert find_trust_problem(kept.serving, before.bundle) is None
+            assert find_trust_problem(certificates.serving, before.bundle) is None
 
 
 def test_a_bundle_is_read_whatever_stands_around_it() -> None:
@@ -179,15 +181,15 @@ class Replica:
         )
         self.shown: Any = None
 
-    async def look(self) -> None:
-        found = await self.secret.read_if_changed(is_serving=self.shown is not None)
-        self.shown = found or self.shown
+    async def refresh(self) -> None:
+        certificate = await self.secret.read_if_changed(is_serving=self.shown is not None)
+        self.shown = certificate or self.shown
 
 
 def stored(server: ModelServer) -> SharedCertificates:
-    found = from_secret_data(server.objects[PATH]["data"])
-    assert found
-    return found
+    certificates = from_secret_data(server.objects[PATH]["data"])
+    assert certificates
+    return certificates
 
 
 def test_the_first_replica_creates_the_secret_and_the_others_adopt_it() -> None:
@@ -195,8 +197,8 @@ def test_the_first_replica_creates_the_secret_and_the_others_adopt_it() -> None:
 
     async def main() -> None:
         first, second = Replica(server), Replica(server)
-        await first.look()
-        await second.look()
+        await first.refresh()
+        await second.refresh()
         assert first.shown == second.shown
         assert first.shown.bundle == stored(server).bundle
         assert len(first.outcomes) == 1
@@ -212,7 +214,7 @@ def test_of_replicas_that_start_at_the_same_moment_one_wins_and_all_agree() -> N
 
     async def main() -> None:
         replicas = [Replica(server) for _ in range(5)]
-        await asyncio.gather(*(replica.look() for replica in replicas))
+        await asyncio.gather(*(replica.refresh() for replica in replicas))
         assert len({replica.shown.bundle for replica in replicas}) == 1
         assert {replica.shown.pair.certificate for replica in replicas} == {stored(server).serving.certificate}
         assert sum(outcome.applied for replica in replicas for outcome in replica.outcomes) == 1
@@ -226,10 +228,10 @@ def test_of_replicas_that_renew_at_the_same_moment_one_wins_and_all_agree() -> N
     async def main() -> None:
         replicas = [Replica(server) for _ in range(3)]
         for replica in replicas:
-            await replica.look()
+            await replica.refresh()
         old = stored(server)
         await asyncio.sleep(61 * DAY)
-        await asyncio.gather(*(replica.look() for replica in replicas))
+        await asyncio.gather(*(replica.refresh() for replica in replicas))
         new = stored(server)
         assert new.authorities == old.authorities
         assert new.serving != old.serving
@@ -243,14 +245,14 @@ def test_a_secret_that_is_deleted_or_spoiled_comes_back_as_it_was() -> None:
 
     async def main() -> None:
         replica = Replica(server)
-        await replica.look()
+        await replica.refresh()
         before = stored(server)
         del server.objects[PATH]
         assert await replica.secret.read_if_changed(is_serving=True) is None
         assert stored(server) == before
         spoiled = server.objects[PATH]["data"] | {"ca.crt": "%%%"}
         server.put(PATH, server.objects[PATH] | {"data": spoiled})
-        await replica.look()
+        await replica.refresh()
         assert stored(server) == before
 
     virtual_time.run(main())
@@ -263,7 +265,7 @@ def test_a_secret_of_another_owner_is_not_touched() -> None:
 
     async def main() -> None:
         replica = Replica(server)
-        await replica.look()
+        await replica.refresh()
         assert replica.shown is None
         assert "did not make" in replica.secret.problem
         assert replica.outcomes == []
@@ -279,7 +281,7 @@ def test_an_empty_secret_is_filled() -> None:
 
     async def main() -> None:
         replica = Replica(server)
-        await replica.look()
+        await replica.refresh()
         assert replica.shown.bundle == stored(server).bundle
 
     virtual_time.run(main())
@@ -292,14 +294,14 @@ def test_trouble_with_the_api_server_is_reported_and_passes(fault: ScriptedRespo
     async def main() -> None:
         replica = Replica(server)
         server.faults.append(fault)
-        await replica.look()
+        await replica.refresh()
         assert not replica.shown
         assert "cannot be read" in replica.secret.problem
-        await replica.look()
+        await replica.refresh()
         assert replica.shown
         assert not replica.secret.problem
         server.faults.append(fault)
-        await replica.look()
+        await replica.refresh()
         assert replica.shown
 
     virtual_time.run(main())
@@ -315,7 +317,7 @@ def test_without_the_right_to_write_nothing_is_shown_and_the_reason_is_reported(
 
     async def main() -> None:
         replica = Replica(server)
-        await replica.look()
+        await replica.refresh()
         assert replica.shown is None
         assert replica.secret.problem.endswith("no creating of secrets")
 
@@ -327,9 +329,9 @@ def test_a_process_without_write_access_serves_a_certificate_of_its_own() -> Non
 
     async def main() -> None:
         replica = Replica(server, read_only=True)
-        await replica.look()
+        await replica.refresh()
         first = replica.shown
-        await replica.look()
+        await replica.refresh()
         assert replica.shown == first is not None
 
     virtual_time.run(main())
@@ -337,8 +339,8 @@ def test_a_process_without_write_access_serves_a_certificate_of_its_own() -> Non
 
 
 def test_what_is_stored_is_what_is_read() -> None:
-    kept = begun()
-    data = {name: b64encode(value).decode() for name, value in to_secret_data(kept).items()}
-    assert from_secret_data(data) == kept
+    certificates = begun()
+    data = {name: b64encode(value).decode() for name, value in to_secret_data(certificates).items()}
+    assert from_secret_data(data) == certificates
     for name in data:
         assert from_secret_data({other: value for other, value in data.items() if other != name}) is None

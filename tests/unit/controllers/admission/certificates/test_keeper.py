@@ -84,7 +84,7 @@ class Files:
         (self.directory / f"{name}.new").write_bytes(content)
         (self.directory / f"{name}.new").rename(self.directory / name)
 
-    def look(self) -> None:
+    def check(self) -> None:
         virtual_time.run(self.keeper.check())
 
     def count(self, result: str) -> float:
@@ -107,19 +107,19 @@ def shown(context: ssl.SSLContext, *, version: ssl.TLSVersion | None = None) -> 
             side.do_handshake()
         except ssl.SSLWantReadError:
             continue
-    found = sides[0].getpeercert(binary_form=True)
-    assert found
-    return ssl.DER_cert_to_PEM_cert(found).encode()
+    certificate = sides[0].getpeercert(binary_form=True)
+    assert certificate
+    return ssl.DER_cert_to_PEM_cert(certificate).encode()
 
 
 def test_nothing_is_ready_before_there_is_a_certificate(tmp_path: Path) -> None:
     files = Files(tmp_path)
-    files.look()
+    files.check()
     assert "No such file" in str(files.keeper.find_readiness_problem())
     with pytest.raises(ssl.SSLError):
         shown(files.keeper.context)
     pair = files.write()
-    files.look()
+    files.check()
     assert files.keeper.find_readiness_problem() is None
     assert shown(files.keeper.context) == pair.certificate
     assert files.bundles == [files.authority.pair.certificate]
@@ -129,17 +129,17 @@ def test_nothing_is_ready_before_there_is_a_certificate(tmp_path: Path) -> None:
 
 def test_a_rotation_is_logged_in_upstreams_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    found = ["New certificate found, reloading", "New client CA found, reloading and patching webhook"]
+    messages = ["New certificate found, reloading", "New client CA found, reloading and patching webhook"]
     files = Files(tmp_path)
     files.write("old")
-    files.look()
-    assert not [words for words in found if words in caplog.text]
+    files.check()
+    assert not [words for words in messages if words in caplog.text]
     files.write("new")
-    files.look()
-    assert [words for words in found if words in caplog.text] == found[:1]
+    files.check()
+    assert [words for words in messages if words in caplog.text] == messages[:1]
     files.write("newer", Authority.new("second"))
-    files.look()
-    assert [words for words in found if words in caplog.text] == found
+    files.check()
+    assert [words for words in messages if words in caplog.text] == messages
 
 
 def test_a_changed_certificate_is_shown_within_two_seconds(tmp_path: Path) -> None:
@@ -169,11 +169,11 @@ def test_a_volume_of_the_kubelet_is_followed_when_its_link_is_swapped(tmp_path: 
     for name in ("ca.crt", "tls.crt", "tls.key"):
         (tmp_path / name).symlink_to(f"..data/{name}")
     files = Files(tmp_path)
-    files.look()
+    files.check()
     assert shown(files.keeper.context) == (tmp_path / "1" / "tls.crt").read_bytes()
     (tmp_path / "..next").symlink_to("2")
     (tmp_path / "..next").rename(tmp_path / "..data")
-    files.look()
+    files.check()
     assert shown(files.keeper.context) == (tmp_path / "2" / "tls.crt").read_bytes()
     assert files.keeper.ca_bundle() == (tmp_path / "2" / "ca.crt").read_bytes()
 
@@ -182,16 +182,16 @@ def test_a_volume_of_the_kubelet_is_followed_when_its_link_is_swapped(tmp_path: 
 def test_what_is_broken_is_refused_and_the_old_certificate_stays(tmp_path: Path, spoilt: str) -> None:
     files = Files(tmp_path)
     pair = files.write()
-    files.look()
+    files.check()
     files.write("new")
     files.replace(spoilt, Authority.new("stranger").pair.certificate if spoilt == "ca.crt" else b"nonsense")
-    files.look()
-    files.look()
+    files.check()
+    files.check()
     assert shown(files.keeper.context) == pair.certificate
     assert files.keeper.ca_bundle() == files.authority.pair.certificate
     assert files.count("refused") == 1
     mended = files.write("newest")
-    files.look()
+    files.check()
     assert shown(files.keeper.context) == mended.certificate
     assert (files.count("loaded"), files.count("refused")) == (2, 1)
 
@@ -199,39 +199,39 @@ def test_what_is_broken_is_refused_and_the_old_certificate_stays(tmp_path: Path,
 def test_files_that_are_written_one_by_one_are_taken_when_they_fit_together(tmp_path: Path) -> None:
     files = Files(tmp_path)
     old = files.write()
-    files.look()
+    files.check()
     new = files.authority.issue_server("new", HOST)
     files.replace("tls.crt", new.certificate)
-    files.look()
+    files.check()
     assert shown(files.keeper.context) == old.certificate
     files.replace("tls.key", new.key)
-    files.look()
+    files.check()
     assert shown(files.keeper.context) == new.certificate
 
 
 def test_an_expired_certificate_replaces_none_but_is_better_than_nothing(tmp_path: Path) -> None:
     files = Files(tmp_path)
     pair = files.write()
-    files.look()
+    files.check()
     later = Files(tmp_path)
     later.now += 31 * 86400
-    later.look()
+    later.check()
     assert shown(later.keeper.context) == pair.certificate
     assert later.keeper.find_readiness_problem() == "the certificate has expired"
     files.write("new")
     files.now += 31 * 86400
-    files.look()
+    files.check()
     assert shown(files.keeper.context) == pair.certificate
     assert files.count("refused") == 1
 
 
 def test_files_are_read_once_where_reloading_is_off(tmp_path: Path) -> None:
     files = Files(tmp_path, reload_cert=False)
-    files.look()
+    files.check()
     pair = files.write()
-    files.look()
+    files.check()
     files.write("new")
-    files.look()
+    files.check()
     assert shown(files.keeper.context) == pair.certificate
 
 
@@ -239,7 +239,7 @@ def test_the_authority_may_be_missing_where_others_register_the_webhook(tmp_path
     files = Files(tmp_path)
     files.write()
     (tmp_path / "ca.crt").unlink()
-    files.look()
+    files.check()
     assert files.keeper.find_readiness_problem() is None
     assert files.keeper.ca_bundle() == b""
 
@@ -249,12 +249,12 @@ def test_a_key_of_another_kind_takes_the_place_of_the_old_one(tmp_path: Path, ve
     """OpenSSL keeps one pair for each kind, and would go on showing the old one."""
     files = Files(tmp_path)
     files.write()
-    files.look()
+    files.check()
     files.replace("ca.crt", self_signed(tmp_path))
-    files.look()
+    files.check()
     assert shown(files.keeper.context, version=version) == (tmp_path / "tls.crt").read_bytes()
     new = files.write()
-    files.look()
+    files.check()
     assert shown(files.keeper.context, version=version) == new.certificate
 
 
@@ -280,13 +280,13 @@ def _moment(seconds: float) -> datetime:
 def test_expiry_is_a_metric(tmp_path: Path) -> None:
     files = Files(tmp_path)
     pair = files.write()
-    files.look()
+    files.check()
     text = files.metrics.format_text().decode()
     ends = examine_pair(pair).validity.ends
     for certificate in ("serving", "authority"):
         line = f'trellis_admission_certificate_expiry_timestamp_seconds{{certificate="{certificate}"}} '
-        [found] = [each for each in text.splitlines() if each.startswith(line)]
-        assert float(found.split()[-1]) == pytest.approx(ends, abs=60)
+        [sample] = [row for row in text.splitlines() if row.startswith(line)]
+        assert float(sample.split()[-1]) == pytest.approx(ends, abs=60)
 
 
 def test_ciphers_have_the_names_that_go_gives_them() -> None:
@@ -304,7 +304,7 @@ def test_ciphers_have_the_names_that_go_gives_them() -> None:
 def test_nothing_older_than_asked_for_is_spoken(tmp_path: Path) -> None:
     files = Files(tmp_path, min_tls_version=TLS_1_3)
     pair = files.write()
-    files.look()
+    files.check()
     assert shown(files.keeper.context) == pair.certificate
     with pytest.raises(ssl.SSLError, match="unsupported protocol"):
         shown(files.keeper.context, version=ssl.TLSVersion.TLSv1_2)

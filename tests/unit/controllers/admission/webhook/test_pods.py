@@ -235,12 +235,14 @@ def test_controller_that_no_watch_has_brought_yet_is_asked_for() -> None:
     world = World()
     world.add_app()
     late = pod(owners=[owner("ReplicaSet", "web-late")])
-    found = {"metadata": {"name": "web-late", "namespace": NAMESPACE, "ownerReferences": [owner("Deployment", "web")]}}
-    world.fault = lambda request: json_response(found) if request.path.endswith("/replicasets/web-late") else None
+    replica_set = {
+        "metadata": {"name": "web-late", "namespace": NAMESPACE, "ownerReferences": [owner("Deployment", "web")]}
+    }
+    world.fault = lambda request: json_response(replica_set) if request.path.endswith("/replicasets/web-late") else None
 
     async def play() -> None:
         many = await asyncio.gather(*(world.admit(late) for _ in range(20)))
-        assert [get_requests(each) for each in many] == [SIZED] * 20
+        assert [get_requests(pod) for pod in many] == [SIZED] * 20
         # One question for all of them, and none for the next.
         assert get_requests(await world.admit(late)) == SIZED
         assert world.count_single_gets("/replicasets/web-late") == 1

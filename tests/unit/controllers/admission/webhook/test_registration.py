@@ -62,13 +62,13 @@ class World:
             return error_response(404, "NotFound", "no such group")
         return json_response({"kind": "APIResourceList", "resources": [{"name": name} for name in self.plurals]})
 
-    def look(self) -> None:
+    def reconcile(self) -> None:
         virtual_time.run(self.registration.reconcile())
 
     @property
     def webhooks(self) -> list[Document]:
-        found: list[Document] = self.server.objects[PATH]["webhooks"]
-        return found
+        configured: list[Document] = self.server.objects[PATH]["webhooks"]
+        return configured
 
     @property
     def authorities(self) -> tuple[bytes, ...]:
@@ -93,7 +93,7 @@ class World:
 
 def test_the_webhook_is_registered_as_upstream_registers_it() -> None:
     world = World()
-    world.look()
+    world.reconcile()
     assert world.webhooks == [
         {
             "name": "vpa.k8s.io",
@@ -133,19 +133,19 @@ def test_the_webhook_is_registered_as_upstream_registers_it() -> None:
 
 def test_our_own_kinds_are_asked_about_where_they_are_served() -> None:
     world = World("hvpas", "hvpas/status", "capacitybuffers")
-    world.look()
+    world.reconcile()
     assert [webhook["name"] for webhook in world.webhooks] == ["vpa.k8s.io", "objects.autoscaling.x-k8s.io"]
     [rule] = world.webhooks[1]["rules"]
     assert (rule["apiGroups"], rule["resources"]) == (["autoscaling.x-k8s.io"], ["hvpas"])
     assert rule["operations"] == ["CREATE", "UPDATE"]
     world.plurals = ("hvpas", "buffers")
-    world.look()
+    world.reconcile()
     assert world.webhooks[1]["rules"][0]["resources"] == ["hvpas", "buffers"]
 
 
 def test_a_url_is_registered_as_it_is_given() -> None:
     world = World(register_by_url=True, webhook_address="https://10.1.2.3", webhook_port="8443")
-    world.look()
+    world.reconcile()
     assert world.webhooks[0]["clientConfig"] == {
         "url": "https://10.1.2.3:8443",
         "caBundle": b64encode(OURS).decode(),
@@ -168,7 +168,7 @@ def test_a_url_is_registered_as_it_is_given() -> None:
 )
 def test_namespaces_that_are_not_ours_are_not_asked_about(scope: ScopeSettings, expected: list[Document]) -> None:
     world = World(scope=scope)
-    world.look()
+    world.reconcile()
     assert world.webhooks[0]["namespaceSelector"].get("matchExpressions", []) == expected
 
 
@@ -179,7 +179,7 @@ def test_selectors_can_narrow_what_is_asked_about() -> None:
         webhook_reinvocation_policy="IfNeeded",
         webhook_labels="team:web, tier:front",
     )
-    world.look()
+    world.reconcile()
     webhook = world.webhooks[0]
     assert webhook["objectSelector"]["matchExpressions"] == [
         {"key": "sized", "operator": "NotIn", "values": ["never"]},
@@ -199,14 +199,14 @@ def test_selectors_can_narrow_what_is_asked_about() -> None:
 def test_labels_are_read_in_every_way_in_which_upstream_takes_them(written: str) -> None:
     given = load_settings(RegistrationSettings, from_flags(RegistrationSettings, {"webhook_labels": written})).settings
     world = World(webhook_labels=given.webhook_labels)
-    world.look()
+    world.reconcile()
     assert world.server.objects[PATH]["metadata"]["labels"] == {"team": "web", "tier": "front"}
 
 
 def test_where_no_answer_is_a_refusal_our_own_pods_are_not_asked_about() -> None:
     """Else the first of them could never start: nobody would be there to let it."""
     world = World(webhook_failure_policy_fail=True)
-    world.look()
+    world.reconcile()
     assert world.webhooks[0]["failurePolicy"] == "Fail"
     assert world.webhooks[0]["objectSelector"]["matchExpressions"] == [
         {"key": "app", "operator": "NotIn", "values": ["vpa-admission-controller"]}
@@ -237,7 +237,7 @@ def test_a_configuration_of_upstream_is_changed_in_place() -> None:
     uid = world.server.put(PATH, {"metadata": {"labels": {"by": "upstream"}}, "webhooks": [upstream]})["metadata"][
         "uid"
     ]
-    world.look()
+    world.reconcile()
     assert world.server.objects[PATH]["metadata"]["uid"] == uid
     assert world.server.objects[PATH]["metadata"]["labels"] == {"by": "upstream", "team": "web"}
     assert "url" not in world.webhooks[0]["clientConfig"]
@@ -363,7 +363,7 @@ def test_replicas_that_start_together_make_one_configuration() -> None:
 def test_without_an_authority_nothing_is_registered() -> None:
     world = World()
     world.bundle = b""
-    world.look()
+    world.reconcile()
     assert PATH not in world.server.objects
     assert "authority" in str(world.registration.find_registration_problem())
 
@@ -427,5 +427,5 @@ def test_what_cannot_be_right_is_refused_at_the_start(variable: str, value: str,
 
 
 def test_the_namespace_is_that_of_upstreams_manifests() -> None:
-    found = load_settings(RegistrationSettings, from_environment(RegistrationSettings, {"NAMESPACE": "scaling"}))
-    assert found.settings.namespace == "scaling"
+    settings = load_settings(RegistrationSettings, from_environment(RegistrationSettings, {"NAMESPACE": "scaling"}))
+    assert settings.settings.namespace == "scaling"

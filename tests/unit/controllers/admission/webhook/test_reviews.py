@@ -42,8 +42,8 @@ def answered(world: World, body: bytes) -> Document:
     assert reply.status == 200
     whole = msgspec.json.decode(reply.body)
     assert (whole["apiVersion"], whole["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
-    found: Document = whole["response"]
-    return found
+    response: Document = whole["response"]
+    return response
 
 
 def request(body: bytes, content_type: str = "application/json", method: str = "POST") -> HttpRequest:
@@ -236,7 +236,7 @@ def mutate(draw: random.Random, value: Any, depth: int = 0) -> Any:
         key = draw.choice(list(value))
         action = draw.random()
         if action < 0.15:
-            return {each: found for each, found in value.items() if each != key}
+            return {field: content for field, content in value.items() if field != key}
         if action < 0.25:
             return {**value, draw.choice(("", "cpu", "x/y~z", "Name", key.upper())): draw.choice(_LEAVES)}
         return {**value, key: mutate(draw, value[key], depth + 1)}
@@ -264,9 +264,9 @@ def test_mutated_reviews_of_pods_are_let_through_and_patches_can_be_applied(seed
             for number in range(200):
                 body = mutated_review(draw, number)
                 reply = world.admission.handler.review(body)
-                found = reply if isinstance(reply, HttpReply) else await reply
-                assert found.status == 200
-                response = msgspec.json.decode(found.body)["response"]
+                http_reply = reply if isinstance(reply, HttpReply) else await reply
+                assert http_reply.status == 200
+                response = msgspec.json.decode(http_reply.body)["response"]
                 assert response["allowed"] is True
                 if "patch" in response:
                     apply(msgspec.json.decode(body.decode(errors="replace"))["request"]["object"], patch_in(response))

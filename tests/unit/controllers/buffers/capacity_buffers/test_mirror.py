@@ -13,7 +13,7 @@ from trellis.controllers.buffers.settings import BufferControllerSettings, Capac
 from trellis.kube.transport.requests import Request
 from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
-KEPT = ("True", "HeldByCapacityBuffer")
+HELD = ("True", "HeldByCapacityBuffer")
 
 
 def translating(**fields: object) -> CapacityWorld:
@@ -30,9 +30,9 @@ def read_spec(world: CapacityWorld) -> Document:
     return spec
 
 
-def owner_in(found: Document | None) -> tuple[str, str, bool]:
-    assert found is not None
-    [owner] = found["metadata"]["ownerReferences"]
+def owner_in(document: Document | None) -> tuple[str, str, bool]:
+    assert document is not None
+    [owner] = document["metadata"]["ownerReferences"]
     return owner["kind"], owner["name"], owner["controller"]
 
 
@@ -47,7 +47,7 @@ def test_a_buffer_is_kept_as_a_capacity_buffer_with_its_template() -> None:
         }
         assert world.template_requests(OF_BUFFER) == {"cpu": "500m", "memory": "1Gi"}
         assert owner_in(world.capacity()) == owner_in(world.template(OF_BUFFER)) == ("Buffer", "web", True)
-        assert world.capacity_buffer_condition() == KEPT
+        assert world.capacity_buffer_condition() == HELD
         assert world.events == [], "that all is well is no news"
         assert world.message("KeptAsCapacityBuffer") == "kept as CapacityBuffer web"
         assert world.condition() == ("True", "BufferReady")
@@ -71,7 +71,7 @@ def test_a_scale_a_recommendation_and_a_schedule_are_followed() -> None:
         world.edit("buffers", "web", schedule=closed)
         await world.wait(1.0)
         assert read_spec(world)["replicas"] == 0
-        assert world.capacity_buffer_condition() == KEPT
+        assert world.capacity_buffer_condition() == HELD
 
     world.run(play)
 
@@ -108,7 +108,7 @@ def test_the_capacity_buffer_of_a_minimum_keeps_its_unused_chunks() -> None:
         assert read_spec(world)["replicas"] == 1
         world.edit("buffers", "web", recreationStrategy="KeepEmpty")
         await world.wait(3.0)
-        assert (read_spec(world)["replicas"], world.capacity_buffer_condition()) == (3, KEPT)
+        assert (read_spec(world)["replicas"], world.capacity_buffer_condition()) == (3, HELD)
 
     world.run(play)
 
@@ -176,7 +176,7 @@ def test_a_buffer_without_chunks_has_an_empty_capacity_buffer_or_none() -> None:
         world.add_workload(replicas=10, pods=0)
         await world.wait(1.0)
         assert read_spec(world)["replicas"] == 2
-        assert world.capacity_buffer_condition() == KEPT
+        assert world.capacity_buffer_condition() == HELD
 
     world.run(play)
 
@@ -193,7 +193,7 @@ def test_a_capacity_buffer_of_another_owner_is_left_unchanged() -> None:
         world.server.delete(world.capacity_path())
         await world.wait(1.0)
         assert read_spec(world)["replicas"] == 2
-        assert world.capacity_buffer_condition() == KEPT
+        assert world.capacity_buffer_condition() == HELD
 
     world.run(play)
 
@@ -237,7 +237,7 @@ def test_translated_objects_are_deleted_even_if_the_type_changed_while_the_contr
         assert world.chunks() == 2, "the rest of its status is for whoever serves the type"
         world.edit("buffers", "web", type="buffer.x-k8s.io/active-capacity")
         await world.wait(1.0)
-        assert (read_spec(world)["replicas"], world.capacity_buffer_condition()) == (2, KEPT)
+        assert (read_spec(world)["replicas"], world.capacity_buffer_condition()) == (2, HELD)
 
     world.run(first)
     world.edit("buffers", "web", type="buffer.example.com/other")
@@ -304,7 +304,7 @@ def test_a_missing_capacity_buffer_kind_is_reported_until_it_is_served() -> None
         assert world.chunks() == 2
         world.version = "v1beta1"
         await world.wait(130.0)
-        assert world.capacity_buffer_condition() == KEPT
+        assert world.capacity_buffer_condition() == HELD
 
     world.run(play)
 
@@ -313,7 +313,7 @@ def test_a_removed_or_changed_kind_affects_no_buffer() -> None:
     world = translating()
 
     async def play(_: BufferController) -> None:
-        assert world.capacity_buffer_condition() == KEPT
+        assert world.capacity_buffer_condition() == HELD
         world.remove_kind()
         await world.wait(10.0)
         world.add_buffer("new", **TWO_OF_WEB, capacity={"replicas": {"exactly": 3}})
@@ -324,7 +324,7 @@ def test_a_removed_or_changed_kind_affects_no_buffer() -> None:
         assert world.capacity_buffer_condition() == ("False", "CapacityBuffersNotServed")
         world.install_kind("v1alpha1")
         await world.wait(130.0)
-        assert (world.capacity_buffer_condition(), world.capacity_buffer_condition("new")) == (KEPT, KEPT)
+        assert (world.capacity_buffer_condition(), world.capacity_buffer_condition("new")) == (HELD, HELD)
         assert world.capacity() is not None
 
     world.run(play)
@@ -346,7 +346,7 @@ def test_a_refused_write_is_reported_and_retried() -> None:
         assert world.condition() == ("True", "BufferReady")
         refused.clear()
         await world.wait(61.0)
-        assert world.capacity_buffer_condition() == KEPT
+        assert world.capacity_buffer_condition() == HELD
 
     world.run(play)
 
@@ -384,6 +384,6 @@ def test_without_permission_to_read_capacity_buffers_buffers_are_translated() ->
         assert world.capacity() is None
         world.fault = lambda _request: None
         await world.wait(120.0)
-        assert world.capacity_buffer_condition() == KEPT
+        assert world.capacity_buffer_condition() == HELD
 
     world.run(play)

@@ -69,12 +69,12 @@ def test_defaults_of_the_api_server_are_no_difference() -> None:
     ],
 )
 def test_a_difference_in_scheduling_fields_counts(change: dict[str, Any]) -> None:
-    found_there = stored(expected_template())
-    found_there["spec"] |= change
-    assert not held(expected_template(), by=found_there)
+    template = stored(expected_template())
+    template["spec"] |= change
+    assert not held(expected_template(), by=template)
 
 
 def test_a_difference_in_labels_counts() -> None:
-    found_there = stored(expected_template())
-    found_there["metadata"]["labels"] = {"app": "other"}
-    assert not held(expected_template(), by=found_there)
+    template = stored(expected_template())
+    template["metadata"]["labels"] = {"app": "other"}
+    assert not held(expected_template(), by=template)

@@ -120,7 +120,7 @@ def test_entry_points_are_read_with_their_packages(site: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("presets", "told"),
+    ("presets", "message"),
     [
         (("target-cpu-percentile=90",), '"target-cpu-percentile=90": flag --set: must be at most 1'),
         (("target-cpu=1",), '"target-cpu": flag --set: is no parameter of this recommender'),
@@ -128,10 +128,10 @@ def test_entry_points_are_read_with_their_packages(site: Path) -> None:
         (("x",), '"x": flag --set: must be written as parameter=value'),
     ],
 )
-def test_presets_of_a_built_in_recommender_are_checked_before_the_start(presets: tuple[str, ...], told: str) -> None:
+def test_presets_of_a_built_in_recommender_are_checked_before_the_start(presets: tuple[str, ...], message: str) -> None:
     with pytest.raises(InvalidInput) as refused, hosting("default", *presets):
         pass
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(message)
 
 
 def test_presets_apply_to_every_vpa_of_the_process(site: Path) -> None:
@@ -167,14 +167,14 @@ def test_built_in_and_installed_recommenders_of_a_process_do_not_affect_each_oth
         await world.passes(2)
         assert world.target("web") == {"cpu": "587m", "memory": "380258472"}
         assert world.target("plug") == {"cpu": "250m", "memory": "1000000000"}
-        for name, kind, told in (
+        for name, kind, message in (
             ("bad", "ConfigUnsupported", 'parameters[millicores]: Invalid value: "lots": must be a number'),
             ("crash", "RecommenderFailed", "recommender unruly crashed: its process was ended by SIGSEGV"),
             ("broken", "RecommenderFailed", "recommender broken of package unruly-package 1.0 cannot be used"),
         ):
             condition = world.condition(name, kind)
             assert condition is not None, name
-            assert told in condition["message"]
+            assert message in condition["message"]
             assert world.target(name) == {}
         assert world.condition("web", "RecommenderFailed") is world.condition("plug", "RecommenderFailed") is None
         failures = 'trellis_recommender_worker_failures_total{reason="RecommenderCrashed",recommender="unruly"}'
@@ -202,5 +202,5 @@ def test_a_shadow_is_observed_and_never_applied_and_a_missing_one_is_reported_on
         assert world.metric_value('trellis_recommender_shadow_unhosted_vpas{recommender="absent"}') == 1
 
     world.run(play)
-    said = [record for record in caplog.records if "a shadow recommender does not run here" in record.message]
-    assert [record.trellis_fields["recommender"] for record in said] == ["absent"]  # type: ignore[attr-defined]
+    records = [record for record in caplog.records if "a shadow recommender does not run here" in record.message]
+    assert [record.trellis_fields["recommender"] for record in records] == ["absent"]  # type: ignore[attr-defined]

@@ -99,7 +99,7 @@ def limited() -> Iterator[tuple[RecommenderWorker, ObservedFailures]]:
 
 
 @pytest.mark.parametrize(
-    ("mood", "reason", "told"),
+    ("mood", "reason", "message"),
     [
         ("exit", "RecommenderCrashed", "recommender unruly crashed: its process ended with status 7"),
         ("segfault", "RecommenderCrashed", "recommender unruly crashed: its process was ended by SIGSEGV"),
@@ -110,13 +110,13 @@ def limited() -> Iterator[tuple[RecommenderWorker, ObservedFailures]]:
     ],
 )
 def test_each_kind_of_failure_is_reported_and_later_requests_succeed(
-    limited: tuple[RecommenderWorker, ObservedFailures], mood: str, reason: str, told: str
+    limited: tuple[RecommenderWorker, ObservedFailures], mood: str, reason: str, message: str
 ) -> None:
     worker, observed = limited
     observed.failures.clear()
     with pytest.raises(RecommenderFailure) as failed:
         target(worker, mood=mood)
-    assert told in str(failed.value)
+    assert message in str(failed.value)
     worker.start().result()
     assert target(worker) == [1000.0] * 3
     assert observed.failures == [reason]
@@ -150,7 +150,7 @@ def test_a_failed_request_is_retried_with_exponential_backoff() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (
             "no_such_package:X",
@@ -166,16 +166,16 @@ def test_a_failed_request_is_retried_with_exponential_backoff() -> None:
         ),
     ],
 )
-def test_an_invalid_recommender_is_reported_with_its_package_and_problem(value: str, told: str) -> None:
+def test_an_invalid_recommender_is_reported_with_its_package_and_problem(value: str, message: str) -> None:
     with working(value) as (worker, observed):
         assert worker.declared is None
         assert worker.unavailable_reason.startswith("recommender unruly of package unruly-package 1.0 cannot be used: ")
-        assert told in worker.unavailable_reason
+        assert message in worker.unavailable_reason
         assert observed.failures == ["RecommenderNotLoaded"]
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "message"),
     [
         ("raise RuntimeError('no key')", "RuntimeError: \"no key\"; `python -c 'import unlucky'` shows where"),
         ("raise SystemExit", "SystemExit; `python -c 'import unlucky'` shows where"),
@@ -184,13 +184,13 @@ def test_an_invalid_recommender_is_reported_with_its_package_and_problem(value: 
     ],
 )
 def test_an_import_error_is_reported_with_a_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
 ) -> None:
     (tmp_path / "unlucky.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     with working("unlucky:X") as (worker, _):
         assert worker.problem.startswith("unlucky:X cannot be loaded: ")
-        assert worker.problem.endswith(told)
+        assert worker.problem.endswith(message)
 
 
 def test_a_recommender_that_never_loads_is_killed() -> None:

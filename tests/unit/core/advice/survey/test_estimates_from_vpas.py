@@ -48,5 +48,5 @@ def test_a_status_with_low_confidence_changes_nothing() -> None:
 
 
 def test_containers_and_vpas_without_a_recommendation_have_no_estimate() -> None:
-    for found in (advised(vpa(container="proxy")), advised(VerticalPodAutoscaler()), advised(vpa(name="else"))):
-        assert found.rows[0].container.reason is NO_USAGE
+    for advice in (advised(vpa(container="proxy")), advised(VerticalPodAutoscaler()), advised(vpa(name="else"))):
+        assert advice.rows[0].container.reason is NO_USAGE

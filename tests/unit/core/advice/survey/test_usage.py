@@ -136,10 +136,10 @@ def test_the_estimate_equals_that_for_a_vpa_with_the_same_usage() -> None:
     model.ingest(Samples(*names, advised.times, advised.cpu, advised.memory), NOW)
     view = model.view()
     values: ParameterValues = {parameter.name: parameter.default for parameter in DEFAULT.parameters}
-    said = DEFAULT.estimate(Rows.from_view(view, np.arange(1), np.ones(1)), values, NOW).target[:, 0]
+    expected = DEFAULT.estimate(Rows.from_view(view, np.arange(1), np.ones(1)), values, NOW).target[:, 0]
     estimate = workload.containers[0].estimate
-    assert estimate.target.cpu == pytest.approx(said[0], abs=1)
-    assert estimate.target.memory == pytest.approx(said[1], rel=1e-6)
+    assert estimate.target.cpu == pytest.approx(expected[0], abs=1)
+    assert estimate.target.memory == pytest.approx(expected[1], rel=1e-6)
     assert estimate.confidence == pytest.approx(2 * DAY / STEP / 1440, rel=0.01)
 
 

@@ -173,12 +173,12 @@ def test_a_kill_before_a_resize_has_the_memory_of_the_template() -> None:
     )
     grown = pod("a", owner("StatefulSet", "db"), requests=("1", "3Gi"), container_statuses=(status,))
     grown = msgspec.structs.replace(grown, metadata=msgspec.structs.replace(grown.metadata, generation=2))
-    told = OomKill("shop", "a", "", "app", THEN.timestamp())
+    oom_kill = OomKill("shop", "a", "", "app", THEN.timestamp())
     resources = ResourceRequirements(requests={"memory": "2Gi"})
     template = PodTemplateSpec(spec=PodSpec(containers=(Container(name="app", resources=resources),)))
     db = StatefulSet(ObjectMeta(name="db", namespace="shop"), StatefulSetSpec(template=template))
     for objects, memory in (([db], 2 * 2.0**30), ([made("db")], 0.0)):
-        present = SurveyObjects(pods=(grown,), workloads={"StatefulSet": objects}, kills=(told,))
+        present = SurveyObjects(pods=(grown,), workloads={"StatefulSet": objects}, kills=(oom_kill,))
         assert [kill.memory for kill in find_workloads(present, WorkloadFilter()).kills] == [memory, memory]
 
 

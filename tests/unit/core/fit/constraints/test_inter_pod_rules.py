@@ -81,7 +81,7 @@ def demand(of: Pod) -> Demand:
 
 def where(table: NodeTable, asked: Pod, placed: Iterable[tuple[str, Pod]] = ()) -> list[str]:
     """The nodes on which a pod fits beside others."""
-    neighbours = ExistingPods(table, ((table.find(name), PodProfile.of(each)) for name, each in placed), NAMESPACES)
+    neighbours = ExistingPods(table, ((table.find(name), PodProfile.of(pod)) for name, pod in placed), NAMESPACES)
     return sorted(table.names(find_fitting_nodes(table, demand(asked), None, neighbours)))
 
 
@@ -133,16 +133,16 @@ def test_existing_pods_after_changes_equal_those_made_at_once(rng: Random) -> No
         if table.find(name) >= 0 and rng.random() < 0.3:
             followed.clear(table.find(name))
             table.remove(name)
-            placed = [each for each in placed if each[0] != name]
+            placed = [entry for entry in placed if entry[0] != name]
         else:
             table.update(msgspec.convert(a_node_in_domains(rng, name, "s"), Node))
             placed.append((name, rng.choice(pods)))
             followed.add(table.find(name), PodProfile.of(placed[-1][1]))
         pod_demand = demand(rng.choice(pods))
-        residents = [(table.find(where), PodProfile.of(each)) for where, each in placed]
+        residents = [(table.find(where), PodProfile.of(pod)) for where, pod in placed]
         anew = ExistingPods(table, residents, NAMESPACES)
-        for each in (followed, followed.copy()):
-            assert table.names(find_fitting_nodes(table, pod_demand, None, each)) == table.names(
+        for existing in (followed, followed.copy()):
+            assert table.names(find_fitting_nodes(table, pod_demand, None, existing)) == table.names(
                 find_fitting_nodes(table, pod_demand, None, anew)
             )
 
@@ -315,8 +315,8 @@ def test_all_spread_constraints_must_hold_and_a_node_outside_one_counts_for_none
 def test_preferred_rules_and_empty_selectors_exclude_no_node() -> None:
     table = three_zones()
     placed = [("a1", pod()), ("a1", pod())]
-    wish = pod(**spread({"whenUnsatisfiable": "ScheduleAnyway"}))
-    assert where(table, wish, placed) == ["a1", "a2", "b1", "c1", "x1"]
+    preferring = pod(**spread({"whenUnsatisfiable": "ScheduleAnyway"}))
+    assert where(table, preferring, placed) == ["a1", "a2", "b1", "c1", "x1"]
     assert where(table, pod(**spread({"labelSelector": {}})), placed) == ["a1", "a2", "b1", "c1"]
     without = pod(**spread({"labelSelector": None}))
     assert where(table, without, placed) == ["a1", "a2", "b1", "c1"]
@@ -344,7 +344,7 @@ def test_each_inter_pod_rule_has_its_reason() -> None:
         ("d1", pod()),
         ("d1", hermit),
     ]
-    neighbours = ExistingPods(table, ((table.find(name), PodProfile.of(each)) for name, each in placed))
+    neighbours = ExistingPods(table, ((table.find(name), PodProfile.of(pod)) for name, pod in placed))
     assert explain_unfit_nodes(table, demand(pod({"app": "client"}, **written)), None, neighbours) == (
         UnfitNodes(TOPOLOGY_LABEL_MISSING, 1, "zone"),
         UnfitNodes(SPREAD_TOO_UNEVEN, 1),

@@ -53,7 +53,7 @@ def volume(labels: Json | None = None, *terms: Json) -> Json:
 def storage(claims: list[Json], volumes: tuple[Json, ...] = (), made_by: Json = LATE) -> Storage:
     read = [msgspec.convert(claim, PersistentVolumeClaim) for claim in claims]
     return Storage(
-        claims={(each.metadata.namespace, each.metadata.name): each for each in read},
+        claims={(claim.metadata.namespace, claim.metadata.name): claim for claim in read},
         volumes={volume["metadata"]["name"]: msgspec.convert(volume, PersistentVolume) for volume in volumes},
         classes={made_by["metadata"]["name"]: msgspec.convert(made_by, StorageClass)},
     )

@@ -46,9 +46,13 @@ def silent(**more: Any) -> HpaView:
     return HpaView(Fraction(1), CPU, **more)
 
 
-def workload(replicas: int, cpu: str, wish: int, memory: HvpaMemory | None = None, **more: Any) -> HvpaView:
+def workload(replicas: int, cpu: str, spec_replicas: int, memory: HvpaMemory | None = None, **more: Any) -> HvpaView:
     return view(
-        replicas, amounts(cpu=cpu), spec_replicas=wish, memory=memory or HvpaMemory(), **{"hpa": silent(), **more}
+        replicas,
+        amounts(cpu=cpu),
+        spec_replicas=spec_replicas,
+        memory=memory or HvpaMemory(),
+        **{"hpa": silent(), **more},
     )
 
 
@@ -83,7 +87,7 @@ def test_silence_keeps_the_total_and_a_low_ratio_lowers_it_after_the_window() ->
     half = {"hpa": HpaView(Fraction(1, 2), CPU)}
     low = decided(workload(2, "6", 2, memory, **half), NOW + 15)
     assert low.hpa == amounts(cpu="12")
-    assert [each.reason for each in low.summary.blocked] == [STABILIZATION_WINDOW], "and it is said that less waits"
+    assert [step.reason for step in low.summary.blocked] == [STABILIZATION_WINDOW], "and it is said that less waits"
     later = decided(workload(2, "6", 2, low.memory, **half), NOW + 315)
     assert (later.hpa, shape(later)) == (amounts(cpu="6"), (2, 3000, None))
     assert later.summary.blocked == ()
@@ -91,10 +95,10 @@ def test_silence_keeps_the_total_and_a_low_ratio_lowers_it_after_the_window() ->
 
 def test_what_was_held_back_and_is_not_asked_for_again_is_not_needed_any_more() -> None:
     means = meaning(scaleUp={"updateMode": "Off"})
-    wished = decided(workload(2, "6", 4, begun(meaning=means), meaning=means), NOW + 15)
-    assert wished.hpa == amounts(cpu="24")
+    plan = decided(workload(2, "6", 4, begun(meaning=means), meaning=means), NOW + 15)
+    assert plan.hpa == amounts(cpu="24")
     repeats = {"hpa": HpaView(Fraction(2), CPU), "meaning": means}
-    again = decided(workload(2, "6", 2, wished.memory, **repeats), NOW + 400)
+    again = decided(workload(2, "6", 2, plan.memory, **repeats), NOW + 400)
     assert again.hpa == amounts(cpu="24"), "between two wishes it needs as much as before"
     content = decided(workload(2, "6", 2, again.memory, meaning=means), NOW + 415)
     assert content.hpa == amounts(cpu="24"), "for as long as the window is"
@@ -105,9 +109,9 @@ def test_what_was_held_back_and_is_not_asked_for_again_is_not_needed_any_more() 
 def test_a_wish_shorter_than_the_scale_up_window_is_not_followed() -> None:
     means = meaning(scaleUp={"stabilizationWindow": "3m"})
     memory = begun(meaning=means)
-    for seconds, wish, ratio in ((15, 4, 2), (30, 4, 2), (45, 2, 1), (190, 2, 1), (230, 2, 1)):
+    for seconds, spec_replicas, ratio in ((15, 4, 2), (30, 4, 2), (45, 2, 1), (190, 2, 1), (230, 2, 1)):
         hpa = HpaView(Fraction(ratio), CPU)
-        made = decided(workload(2, "6", wish, memory, meaning=means, hpa=hpa), NOW + seconds)
+        made = decided(workload(2, "6", spec_replicas, memory, meaning=means, hpa=hpa), NOW + seconds)
         memory = made.memory
         assert shape(made) == (2, 6000, None)
         assert bool(made.summary.blocked) == (ratio == 2)
@@ -171,8 +175,8 @@ def test_a_wish_is_lowered_by_a_low_ratio() -> None:
 @pytest.mark.req("HV-41")
 @pytest.mark.parametrize("bounds", [{"min_replicas": 10}, {"max_replicas": 1}])
 def test_a_bound_is_left_standing_and_no_wish(bounds: dict[str, int]) -> None:
-    hpa, wish = silent(**bounds), next(iter(bounds.values()))
-    made = decided(workload(2, "3125m", wish, begun(2, "3125m"), hpa=hpa), NOW + 15)
+    hpa, spec_replicas = silent(**bounds), next(iter(bounds.values()))
+    made = decided(workload(2, "3125m", spec_replicas, begun(2, "3125m"), hpa=hpa), NOW + 15)
     assert (made.hpa, made.actions, shape(made)) == (amounts(cpu="6250m"), (), (2, 3125, None))
     assert HPA_BOUNDS in made.summary.notes
     more = decided(workload(2, "3125m", 12, made.memory, hpa=silent(min_replicas=10)), NOW + 30)
@@ -192,10 +196,10 @@ def test_a_write_that_may_have_failed_is_no_wish() -> None:
     assert (again.hpa, again.actions) == (amounts(cpu="24"), (WriteBack(3),))
 
 
-@pytest.mark.parametrize("wish", [2, 4])
-def test_nothing_is_scaled_twice_if_a_controller_dies_after_scaling(wish: int) -> None:
+@pytest.mark.parametrize("spec_replicas", [2, 4])
+def test_nothing_is_scaled_twice_if_a_controller_dies_after_scaling(spec_replicas: int) -> None:
     """The target has its three replicas, but neither `spec.replicas` nor the status was written."""
-    made = decided(workload(3, "8", wish), NOW + 20)
+    made = decided(workload(3, "8", spec_replicas), NOW + 20)
     assert (shape(made), made.actions) == ((3, 8000, None), (WriteBack(3),))
 
 
@@ -204,7 +208,7 @@ def test_an_hpa_that_waits_itself_is_reported() -> None:
 
 
 @pytest.mark.req("HV-06")
-def test_a_users_vpa_counts_as_it_was_first_seen_until_the_total_is_reported() -> None:
+def test_a_users_vpa_counts_as_it_was_first_observed_until_the_total_is_reported() -> None:
     size = amounts(cpu="6")
     pods = (ContainerView("app", True, amounts(cpu="12"), {}, size, size),)
     first = decided(view(2, {}, containers=pods))
@@ -226,9 +230,9 @@ def metric(kind: str = "Resource", name: str = "cpu", container: str = "", **val
 
 
 def hpa(wanted: Metric, current: Metric | None = None, **spec: Any) -> HorizontalPodAutoscaler:
-    seen = HorizontalPodAutoscalerStatus(current_metrics=(current,) if current is not None else ())
+    status = HorizontalPodAutoscalerStatus(current_metrics=(current,) if current is not None else ())
     return HorizontalPodAutoscaler(
-        spec=HorizontalPodAutoscalerSpec(metrics=(wanted,), max_replicas=8, **spec), status=seen
+        spec=HorizontalPodAutoscalerSpec(metrics=(wanted,), max_replicas=8, **spec), status=status
     )
 
 
@@ -249,22 +253,22 @@ def test_the_ratio_is_exact_where_usage_and_requests_are_known() -> None:
 
 def test_of_several_metrics_the_one_that_is_furthest_above_its_target_counts() -> None:
     cpu, memory = metric(target=AT_80), metric(name="memory", target=AT_80)
-    seen = (
+    metrics = (
         metric(current=MetricValue(average_utilization=40)),
         metric(name="memory", current=MetricValue(average_utilization=60)),
     )
     both = HorizontalPodAutoscaler(
         spec=HorizontalPodAutoscalerSpec(metrics=(cpu, memory), max_replicas=8),
-        status=HorizontalPodAutoscalerStatus(current_metrics=seen),
+        status=HorizontalPodAutoscalerStatus(current_metrics=metrics),
     )
-    found = read_hpa(both, {}, owned=True)
-    assert (found.ratio, found.resources) == (Fraction(3, 4), frozenset({"cpu", "memory"}))
+    view = read_hpa(both, {}, owned=True)
+    assert (view.ratio, view.resources) == (Fraction(3, 4), frozenset({"cpu", "memory"}))
 
 
 def test_an_hpa_without_metrics_has_no_ratio_and_speaks_of_what_its_metrics_name() -> None:
-    seen = read_hpa(hpa(metric(target=AT_80)), REQUESTS, owned=False)
-    assert (seen.ratio, seen.resources, seen.min_replicas, seen.max_replicas) == (None, CPU, 1, 8)
-    assert seen.stabilizes
+    view = read_hpa(hpa(metric(target=AT_80)), REQUESTS, owned=False)
+    assert (view.ratio, view.resources, view.min_replicas, view.max_replicas) == (None, CPU, 1, 8)
+    assert view.stabilizes
     at_once = ScalingBehavior(scale_down=ScalingRules(stabilization_window_seconds=0))
     assert not read_hpa(hpa(metric(target=AT_80), behavior=at_once), REQUESTS, owned=False).stabilizes
 
@@ -273,8 +277,8 @@ def test_average_values_and_metrics_of_others_speak_of_both_resources() -> None:
     named = MetricIdentifier(name="requests")
     wanted = Metric(type="Pods", pods=MetricSource(metric=named, target=MetricTarget(average_value="100")))
     current = Metric(type="Pods", pods=MetricSource(metric=named, current=MetricValue(average_value="250")))
-    seen = read_hpa(hpa(wanted, current), REQUESTS, owned=True)
-    assert (seen.ratio, seen.resources) == (Fraction(5, 2), frozenset({"cpu", "memory"}))
+    view = read_hpa(hpa(wanted, current), REQUESTS, owned=True)
+    assert (view.ratio, view.resources) == (Fraction(5, 2), frozenset({"cpu", "memory"}))
 
 
 def test_the_status_says_what_was_decided_and_gives_it_back() -> None:

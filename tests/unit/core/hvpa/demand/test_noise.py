@@ -30,8 +30,10 @@ def by_cpu(ratio: Fraction, **more: Any) -> HpaView:
     return HpaView(ratio, CPU, ratios={"cpu": ratio}, **more)
 
 
-def workload(replicas: int, millicores: int, wish: int, memory: HvpaMemory, hpa: HpaView, **more: Any) -> HvpaView:
-    return view(replicas, amounts(cpu=f"{millicores}m"), spec_replicas=wish, memory=memory, hpa=hpa, **more)
+def workload(
+    replicas: int, millicores: int, spec_replicas: int, memory: HvpaMemory, hpa: HpaView, **more: Any
+) -> HvpaView:
+    return view(replicas, amounts(cpu=f"{millicores}m"), spec_replicas=spec_replicas, memory=memory, hpa=hpa, **more)
 
 
 class Loop:
@@ -42,7 +44,7 @@ class Loop:
         self.memory, self.now = HvpaMemory(), NOW
         self.sees(replicas * millicores, None, 0)
 
-    def sees(self, demand: int, wish: int | None = None, seconds: float = 15, **more: Any) -> HvpaPlan:
+    def sees(self, demand: int, spec_replicas: int | None = None, seconds: float = 15, **more: Any) -> HvpaPlan:
         """The plan when the HPA has measured this, and written that; its count and size are there afterwards.
 
         `vpa` is the VPA's total.
@@ -51,11 +53,11 @@ class Loop:
         self.now += seconds
         has = self.replicas * self.size
         hpa = by_cpu(Fraction(demand, has), **more)
-        wished = self.replicas if wish is None else wish
-        seen = workload(
-            self.replicas, self.size, wished, self.memory, hpa, meaning=self.means, total=total, target=total
+        requested = self.replicas if spec_replicas is None else spec_replicas
+        view = workload(
+            self.replicas, self.size, requested, self.memory, hpa, meaning=self.means, total=total, target=total
         )
-        made = decided(seen, self.now)
+        made = decided(view, self.now)
         self.memory = made.memory
         for action in made.actions:
             self.replicas = action.replicas if isinstance(action, SetScale) else self.replicas
@@ -75,20 +77,20 @@ class Loop:
 
 def test_a_pod_more_that_is_only_rounding_is_taken_as_the_fraction_it_stands_for() -> None:
     loop = Loop(3, 8000)
-    made = loop.sees(26_640, wish=4)
+    made = loop.sees(26_640, spec_replicas=4)
     assert (made.hpa, loop.state) == (amounts(cpu="26640m"), (3, 8880)), "and not 4 x 8, which is 32 cores"
 
 
 def test_a_wish_that_leads_to_the_same_count_anyway_is_what_a_pod_requests_times_it() -> None:
     loop = Loop(7, 20_572)
-    assert loop.sees(187_500, wish=10).hpa == amounts(cpu="205720m")
+    assert loop.sees(187_500, spec_replicas=10).hpa == amounts(cpu="205720m")
     assert loop.state == (8, 24_000)
 
 
 def test_a_wish_that_metrics_do_not_explain_counts_whole() -> None:
     """They may be older than the wish, or too small because the HPA counts pods that are not there."""
     loop = Loop(3, 8000)
-    assert loop.sees(24_000, wish=4).hpa == amounts(cpu="32")
+    assert loop.sees(24_000, spec_replicas=4).hpa == amounts(cpu="32")
     assert loop.state == (4, 8000)
 
 
@@ -98,19 +100,19 @@ def test_metrics_that_are_no_share_of_requests_say_nothing_of_fractions() -> Non
     assert (made.hpa, shape(made)) == (amounts(cpu="32"), (4, 8000, None))
 
 
-def test_a_spike_just_above_the_edge_gets_all_that_the_count_holds_and_is_said_to_wait() -> None:
+def test_a_spike_just_above_the_edge_gets_all_that_the_count_holds_and_is_reported_as_waiting() -> None:
     loop = Loop(3, 8000)
     loop.lasts(24_000, WINDOW)
-    made = loop.sees(29_000, wish=4)
+    made = loop.sees(29_000, spec_replicas=4)
     assert (made.hpa, loop.state) == (amounts(cpu="27"), (3, 9000)), "29 / 27 is within the tolerance of the HPA"
-    assert [each.reason for each in made.summary.blocked] == [STABILIZATION_WINDOW]
+    assert [step.reason for step in made.summary.blocked] == [STABILIZATION_WINDOW]
     assert made.actions == (WriteBack(3),)
 
 
 def test_a_spike_beyond_the_tolerance_of_the_hpa_is_followed_at_once() -> None:
     loop = Loop(3, 8000)
     loop.lasts(24_000, WINDOW)
-    assert loop.sees(29_701, wish=4).actions == (SetScale(4),)
+    assert loop.sees(29_701, spec_replicas=4).actions == (SetScale(4),)
     assert loop.replicas == 4
 
 
@@ -118,7 +120,7 @@ def test_a_spike_beyond_the_tolerance_of_the_hpa_is_followed_at_once() -> None:
 def test_a_spike_is_followed_at_once_only_before_any_level_was_measured(measured: int, count: int) -> None:
     loop = Loop(3, 8000)
     loop.lasts(24_000, measured)
-    loop.sees(29_000, wish=4)
+    loop.sees(29_000, spec_replicas=4)
     assert loop.replicas == count
 
 
@@ -171,10 +173,10 @@ def test_a_level_that_is_gone_neither_raises_nor_lowers_the_count_by_its_part_of
 
 @pytest.mark.req("HV-44")
 def test_the_mean_lowers_no_count_within_the_overlap() -> None:
-    kept, left = Loop(4, 6450), Loop(4, 6450)
-    kept.lasts(24_301, 3 * WINDOW)
+    at_four, left = Loop(4, 6450), Loop(4, 6450)
+    at_four.lasts(24_301, 3 * WINDOW)
     left.lasts(24_299, 8 * WINDOW)
-    assert (kept.state, left.state) == ((4, 6450), (3, 8100))
+    assert (at_four.state, left.state) == ((4, 6450), (3, 8100))
 
 
 @pytest.mark.req("HV-43")
@@ -192,9 +194,9 @@ def test_the_time_in_which_nothing_can_be_measured_does_not_count() -> None:
     loop = Loop(4, 6450)
     loop.lasts(24_000, WINDOW - 60)
     before = loop.memory.means["cpu"]
-    seen = workload(4, 6450, 4, loop.memory, by_cpu(Fraction(24, 25)), meaning=loop.means)
-    loop.memory = decided(msgspec.structs.replace(seen, ready=3), loop.now + 15).memory
-    loop.memory = decided(msgspec.structs.replace(seen, ready=3, memory=loop.memory), loop.now + 200).memory
+    view = workload(4, 6450, 4, loop.memory, by_cpu(Fraction(24, 25)), meaning=loop.means)
+    loop.memory = decided(msgspec.structs.replace(view, ready=3), loop.now + 15).memory
+    loop.memory = decided(msgspec.structs.replace(view, ready=3, memory=loop.memory), loop.now + 200).memory
     after = loop.memory.means["cpu"]
     assert after.weight < before.weight + 0.05
     loop.now += 200
@@ -219,7 +221,7 @@ def test_without_a_window_the_present_demand_is_the_mean() -> None:
 def test_a_new_wish_waits_for_the_status_that_explains_it_and_no_longer_than_the_patience() -> None:
     """The HPA controller writes the scale first, and its status after it."""
     loop = Loop(3, 8000)
-    early = loop.sees(24_000, wish=4, desired_replicas=3)
+    early = loop.sees(24_000, spec_replicas=4, desired_replicas=3)
     assert (early.actions, early.requeue_at) == ((), loop.now + 5), "neither read nor written back"
     explained = decided(
         workload(3, 8000, 4, early.memory, by_cpu(Fraction(111, 100), desired_replicas=4), meaning=loop.means),
@@ -266,9 +268,9 @@ def test_own_ratios_are_those_of_utilizations_alone() -> None:
 
     def read(*pairs: tuple[str, MetricTarget, MetricValue]) -> HpaView:
         metrics = [Metric("Resource", resource=MetricSource(name=name, target=aim)) for name, aim, _ in pairs]
-        seen = [Metric("Resource", resource=MetricSource(name=name, current=now)) for name, _, now in pairs]
+        measured = [Metric("Resource", resource=MetricSource(name=name, current=now)) for name, _, now in pairs]
         spec = HorizontalPodAutoscalerSpec(metrics=tuple(metrics), max_replicas=8)
-        status = HorizontalPodAutoscalerStatus(current_metrics=tuple(seen), desired_replicas=3)
+        status = HorizontalPodAutoscalerStatus(current_metrics=tuple(measured), desired_replicas=3)
         return read_hpa(HorizontalPodAutoscaler(spec=spec, status=status), requests, owned=True)
 
     half = ("cpu", MetricTarget("Utilization", average_utilization=50), MetricValue(average_value="400m"))

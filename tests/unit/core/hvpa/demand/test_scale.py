@@ -35,17 +35,19 @@ LADDER = meaning(
 )
 
 
-def workload(replicas: int, cpu: str, wish: int | None, memory: HvpaMemory | None = None, **more: Any) -> HvpaView:
+def workload(
+    replicas: int, cpu: str, spec_replicas: int | None, memory: HvpaMemory | None = None, **more: Any
+) -> HvpaView:
     size = amounts(cpu=cpu)
-    told = {"target": amounts(cpu="600m"), "total": amounts(cpu="1200m"), **more}
-    return view(replicas, size, spec_replicas=wish, memory=memory or HvpaMemory(), meaning=LADDER, **told)
+    fields = {"target": amounts(cpu="600m"), "total": amounts(cpu="1200m"), **more}
+    return view(replicas, size, spec_replicas=spec_replicas, memory=memory or HvpaMemory(), meaning=LADDER, **fields)
 
 
 def begun(**more: Any) -> HvpaMemory:
     return decided(workload(2, "600m", 2, **more)).memory
 
 
-def is_wished(made: HvpaPlan) -> bool:
+def is_requested(made: HvpaPlan) -> bool:
     return SCALE_REQUESTED in made.summary.notes
 
 
@@ -64,9 +66,9 @@ def test_a_wish_is_what_a_pod_requests_times_it_beside_the_total_of_the_vpa() ->
 def test_a_wish_counts_for_the_scale_down_window_and_then_the_vpa_decides_again() -> None:
     made = decided(workload(2, "600m", 4, begun()), NOW + 15)
     held = decided(workload(3, "800m", 3, made.memory), NOW + 314)
-    assert (shape(held), is_wished(held)) == ((3, 800, None), True)
+    assert (shape(held), is_requested(held)) == ((3, 800, None), True)
     over = decided(workload(3, "800m", 3, held.memory), NOW + 315)
-    assert (shape(over), is_wished(over), over.hpa) == ((3, 400, None), False, {})
+    assert (shape(over), is_requested(over), over.hpa) == ((3, 400, None), False, {})
     assert over.memory.scale_write is msgspec.UNSET
 
 
@@ -83,7 +85,7 @@ def test_a_wish_before_the_vpa_has_spoken_is_followed_and_stays_until_it_speaks(
 def test_at_the_first_pass_a_count_is_a_wish_if_another_writer_is_known() -> None:
     assert shape(decided(workload(2, "600m", 4, scale_writer="kubectl"))) == (3, 800, None)
     assert shape(decided(workload(2, "600m", 4))) == (2, 600, None)
-    assert not is_wished(decided(workload(2, "600m", 2, scale_writer="kubectl"))), "what runs is no wish"
+    assert not is_requested(decided(workload(2, "600m", 2, scale_writer="kubectl"))), "what runs is no wish"
 
 
 def test_a_wish_is_not_followed_twice_where_the_write_after_it_failed_and_another_one_is() -> None:
@@ -100,7 +102,7 @@ def test_a_wish_for_less_lowers_nothing_unless_it_is_repeated_for_the_whole_wind
     for seconds in range(15, 330, 15):
         made = decided(workload(2, "600m", 1, memory, **silent), NOW + seconds)
         memory = made.memory
-        assert is_wished(made)
+        assert is_requested(made)
         assert shape(made) == ((2, 600, None) if seconds < 315 else (2, 300, None))
 
 
@@ -119,7 +121,7 @@ def test_a_controller_that_starts_anew_knows_a_wish_that_counts() -> None:
     made = decided(workload(2, "600m", 4, begun(), scale_writer="kubectl"), NOW + 15)
     memory = restore_memory(HvpaStatus(hpa=build_hpa_demand(made)), NOW + 60)
     again = decided(workload(3, "800m", 3, memory), NOW + 60)
-    assert (shape(again), is_wished(again)) == ((3, 800, None), True)
+    assert (shape(again), is_requested(again)) == ((3, 800, None), True)
     assert shape(decided(workload(3, "800m", 3, again.memory), NOW + 361)) == (3, 400, None)
 
 
@@ -133,23 +135,23 @@ def test_a_plan_without_a_wish_is_recorded_as_before_there_were_any() -> None:
 @given(
     replicas=st.integers(1, 8),
     request=st.integers(1, 2400),
-    wish=st.integers(0, 20),
+    spec_replicas=st.integers(0, 20),
     total=st.integers(0, 20_000),
 )
 def test_a_wish_never_gives_less_than_the_vpa_asks_for_and_is_gone_after_the_window(
-    replicas: int, request: int, wish: int, total: int
+    replicas: int, request: int, spec_replicas: int, total: int
 ) -> None:
-    told: dict[str, Any] = {"target": {"cpu": 1}, "total": {"cpu": total}}
+    fields: dict[str, Any] = {"target": {"cpu": 1}, "total": {"cpu": total}}
 
-    def seen(memory: HvpaMemory, count: int, size: int, on_scale: int) -> HvpaView:
-        return view(count, {"cpu": size}, memory=memory, meaning=LADDER, spec_replicas=on_scale, **told)
+    def observe(memory: HvpaMemory, count: int, size: int, on_scale: int) -> HvpaView:
+        return view(count, {"cpu": size}, memory=memory, meaning=LADDER, spec_replicas=on_scale, **fields)
 
-    first = decided(seen(HvpaMemory(), replicas, request, replicas))
-    plain, made = (decided(seen(first.memory, replicas, request, on), NOW + 1) for on in (replicas, wish))
+    first = decided(observe(HvpaMemory(), replicas, request, replicas))
+    plain, made = (decided(observe(first.memory, replicas, request, on), NOW + 1) for on in (replicas, spec_replicas))
     assert made.totals["cpu"] >= plain.totals["cpu"]
-    assert made.totals["cpu"] <= max(plain.totals["cpu"], request * wish, request * replicas)
+    assert made.totals["cpu"] <= max(plain.totals["cpu"], request * spec_replicas, request * replicas)
     assert made.memory.spec_replicas == made.memory.target_replicas
-    later = decided(seen(made.memory, replicas, request, made.memory.spec_replicas or 0), NOW + 400)
+    later = decided(observe(made.memory, replicas, request, made.memory.spec_replicas or 0), NOW + 400)
     assert later.hpa == {}
     assert later.totals["cpu"] == total
 
@@ -167,15 +169,15 @@ def test_a_target_that_moves_without_totals_moves_nothing_and_the_decision_says_
 
 def test_totals_in_the_status_end_the_holding() -> None:
     held = decided(view(2, amounts(cpu="6"), amounts(cpu="6"), spec_replicas=2))
-    told: dict[str, Any] = {"spec_replicas": 2, "memory": held.memory, "published_totals": amounts(cpu="80")}
-    made = decided(view(2, amounts(cpu="6"), amounts(cpu="40"), **told), NOW + 60)
+    fields: dict[str, Any] = {"spec_replicas": 2, "memory": held.memory, "published_totals": amounts(cpu="80")}
+    made = decided(view(2, amounts(cpu="6"), amounts(cpu="40"), **fields), NOW + 60)
     assert (made.shape.count, made.vpa, made.memory.held_totals) == (6, amounts(cpu="80"), {})
     assert NO_TOTALS not in made.summary.notes
 
 
 def test_totals_of_a_resource_that_the_vpa_does_not_recommend_have_no_say() -> None:
-    told: dict[str, Any] = {"spec_replicas": 2, "published_totals": amounts(cpu="80", memory="4G")}
-    made = decided(view(2, amounts("6", "2G"), amounts(memory="2G"), **told))
+    fields: dict[str, Any] = {"spec_replicas": 2, "published_totals": amounts(cpu="80", memory="4G")}
+    made = decided(view(2, amounts("6", "2G"), amounts(memory="2G"), **fields))
     assert made.vpa == amounts(memory="4G")
-    gone = decided(view(2, amounts("6", "2G"), **told))
+    gone = decided(view(2, amounts("6", "2G"), **fields))
     assert gone.summary.reason is NO_RECOMMENDATION, "what was written for a VPA that is gone is nobody's demand"

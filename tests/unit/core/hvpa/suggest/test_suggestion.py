@@ -41,10 +41,14 @@ GIB = 2.0**30
 
 
 def lived(
-    cpu: FloatColumn, pods: float | FloatColumn = 4, base: float = 300 * MIB, each: float = 0.1 * MIB, **more: Any
+    cpu: FloatColumn,
+    pods: float | FloatColumn = 4,
+    base: float = 300 * MIB,
+    per_millicore: float = 0.1 * MIB,
+    **more: Any,
 ) -> WorkloadHistory:
     counts = np.broadcast_to(np.asarray(pods), len(cpu)).astype(np.int64)
-    usage = WorkloadUsageHistory(more.pop("step", STEP), counts, cpu, base * counts + each * cpu)
+    usage = WorkloadUsageHistory(more.pop("step", STEP), counts, cpu, base * counts + per_millicore * cpu)
     known = {"api_version": "apps/v1", "kind": "Deployment", "name": "web", "replicas": int(counts[-1:].sum())}
     return WorkloadHistory("shop", usage=usage, **{**known, "request": (1000.0, GIB), **more})
 
@@ -53,8 +57,8 @@ def suggested(workload: WorkloadHistory) -> Suggestion:
     return suggest(workload, RULES, EXAMPLE_PRICES)
 
 
-def meaning_of(found: Suggestion) -> ResolvedHvpa:
-    return ResolvedHvpa.from_effective(resolve_hvpa(msgspec.convert(found.manifest, Hvpa)))
+def meaning_of(suggestion: Suggestion) -> ResolvedHvpa:
+    return ResolvedHvpa.from_effective(resolve_hvpa(msgspec.convert(suggestion.manifest, Hvpa)))
 
 
 def code_of(workload: WorkloadHistory) -> str | None:
@@ -83,7 +87,7 @@ def lives(draw: st.DrawFn) -> WorkloadHistory:
         cpu,
         pods,
         base=draw(st.sampled_from([0.0, 1.0, 64 * MIB, 2 * GIB])),
-        each=draw(st.sampled_from([0.0, 1024.0, 4 * MIB])),
+        per_millicore=draw(st.sampled_from([0.0, 1024.0, 4 * MIB])),
         step=3600.0,
         request=request,
         largest=node,
@@ -94,70 +98,71 @@ def lives(draw: st.DrawFn) -> WorkloadHistory:
 
 @given(lives())
 def test_what_is_proposed_is_always_accepted_and_holds_all_that_was_observed(workload: WorkloadHistory) -> None:
-    found = suggested(workload)
-    if not found.manifest:
-        assert found.reason is not None
+    suggestion = suggested(workload)
+    if not suggestion.manifest:
+        assert suggestion.reason is not None
         return
-    meaning, seen, rungs = meaning_of(found), workload.usage.complete_samples, found.proposal
-    assert rungs is not None
-    problems = validate(HVPA, found.manifest)
+    meaning, history, proposal = meaning_of(suggestion), workload.usage.complete_samples, suggestion.proposal
+    assert proposal is not None
+    problems = validate(HVPA, suggestion.manifest)
     assert not any(problem.is_error for problem in problems)
-    assert not problems or rungs.most > rungs.fewest + 15  # the last of 16 buckets may leave a hole of a few millicores
+    # The last of 16 buckets may leave a hole of a few millicores.
+    assert not problems or proposal.most > proposal.fewest + 15
     share = workload.find_utilization(RULES)
-    rest = float(np.maximum(seen.memory - rungs.base.memory * seen.pods, 0).max())
+    rest = float(np.maximum(history.memory - proposal.base.memory * history.pods, 0).max())
     needed = {
-        "cpu": math.ceil(float(seen.cpu.max()) / share),
-        "memory": math.ceil(RULES.memory_margin * (rest + rungs.base.memory * rungs.most)) - 1,
+        "cpu": math.ceil(float(history.cpu.max()) / share),
+        "memory": math.ceil(RULES.memory_margin * (rest + proposal.base.memory * proposal.most)) - 1,
     }
     assert list_limited_resources(meaning.ladders, needed) == ()
-    assert all(size <= most for size, most in zip(rungs.largest, workload.largest, strict=True))
+    assert all(size <= most for size, most in zip(proposal.largest, workload.largest, strict=True))
 
 
 @given(lives())
 def test_the_replay_gives_no_less_than_was_used_a_sample_before(workload: WorkloadHistory) -> None:
-    found = suggested(workload)
-    if not found.manifest or found.proposal is None:
+    suggestion = suggested(workload)
+    if not suggestion.manifest or suggestion.proposal is None:
         return
-    meaning, seen = meaning_of(found), workload.usage.complete_samples
-    allotted = replay_buckets(workload, meaning, found.proposal.base.memory, RULES)
-    assert all(meaning.ladders.is_configured(each) for each in set(allotted.replicas.tolist()))
+    meaning, history = meaning_of(suggestion), workload.usage.complete_samples
+    allotted = replay_buckets(workload, meaning, suggestion.proposal.base.memory, RULES)
+    assert all(meaning.ladders.is_configured(count) for count in set(allotted.replicas.tolist()))
     assert (allotted.replicas * allotted.cpu)[1:] == pytest.approx(
-        np.maximum((allotted.replicas * allotted.cpu)[1:], seen.cpu[:-1])
+        np.maximum((allotted.replicas * allotted.cpu)[1:], history.cpu[:-1])
     )
 
 
 def test_a_load_with_a_day_and_a_night_gets_fewer_replicas_at_night_for_less_money() -> None:
-    found = suggested(lived(daily(900, 6000), pods=8))
-    assert found.proposal is not None
-    assert (found.proposal.fewest, found.proposal.fewest_by) == (2, FewestReason.AVAILABILITY)
-    assert (found.proposal.largest[0], found.proposal.largest_by) == (1000, LargestReason.REQUEST)
-    counts = [bucket["replicas"] for bucket in found.manifest["spec"]["buckets"]]
+    suggestion = suggested(lived(daily(900, 6000), pods=8))
+    assert suggestion.proposal is not None
+    assert (suggestion.proposal.fewest, suggestion.proposal.fewest_by) == (2, FewestReason.AVAILABILITY)
+    assert (suggestion.proposal.largest[0], suggestion.proposal.largest_by) == (1000, LargestReason.REQUEST)
+    counts = [bucket["replicas"] for bucket in suggestion.manifest["spec"]["buckets"]]
     assert counts == [{"min": count, "max": count} for count in range(2, 12)]
-    assert found.now is not None
-    assert found.by_buckets is not None
-    assert found.by_buckets.money < 0.5 * found.now.money
-    assert found.by_buckets.fewest == 2
-    assert max(found.by_buckets.cpu_over, found.by_buckets.memory_over) < 0.01
+    assert suggestion.now is not None
+    assert suggestion.by_buckets is not None
+    assert suggestion.by_buckets.money < 0.5 * suggestion.now.money
+    assert suggestion.by_buckets.fewest == 2
+    assert max(suggestion.by_buckets.cpu_over, suggestion.by_buckets.memory_over) < 0.01
 
 
 def test_figures_as_worked_by_hand() -> None:
     """Two days of 1 core and two of 3.9, on four pods of 2 cores and 1 GiB, at 80 %, with base usage alone."""
     cpu = np.repeat([1000.0, 3900.0], 576)
-    found = suggested(lived(cpu, request=(2000.0, GIB), base=GIB / 2, each=0.0))
-    assert found.proposal is not None
+    suggestion = suggested(lived(cpu, request=(2000.0, GIB), base=GIB / 2, per_millicore=0.0))
+    assert suggestion.proposal is not None
     # 1.3 x 3.9 / 0.8 = 6.3 cores are four replicas of 2; the least is half of 1 / 0.8 / 2 cores.
-    assert (found.proposal.fewest, found.proposal.most) == (2, 4)
-    assert [(bucket.first, bucket.least[0], bucket.largest[0]) for bucket in found.proposal.buckets] == [
+    assert (suggestion.proposal.fewest, suggestion.proposal.most) == (2, 4)
+    assert [(bucket.first, bucket.least[0], bucket.largest[0]) for bucket in suggestion.proposal.buckets] == [
         (2, 310, 2000),
         (3, 310, 2000),
         (4, 310, 2000),
     ]
     # Two replicas can hold what four have in any case: 1.15 x 4 x 0.5 GiB are 90 % of it, rounded up to a sixteenth.
-    assert found.proposal.largest[1] == 1.3125 * GIB
-    assert found.now is not None
-    assert (found.now.core_hours, found.now.gib_hours) == (4 * 2 * 96, 4 * 96)
-    assert found.now.money == pytest.approx(730 * (8 * 0.0316 + 4 * 0.0042))
-    then = found.by_buckets
+    assert suggestion.proposal.largest[1] == 1.3125 * GIB
+    assert suggestion.now is not None
+    assert (suggestion.now.core_hours, suggestion.now.gib_hours) == (4 * 2 * 96, 4 * 96)
+    assert suggestion.now.money == pytest.approx(730 * (8 * 0.0316 + 4 * 0.0042))
+    then = suggestion.by_buckets
     assert then is not None
     # 1.25 cores for 48 hours and a sample, then 4.875: two replicas hold 4, three hold 6.
     assert (then.fewest, then.most, then.changes) == (2, 3, 1)
@@ -170,45 +175,45 @@ def test_figures_as_worked_by_hand() -> None:
 def test_the_bounds_of_an_hpa_are_kept_and_its_target_is_the_hvpas() -> None:
     cpu = daily(600, 4500)
     hpa = ObservedHpa("web", least=3, most=6, utilization=0.6)
-    found = suggested(lived(cpu, by_hpa(60, 1000, 3)(cpu), hpa=hpa))
-    assert found.proposal is not None
-    assert (found.proposal.fewest, found.proposal.fewest_by) == (3, FewestReason.HPA)
-    assert (found.proposal.most, found.proposal.largest_by) == (6, LargestReason.HPA)
-    [metric] = found.manifest["spec"]["hpa"]["template"]["spec"]["metrics"]
+    suggestion = suggested(lived(cpu, by_hpa(60, 1000, 3)(cpu), hpa=hpa))
+    assert suggestion.proposal is not None
+    assert (suggestion.proposal.fewest, suggestion.proposal.fewest_by) == (3, FewestReason.HPA)
+    assert (suggestion.proposal.most, suggestion.proposal.largest_by) == (6, LargestReason.HPA)
+    [metric] = suggestion.manifest["spec"]["hpa"]["template"]["spec"]["metrics"]
     assert metric["resource"]["target"] == {"type": "Utilization", "averageUtilization": 60}
-    assert found.by_hpa is not None
-    assert found.by_hpa.fewest == 3
-    assert found.by_hpa.most == 6
+    assert suggestion.by_hpa is not None
+    assert suggestion.by_hpa.fewest == 3
+    assert suggestion.by_hpa.most == 6
 
 
 def test_an_hpa_that_goes_by_something_else_is_not_replayed() -> None:
-    found = suggested(lived(daily(600, 4500), hpa=ObservedHpa("web", 2, 9, others=1)))
-    assert found.manifest
-    assert found.by_hpa is None
+    suggestion = suggested(lived(daily(600, 4500), hpa=ObservedHpa("web", 2, 9, others=1)))
+    assert suggestion.manifest
+    assert suggestion.by_hpa is None
 
 
 def test_members_of_a_stateful_set_are_never_fewer_than_now() -> None:
-    found = suggested(lived(daily(300, 2000), pods=3, kind="StatefulSet"))
-    assert found.proposal is not None
-    assert (found.proposal.fewest, found.proposal.fewest_by) == (3, FewestReason.MEMBERS)
+    suggestion = suggested(lived(daily(300, 2000), pods=3, kind="StatefulSet"))
+    assert suggestion.proposal is not None
+    assert (suggestion.proposal.fewest, suggestion.proposal.fewest_by) == (3, FewestReason.MEMBERS)
 
 
 def test_one_replica_is_enough_where_it_was_enough_before() -> None:
     cpu = daily(300, 4500)
-    found = suggested(lived(cpu, by_hpa(60, 1000, 1)(cpu), hpa=ObservedHpa("web", 1, 12, 0.6)))
-    assert found.proposal is not None
-    assert (found.proposal.fewest, found.proposal.fewest_by) == (1, FewestReason.NONE)
+    suggestion = suggested(lived(cpu, by_hpa(60, 1000, 1)(cpu), hpa=ObservedHpa("web", 1, 12, 0.6)))
+    assert suggestion.proposal is not None
+    assert (suggestion.proposal.fewest, suggestion.proposal.fewest_by) == (1, FewestReason.NONE)
 
 
 def test_no_replica_is_larger_than_one_may_be() -> None:
-    found = suggested(lived(daily(900, 6000), pods=8, largest=(500.0, 600 * MIB)))
-    assert found.proposal is not None
-    assert (found.proposal.largest, found.proposal.largest_by) == ((500, 600 * MIB), LargestReason.BOUND)
-    assert found.proposal.most >= 1.3 * 6000 / 0.8 / 500
+    suggestion = suggested(lived(daily(900, 6000), pods=8, largest=(500.0, 600 * MIB)))
+    assert suggestion.proposal is not None
+    assert (suggestion.proposal.largest, suggestion.proposal.largest_by) == ((500, 600 * MIB), LargestReason.BOUND)
+    assert suggestion.proposal.most >= 1.3 * 6000 / 0.8 / 500
 
 
 def test_where_a_replica_may_have_little_memory_there_are_more_of_them() -> None:
-    workload = lived(daily(900, 6000), pods=8, each=0.4 * MIB, largest=(4000.0, 700 * MIB))
+    workload = lived(daily(900, 6000), pods=8, per_millicore=0.4 * MIB, largest=(4000.0, 700 * MIB))
     free, bound = suggested(msgspec.structs.replace(workload, largest=(4000.0, 2 * GIB))), suggested(workload)
     assert free.proposal is not None
     assert bound.proposal is not None
@@ -218,17 +223,19 @@ def test_where_a_replica_may_have_little_memory_there_are_more_of_them() -> None
 
 
 def test_a_base_usage_of_memory_does_not_keep_replicas_when_the_load_is_gone() -> None:
-    found = suggested(lived(np.where(np.arange(4032) % 97 == 0, 9000.0, 500.0), pods=8, base=GIB, each=0.0))
-    assert found.by_buckets is not None
-    assert found.by_buckets.most > 2
-    assert found.by_buckets.core_hours < 336 * 2.0
+    suggestion = suggested(
+        lived(np.where(np.arange(4032) % 97 == 0, 9000.0, 500.0), pods=8, base=GIB, per_millicore=0.0)
+    )
+    assert suggestion.by_buckets is not None
+    assert suggestion.by_buckets.most > 2
+    assert suggestion.by_buckets.core_hours < 336 * 2.0
 
 
 def test_in_a_closed_loop_a_proposed_hvpa_follows_the_load_up_and_down_again() -> None:
     """With an HPA and a VPA that never forgets memory: whatever was there at noon, at night there are the fewest."""
-    found = suggested(lived(daily(900, 6000), pods=8))
+    suggestion = suggested(lived(daily(900, 6000), pods=8))
     world = World(
-        meaning_of(found),
+        meaning_of(suggestion),
         8,
         {"cpu": 1000, "memory": int(GIB)},
         cpu=900,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -120,6 +120,7 @@ def test_a_pod_counts_for_one_keep_minimum_buffer_only() -> None:
     used=st.lists(st.tuples(st.integers(0, 4), st.integers(100, 3000)), max_size=8),
     count=st.integers(1, 20),
 )
+@example(sizes=[4], used=[(0, 100), (0, 100)], count=2)
 def test_a_minimum_is_kept_and_no_node_is_added_once_it_exists(
     sizes: list[int], used: list[tuple[int, int]], count: int
 ) -> None:
@@ -130,7 +131,7 @@ def test_a_minimum_is_kept_and_no_node_is_added_once_it_exists(
         if at < len(remaining) and remaining[at] >= millicores:
             remaining[at] -= millicores
             pods.append(on(f"n{at}", a_pod(f"p{number}", f"{millicores}m", "1Mi")))
-    at_all, empty = sum(sizes), sum(each // 1000 for each in remaining)
+    at_all, empty = sum(sizes), sum(free // 1000 for free in remaining)
     spec = a_spec("1", "1Mi")
     on_top = observed(nodes, pods, a_buffer("base", count, spec, **MINIMUM)).on_top["uid-base"]
     if at_all >= count:

@@ -128,5 +128,5 @@ def test_chunks_whose_order_failed_have_no_headroom_beside_those_that_had_none_b
     (reported,) = correct_for_failed_orders([ordered], {"big", "other"})
     assert reported.reason.reason.code == "GroupsExhausted"
     assert (reported.ordered, reported.unplaced) == ({"small": 1}, 5)
-    assert [str(each) for each in reported.refused] == ["OrderFailed: big"]
+    assert [str(refusal) for refusal in reported.refused] == ["OrderFailed: big"]
     assert correct_for_failed_orders([ordered], {"other"}) == (ordered,)

@@ -98,7 +98,7 @@ LOCAL = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("annotation", "reason"),
     [
         ("scratch,host", None),
         (" host , scratch ", None),
@@ -107,9 +107,9 @@ LOCAL = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
         ("scratch,hosts", "PodHasLocalStorage"),
     ],
 )
-def test_volumes_annotated_as_safe_do_not_block_an_eviction(said: str, reason: str | None) -> None:
+def test_volumes_annotated_as_safe_do_not_block_an_eviction(annotation: str, reason: str | None) -> None:
     volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "host", "hostPath": {"path": "/var"}}]
-    assert stays(with_annotation(LOCAL, said, volumes=volumes)) == reason
+    assert stays(with_annotation(LOCAL, annotation, volumes=volumes)) == reason
 
 
 def test_an_annotation_with_an_unknown_volume_name_has_no_effect() -> None:
@@ -163,7 +163,7 @@ def test_terminating_pods_do_not_keep_a_node_and_overdue_ones_are_ignored() -> N
     going.mark_terminating("bare", START + 100)
     on = going.snapshot.pods_on("small-1").values()
     before = find_pods_to_drain(on, START, DisruptionBudgets(()), DOWN)
-    assert [each.key[1] for each in before.terminating] == ["bare"]
+    assert [pod.key[1] for pod in before.terminating] == ["bare"]
     assert before.refusal is None
     assert find_pods_to_drain(on, START + 131, DisruptionBudgets(()), DOWN).is_empty
 

@@ -55,7 +55,7 @@ def test_pods_of_an_underused_node_move_to_another() -> None:
     assert cluster.evicted == ["b"]
     assert cluster.released == ["small-2"]
     assert not cluster.pending
-    assert {each.node for each in cluster.snapshot.placed.values()} == {"small-1"}
+    assert {pod.node for pod in cluster.snapshot.placed.values()} == {"small-1"}
 
 
 def test_a_node_whose_pods_fit_nowhere_else_is_kept_and_reported() -> None:
@@ -127,7 +127,7 @@ def test_at_most_ten_empty_nodes_and_one_with_pods_are_removed_at_a_time() -> No
     cluster.run("small-20", a_web_pod("large", "3"))
     cluster.run_pass(600)
     cluster.plan_removals()
-    leaving = [name for name, each in cluster.decisions.items() if each.outcome is NodeOutcome.LEAVING]
+    leaving = [name for name, decision in cluster.decisions.items() if decision.outcome is NodeOutcome.LEAVING]
     assert len(leaving) == 10
     assert sum(bool(cluster.snapshot.pods_on(name)) for name in leaving) <= 1
     assert "ScaleDownLimited" in {decision.reason.reason.code for decision in cluster.decisions.values()}

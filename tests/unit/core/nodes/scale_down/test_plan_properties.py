@@ -44,41 +44,41 @@ def a_world(drawn: Sequence[Drawn], least: int, allowed: Sequence[int]) -> Shrin
     cluster = ShrinkingCluster(a_group("small", min_size=least), down=QUICK)
     cluster.add_group_nodes("small", 5)
     used: Counter[int] = Counter()
-    for at, each in enumerate(drawn):
-        if used[each.node] + each.cpu > CORES:
+    for at, drawn_pod in enumerate(drawn):
+        if used[drawn_pod.node] + drawn_pod.cpu > CORES:
             continue
-        used[each.node] += each.cpu
-        labels, annotations = {"app": f"app-{each.budget}"}, UNSAFE if each.unsafe else {}
-        pod = a_web_pod(f"p{at}", f"{each.cpu}m", memory="1Mi", labels=labels, annotations=annotations)
-        cluster.run(f"small-{each.node}", pod)
+        used[drawn_pod.node] += drawn_pod.cpu
+        labels, annotations = {"app": f"app-{drawn_pod.budget}"}, UNSAFE if drawn_pod.unsafe else {}
+        pod = a_web_pod(f"p{at}", f"{drawn_pod.cpu}m", memory="1Mi", labels=labels, annotations=annotations)
+        cluster.run(f"small-{drawn_pod.node}", pod)
     cluster.budgets = [a_budget(f"b{at}", count, {"app": f"app-{at}"}) for at, count in enumerate(allowed)]
     return cluster
 
 
-def fit_all(items: list[int], rooms: list[int]) -> bool:
+def fit_all(items: list[int], free: list[int]) -> bool:
     """Whether there is any way at all to put them; the largest first."""
     if not items:
         return True
     tried = set()
-    for at, capacity in enumerate(rooms):
+    for at, capacity in enumerate(free):
         if capacity >= items[0] and capacity not in tried:
             tried.add(capacity)
-            if fit_all(items[1:], [*rooms[:at], capacity - items[0], *rooms[at + 1 :]]):
+            if fit_all(items[1:], [*free[:at], capacity - items[0], *free[at + 1 :]]):
                 return True
     return False
 
 
-def rooms_and_movers(cluster: ShrinkingCluster) -> tuple[list[int], list[int]]:
+def free_and_movers(cluster: ShrinkingCluster) -> tuple[list[int], list[int]]:
     """What is free on nodes that stay, and what has to be moved there or waits."""
-    leaving = {name for name, each in cluster.decisions.items() if each.outcome is NodeOutcome.LEAVING}
-    demands = {each.key: each.demand.requests["cpu"] for each in cluster.snapshot.placed.values()}
+    leaving = {name for name, decision in cluster.decisions.items() if decision.outcome is NodeOutcome.LEAVING}
+    demands = {placed.key: placed.demand.requests["cpu"] for placed in cluster.snapshot.placed.values()}
     free = {name: CORES for name in cluster.snapshot.nodes if name not in leaving}
-    movers = [each.demand.requests["cpu"] for each in cluster.snapshot.pending.values()]
-    for each in cluster.snapshot.placed.values():
-        if each.node in free:
-            free[each.node] -= demands[each.key]
+    movers = [pending.demand.requests["cpu"] for pending in cluster.snapshot.pending.values()]
+    for pod in cluster.snapshot.placed.values():
+        if pod.node in free:
+            free[pod.node] -= demands[pod.key]
         else:
-            movers.append(demands[each.key])
+            movers.append(demands[pod.key])
     return sorted(movers, reverse=True), list(free.values())
 
 
@@ -95,10 +95,10 @@ def check_marks(cluster: ShrinkingCluster, plan: ScaleDownPlan) -> None:
     for name in newly:
         assert not any(pod.pod.metadata.annotations for pod in cluster.snapshot.pods_on(name).values())
     if newly:
-        assert fit_all(*rooms_and_movers(cluster))
+        assert fit_all(*free_and_movers(cluster))
     leaving = list(cluster.scale_down_memory.removals.values())
     assert len(leaving) <= QUICK.max_scale_down_parallelism
-    assert sum(each.drains for each in leaving) <= QUICK.max_drain_parallelism
+    assert sum(removal.drains for removal in leaving) <= QUICK.max_drain_parallelism
 
 
 @settings(max_examples=25)

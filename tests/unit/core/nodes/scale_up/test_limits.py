@@ -22,7 +22,7 @@ def refusals(cluster: Cluster) -> dict[str, tuple[str, ...]]:
     """Why groups cannot help, of the pods of the last plan that got nothing."""
     assert cluster.last is not None
     verdicts: list[PendingPodsDecision] = [pod for pod in cluster.last.pods if pod.unplaced]
-    return {str(each.reason): each.groups for verdict in verdicts for each in verdict.refused}
+    return {str(refusal.reason): refusal.groups for verdict in verdicts for refusal in verdict.refused}
 
 
 def test_a_group_never_exceeds_its_maximum_size() -> None:
@@ -210,7 +210,7 @@ def test_a_group_is_estimated_by_the_smaller_nodes_that_it_delivers() -> None:
     cluster.nodes(a_node("liar-1", cpu="2", labels={"group": "liar"}))
     plan = cluster.plan()
     assert not plan.orders
-    assert [str(each) for each in plan.pods[0].refused] == ["NodeTooSmall (cpu): liar"]
+    assert [str(refusal) for refusal in plan.pods[0].refused] == ["NodeTooSmall (cpu): liar"]
     assert str(plan.notes["liar"]) == "liar-1 has cpu 2 instead of 4"
 
 
@@ -251,7 +251,7 @@ def test_a_limit_does_not_apply_to_groups_without_the_resource() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "sizes", "rooms", "expected"),
+    ("count", "sizes", "allowed", "expected"),
     [
         (6, (0, 0, 0), (9, 9, 9), (2, 2, 2)),
         (4, (3, 0, 1), (9, 9, 9), (0, 3, 1)),
@@ -262,6 +262,6 @@ def test_a_limit_does_not_apply_to_groups_without_the_resource() -> None:
     ],
 )
 def test_balanced_nodes_go_to_the_smallest_group_first(
-    count: int, sizes: tuple[int, ...], rooms: tuple[int, ...], expected: tuple[int, ...]
+    count: int, sizes: tuple[int, ...], allowed: tuple[int, ...], expected: tuple[int, ...]
 ) -> None:
-    assert tuple(balance_nodes(count, np.array(sizes), np.array(rooms)).tolist()) == expected
+    assert tuple(balance_nodes(count, np.array(sizes), np.array(allowed)).tolist()) == expected

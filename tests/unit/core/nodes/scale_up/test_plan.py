@@ -275,7 +275,7 @@ def test_a_pod_that_fits_no_group_gets_the_refusal_of_each_group() -> None:
     plan = cluster.create(a_pod("huge", cpu="5", memory="2Gi")).plan()
     (verdict,) = plan.pods
     assert verdict.reason.reason.code == "NoGroupFits"
-    assert {(str(each.reason), each.resource): each.groups for each in verdict.refused} == {
+    assert {(str(refusal.reason), refusal.resource): refusal.groups for refusal in verdict.refused} == {
         ("TaintNotTolerated", ""): ("tainted",),
         ("NodeTooSmall", "cpu"): ("small", "tiny"),
     }
@@ -286,7 +286,7 @@ def test_a_pod_that_only_daemon_sets_leave_no_headroom_for_is_reported() -> None
     cluster = Cluster(a_group("small")).create(a_pod("exact", cpu="4"))
     cluster.snapshot.put_daemon_set(("kube-system", "agent"), a_daemon_set("agent", "500m"))
     (verdict,) = cluster.plan().pods
-    assert [str(each) for each in verdict.refused] == ["NodeFull (cpu): small"]
+    assert [str(refusal) for refusal in verdict.refused] == ["NodeFull (cpu): small"]
 
 
 def test_a_pod_with_unmet_affinity_is_reported_with_that_reason() -> None:

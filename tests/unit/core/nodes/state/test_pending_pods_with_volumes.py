@@ -59,7 +59,7 @@ def test_no_node_is_ordered_for_a_pod_whose_exclusive_claim_is_in_use() -> None:
     assert cluster.ordered() == {}
     decided = decide(cluster)
     assert decided.reason.reason.code == "NoGroupFits"
-    assert [str(each) for each in decided.refused] == ["VolumeNotReady: small"]
+    assert [str(refusal) for refusal in decided.refused] == ["VolumeNotReady: small"]
 
 
 def test_a_node_is_ordered_once_the_exclusive_claim_is_free() -> None:
@@ -133,7 +133,7 @@ def find_pods_without_volume(cluster: Cluster) -> list[str]:
     reported = [
         pod for pod in cluster.plan().pods if any(reason.reason.code == "VolumeNotReady" for reason in pod.refused)
     ]
-    return sorted(key[1] for each in reported for key in each.pods)
+    return sorted(key[1] for decision in reported for key in decision.pods)
 
 
 def test_only_one_of_two_pending_pods_with_an_exclusive_claim_gets_a_node() -> None:

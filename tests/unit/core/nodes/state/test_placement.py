@@ -54,7 +54,7 @@ def test_constrained_chunks_are_placed_before_others() -> None:
     # As after a restart: nobody remembers where chunks were.
     cluster.buffers(a_buffer("anywhere", 4), a_buffer("bound", 4, bound))
     assert cluster.ordered() == {}
-    assert [cluster.buffer(each).is_provisioned for each in ("anywhere", "bound")] == [True, True]
+    assert [cluster.buffer(name).is_provisioned for name in ("anywhere", "bound")] == [True, True]
 
 
 @pytest.mark.req("BF-31")
@@ -215,7 +215,7 @@ def test_a_chunk_that_fits_no_group_gets_the_reasons() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("huge", 2, a_spec("40")), a_buffer("spare", 2))
     assert cluster.ordered() == {"small": 1}
     result = cluster.buffer("huge")
-    assert (result.unplaced, [str(each) for each in result.refused]) == (2, ["NodeTooSmall (cpu): small"])
+    assert (result.unplaced, [str(refusal) for refusal in result.refused]) == (2, ["NodeTooSmall (cpu): small"])
 
 
 def test_pods_placed_where_chunks_were_are_hits_and_pending_ones_are_misses() -> None:

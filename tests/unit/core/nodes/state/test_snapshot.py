@@ -59,8 +59,8 @@ def test_a_snapshot_after_changes_equals_one_made_at_once(rng: Random) -> None:
             pods.pop(pod, None) if sometimes(rng, 0.3) else pods.update({pod: a_random_pod(rng, pod)})
             lived.put_pod(("default", pod), pods.get(pod))
     fresh = ClusterSnapshot()
-    for pod, each in pods.items():
-        fresh.put_pod(("default", pod), each)
+    for pod, object_ in pods.items():
+        fresh.put_pod(("default", pod), object_)
     for name, node in nodes.items():
         fresh.put_node(name, node)
     assert counted(lived) == counted(fresh)
@@ -103,7 +103,7 @@ def test_a_pod_without_its_claim_fits_no_node_until_the_claim_exists() -> None:
     cluster.create(a_pod("db", volumes=[volume]))
     assert cluster.ordered() == {}
     assert cluster.last is not None
-    assert [str(each) for each in cluster.last.pods[0].refused] == ["VolumeNotReady: small"]
+    assert [str(refusal) for refusal in cluster.last.pods[0].refused] == ["VolumeNotReady: small"]
     cluster.snapshot.put_storage(Storage())
     assert list(cluster.snapshot.pending) == [("default", "db")]
 

@@ -128,13 +128,13 @@ class RecordingRule:
     """A rule that decides for what it saw last, and notes what it was told."""
 
     def __init__(self) -> None:
-        self.seen: list[float] = []
+        self.observed: list[float] = []
 
     def decide(self, _step: int, _now: float, /) -> FloatColumn:
-        return np.array([max(self.seen, default=np.nan)])
+        return np.array([max(self.observed, default=np.nan)])
 
     def observe(self, _step: int, used: FloatColumn, _needed: FloatColumn, /) -> None:
-        self.seen += used[:, 0].tolist()
+        self.observed += used[:, 0].tolist()
 
 
 amounts = st.floats(0.01, 100.0)

@@ -31,14 +31,14 @@ def summed_up(*used: FloatColumn) -> Ring:
     return np.repeat(np.stack(used)[:, np.newaxis], 5, axis=1).astype(np.float32)
 
 
-def told(used: FloatColumn, what: WeightedHistory, fraction: float = 0.5) -> float:
+def predict(used: FloatColumn, what: WeightedHistory, fraction: float = 0.5) -> float:
     """What the hour is said to use that comes after these."""
     past = normalize_hours(summed_up(used))
     return float(what.quantiles(HistoryAtMoments(past, np.array([past.hours])), (fraction,))[0, 0, 0])
 
 
-def days(*of_each: FloatColumn) -> FloatColumn:
-    return np.concatenate(of_each)
+def days(*hours: FloatColumn) -> FloatColumn:
+    return np.concatenate(hours)
 
 
 BUSY = np.where((np.arange(24) >= 9) & (np.arange(24) < 18), 1000.0, 100.0)
@@ -47,33 +47,33 @@ QUIET = np.full(24, 100.0)
 
 def test_the_coming_hour_is_predicted_from_the_same_hour_of_earlier_days() -> None:
     fortnight = np.tile(BUSY, 14)
-    assert told(days(fortnight, BUSY[:12]), ALONE) == pytest.approx(1000, rel=BUCKET)
-    assert told(days(fortnight, BUSY[:3]), ALONE) == pytest.approx(100, rel=BUCKET)
+    assert predict(days(fortnight, BUSY[:12]), ALONE) == pytest.approx(1000, rel=BUCKET)
+    assert predict(days(fortnight, BUSY[:3]), ALONE) == pytest.approx(100, rel=BUCKET)
 
 
 def test_neighbouring_hours_count() -> None:
     # At five to nine the hour before it was quiet for two weeks, the hour after it was busy.
     before_nine = days(np.tile(BUSY, 14), BUSY[:8])
-    assert told(before_nine, ALONE, 0.5) == pytest.approx(100, rel=BUCKET)
-    assert told(before_nine, ALONE, 0.9) == pytest.approx(1000, rel=BUCKET)
+    assert predict(before_nine, ALONE, 0.5) == pytest.approx(100, rel=BUCKET)
+    assert predict(before_nine, ALONE, 0.9) == pytest.approx(1000, rel=BUCKET)
 
 
 def test_the_last_hours_count_at_any_time_of_day() -> None:
-    assert told(days(np.tile(QUIET, 5), np.full(4, 500.0)), LAST) == pytest.approx(500, rel=0.2)
+    assert predict(days(np.tile(QUIET, 5), np.full(4, 500.0)), LAST) == pytest.approx(500, rel=0.2)
 
 
 def test_a_season_without_history_leaves_its_share_to_the_last_hours() -> None:
-    assert told(np.full(6, 300.0), SEASONAL_CANDIDATE) == pytest.approx(300, rel=BUCKET)
+    assert predict(np.full(6, 300.0), SEASONAL_CANDIDATE) == pytest.approx(300, rel=BUCKET)
 
 
 def test_unknown_hours_have_no_quantiles() -> None:
-    assert np.isnan(told(np.full(30, np.nan), SEASONAL_CANDIDATE))
+    assert np.isnan(predict(np.full(30, np.nan), SEASONAL_CANDIDATE))
 
 
 def test_unmeasured_hours_do_not_count() -> None:
     used = days(np.tile(BUSY, 14), BUSY[:12])
     used[24 * 10 : 24 * 12] = np.nan
-    assert told(used, ALONE) == pytest.approx(1000, rel=BUCKET)
+    assert predict(used, ALONE) == pytest.approx(1000, rel=BUCKET)
 
 
 def test_similar_days_count_more() -> None:
@@ -118,7 +118,7 @@ def test_quiet_hours_after_days_without_any_are_no_quiet_day(quiet: int) -> None
     since_midnight = days(np.full(9 - quiet, np.nan), BUSY[9 - quiet : 9])
     used = days(np.tile(BUSY, 7), np.full(5 * 24, np.nan), since_midnight)
     # By those hours alone it would be 350.
-    assert told(used, ALONE) > 750
+    assert predict(used, ALONE) > 750
 
 
 def test_after_a_gap_the_level_is_new_once_a_day_is_known() -> None:
@@ -145,7 +145,7 @@ def test_levels_of_a_row_do_not_depend_on_gaps_of_other_rows() -> None:
 def test_usage_beyond_the_scale_is_still_a_bound() -> None:
     # Of two amounts that are a million times apart, the lower is taken for more than it is, never for less.
     used = np.where(np.arange(240) % 24 < 12, 1e6, 1.0)
-    assert told(used, ALONE, 0.9) >= 1.0
+    assert predict(used, ALONE, 0.9) >= 1.0
 
 
 used_hours = arrays(np.float64, (2, 96), elements=st.floats(0.1, 1e4), fill=st.just(100.0))
@@ -182,4 +182,4 @@ def test_quantiles_of_many_moments_equal_those_of_each(used: FloatColumn) -> Non
 def test_trimming_unknown_hours_changes_nothing() -> None:
     used = days(np.full(400, np.nan), np.tile(BUSY, 6), BUSY[:12])
     assert trim_unknown_hours(summed_up(used)).shape[-1] == 6 * 24 + 12 + 1
-    assert told(used[399:], ALONE) == told(used, ALONE)
+    assert predict(used[399:], ALONE) == predict(used, ALONE)

@@ -67,14 +67,14 @@ def test_the_time_of_a_transition_moves_only_with_the_status() -> None:
     shop.now += DAY
     shop.set_state(problem="first")
     shop.run()
-    told = shop.now
+    reported_at = shop.now
     shop.now += DAY
     shop.set_state(problem="second")
     shop.restart()
     shop.run()
     provided, config = shop.conditions()["RecommendationProvided"], shop.conditions()["ConfigUnsupported"]
     assert config["message"] == "second"
-    assert (provided["lastTransitionTime"], config["lastTransitionTime"]) == (text_of(began), text_of(told))
+    assert (provided["lastTransitionTime"], config["lastTransitionTime"]) == (text_of(began), text_of(reported_at))
     shop.set_state(problem="")
     shop.run()
     assert "ConfigUnsupported" not in shop.conditions()
@@ -87,9 +87,11 @@ def test_a_younger_vpa_reports_the_governing_vpa() -> None:
     shop, _ = stub_world()
     shop.set_state(rivals=("older",))
     shop.run()
-    told = shop.conditions()["ConflictingVPA"]
-    assert told["message"] == ("pods that this object matches are governed by an older VerticalPodAutoscaler: older")
-    assert told["reason"] == "OlderVPAGoverns"
+    condition = shop.conditions()["ConflictingVPA"]
+    assert condition["message"] == (
+        "pods that this object matches are governed by an older VerticalPodAutoscaler: older"
+    )
+    assert condition["reason"] == "OlderVPAGoverns"
     shop.set_state(rivals=())
     shop.run()
     assert "ConflictingVPA" not in shop.conditions()
@@ -111,9 +113,9 @@ def test_low_confidence_has_the_length_of_history_in_its_message() -> None:
     shop.run_pods()
     shop.ingest_usage(minutes=10)
     shop.run()
-    told = shop.conditions()["LowConfidence"]
-    assert told["status"] == "True"
-    assert told["message"] == "container app has a history of 10 samples over 9m0s"
+    condition = shop.conditions()["LowConfidence"]
+    assert condition["status"] == "True"
+    assert condition["message"] == "container app has a history of 10 samples over 9m0s"
 
 
 def test_low_confidence_ends_with_enough_history_and_a_changed_message_alone_is_not_written() -> None:
@@ -185,11 +187,11 @@ def test_a_bad_parameter_affects_one_vpa_only() -> None:
         (NAMESPACE, "odd"),
     }
     shop.run()
-    told = shop.conditions("bad")["ConfigUnsupported"]
-    assert told["message"] == (
+    condition = shop.conditions("bad")["ConfigUnsupported"]
+    assert condition["message"] == (
         'spec.recommenders[0].parameters[target-cpu-percentile]: Invalid value: "90": must be at most 1'
     )
-    assert told["reason"] == "BadParameters"
+    assert condition["reason"] == "BadParameters"
     assert "no such parameter" in shop.conditions("odd")["ConfigUnsupported"]["message"]
     assert shop.advice("bad") == before
     assert shop.true_conditions("bad") == {"RecommendationProvided", "ConfigUnsupported", "LowConfidence"}
@@ -229,6 +231,8 @@ def test_a_vpa_in_mode_off_names_the_acting_vpa() -> None:
     shop, _ = stub_world()
     shop.set_state(rivals=("young",), is_outranked=True)
     shop.run()
-    told = shop.conditions()["ConflictingVPA"]
-    assert told["message"] == "pods that this object matches are governed by a VerticalPodAutoscaler that acts: young"
-    assert told["reason"] == "ActingVPAGoverns"
+    condition = shop.conditions()["ConflictingVPA"]
+    assert (
+        condition["message"] == "pods that this object matches are governed by a VerticalPodAutoscaler that acts: young"
+    )
+    assert condition["reason"] == "ActingVPAGoverns"

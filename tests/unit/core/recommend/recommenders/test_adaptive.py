@@ -57,8 +57,8 @@ def wandering() -> FloatColumn:
 
 def costs(result: Estimates, row: int = 0) -> dict[str, float]:
     """What each candidate would have cost, by its name."""
-    said = result.explanation.items()
-    return {name.removeprefix("cost of "): float(of[row]) for name, of in said if name.startswith("cost of ")}
+    explanations = result.explanation.items()
+    return {name.removeprefix("cost of "): float(of[row]) for name, of in explanations if name.startswith("cost of ")}
 
 
 def chosen_for(result: Estimates) -> int:

@@ -46,9 +46,9 @@ def test_a_shadow_gets_only_the_rows_of_its_vpas_and_changes_no_status() -> None
     assert plain.advice("web") == shop.advice("web")
     assert plain.true_conditions("web") == shop.true_conditions("web")
     assert [item.shadows.keys() for item in result.explain_vpa(NAMESPACE, "calm")] == [set(), set()]
-    for found in result.explain_vpa(NAMESPACE, "web"):
-        assert found.recommender == "default"
-        assert found.shadows["other"].estimates[:, CPU].tolist() == list(OTHER)
+    for explanation in result.explain_vpa(NAMESPACE, "web"):
+        assert explanation.recommender == "default"
+        assert explanation.shadows["other"].estimates[:, CPU].tolist() == list(OTHER)
 
 
 def test_differences_are_relative_to_the_recommendation() -> None:

@@ -30,15 +30,15 @@ RESIZE = ResizePod(REF, (PatchOp("test", "/metadata/uid", REF.uid),), WANTED, {"
 EVICT = EvictPod(REF, GROUP, HAD)
 
 
-def after(action: Action, *told: WriteResult, **more: Any) -> WorkloadAttempts:
+def after(action: Action, *results: WriteResult, **more: Any) -> WorkloadAttempts:
     attempts = WorkloadAttempts()
-    for each in told:
-        attempts = record_result(attempts, ActionResult(action, each, **more), NOW, SETTINGS)
+    for result in results:
+        attempts = record_result(attempts, ActionResult(action, result, **more), NOW, SETTINGS)
     return attempts
 
 
-def attempt(action: Action, *told: WriteResult, **more: Any) -> PodAttempts:
-    return after(action, *told, **more).pods[REF.uid]
+def attempt(action: Action, *results: WriteResult, **more: Any) -> PodAttempts:
+    return after(action, *results, **more).pods[REF.uid]
 
 
 def pod(**more: Any) -> Document:
@@ -49,21 +49,21 @@ def test_waiting_grows_twofold_up_to_the_longest() -> None:
     assert [compute_backoff(times, 60, 300) for times in (0, 1, 2, 3, 4, 5000)] == [60, 60, 120, 240, 300, 300]
 
 
-@pytest.mark.parametrize("told", [WriteResult.THROTTLED, WriteResult.FAILED, WriteResult.FORBIDDEN])
-def test_a_failure_is_repeated_later_each_time_twice_as_late(told: WriteResult) -> None:
-    assert attempt(EVICT, told).not_before == NOW + 60
-    assert attempt(EVICT, told, told, told).not_before == NOW + 240
-    assert attempt(EVICT, told, retry_after=500.0).not_before == NOW + 500
+@pytest.mark.parametrize("result", [WriteResult.THROTTLED, WriteResult.FAILED, WriteResult.FORBIDDEN])
+def test_a_failure_is_repeated_later_each_time_twice_as_late(result: WriteResult) -> None:
+    assert attempt(EVICT, result).not_before == NOW + 60
+    assert attempt(EVICT, result, result, result).not_before == NOW + 240
+    assert attempt(EVICT, result, retry_after=500.0).not_before == NOW + 500
 
 
 def test_success_forgets_failures() -> None:
-    found = attempt(RESIZE, WriteResult.FAILED, WriteResult.APPLIED)
-    assert (found.failures, found.resized_at, found.not_before) == (0, NOW, -math.inf)
+    attempts = attempt(RESIZE, WriteResult.FAILED, WriteResult.APPLIED)
+    assert (attempts.failures, attempts.resized_at, attempts.not_before) == (0, NOW, -math.inf)
 
 
 def test_a_disruption_budget_that_refuses_makes_the_pod_wait() -> None:
-    found = decided(governor(), *pair(pod()), attempts=after(EVICT, WriteResult.REFUSED))
-    assert list_decisions(found) == [("Wait", "BackingOff"), ("Evict", "EvictToRecreate")]
+    plan = decided(governor(), *pair(pod()), attempts=after(EVICT, WriteResult.REFUSED))
+    assert list_decisions(plan) == [("Wait", "BackingOff"), ("Evict", "EvictToRecreate")]
     later = decided(governor(), *pair(pod()), attempts=after(EVICT, WriteResult.REFUSED), now=NOW + 60)
     assert list_decisions(later)[0] == ("Evict", "EvictToRecreate")
 
@@ -84,13 +84,13 @@ def test_one_answer_that_a_lost_race_gives_too_is_no_refusal_and_two_are() -> No
 
 
 def test_a_refused_resize_becomes_an_eviction_at_once() -> None:
-    found = decided(
+    plan = decided(
         governor("InPlaceOrRecreate"),
         *pair(pod()),
         attempts=after(RESIZE, WriteResult.INFEASIBLE),
         node_allocatable={"n1": {"cpu": 4000}},
     )
-    assert list_decisions(found)[0] == ("Evict", "EvictRefused")
+    assert list_decisions(plan)[0] == ("Evict", "EvictRefused")
 
 
 def test_a_skipped_action_and_a_deleted_pod_leave_no_attempt() -> None:
@@ -116,12 +116,12 @@ def successor(age: float = -1.0) -> Document:
 def test_a_successor_that_requests_the_same_is_not_evicted_in_its_turn() -> None:
     memory = after(EVICT, WriteResult.APPLIED)
     there_before = running("web-1-o", container())
-    found = decided(governor(), successor(), there_before, attempts=memory, now=NOW + 5)
-    assert list_decisions(found)[0] == ("Leave", "EvictionLoop")
-    assert found.decisions[0].reason.severity == "warning"
-    assert found.requeue_at == NOW + 3600
+    plan = decided(governor(), successor(), there_before, attempts=memory, now=NOW + 5)
+    assert list_decisions(plan)[0] == ("Leave", "EvictionLoop")
+    assert plan.decisions[0].reason.severity == "warning"
+    assert plan.requeue_at == NOW + 3600
     # One that was there before is no successor.
-    assert list_decisions(found)[1][0] == "Evict"
+    assert list_decisions(plan)[1][0] == "Evict"
 
 
 def test_a_loop_is_known_also_while_pods_of_other_sizes_are_evicted() -> None:
@@ -129,8 +129,8 @@ def test_a_loop_is_known_also_while_pods_of_other_sizes_are_evicted() -> None:
     memory = record_result(
         after(EVICT, WriteResult.APPLIED), ActionResult(larger, WriteResult.APPLIED), NOW + 1, SETTINGS
     )
-    found = decided(governor(), *pair(successor()), attempts=memory, now=NOW + 5)
-    assert list_decisions(found)[0] == ("Leave", "EvictionLoop")
+    plan = decided(governor(), *pair(successor()), attempts=memory, now=NOW + 5)
+    assert list_decisions(plan)[0] == ("Leave", "EvictionLoop")
 
 
 def test_an_alternating_size_is_no_eviction_loop_and_a_constant_one_is() -> None:
@@ -170,8 +170,8 @@ def test_a_pod_of_the_same_second_that_was_there_before_is_no_successor() -> Non
     (left,) = [twin for twin in twins if twin["metadata"]["uid"] != evict.pod.uid]
     other = running("web-1-b", container(cpu="1"), age=0.0)
     assert list_decisions(decided(governor(), left, other, attempts=memory, now=NOW + 20))[0][0] == "Evict"
-    found = decided(governor(), left, successor(0.0), attempts=memory, now=NOW + 20)
-    assert list_decisions(found) == [("Evict", "EvictToRecreate"), ("Leave", "EvictionLoop")]
+    plan = decided(governor(), left, successor(0.0), attempts=memory, now=NOW + 20)
+    assert list_decisions(plan) == [("Evict", "EvictToRecreate"), ("Leave", "EvictionLoop")]
 
 
 def test_after_an_hour_it_is_tried_once_more_and_then_half_as_often() -> None:
@@ -188,23 +188,23 @@ def test_after_an_hour_it_is_tried_once_more_and_then_half_as_often() -> None:
 
 def test_a_successor_with_other_requests_is_judged_as_any_pod() -> None:
     other = running("web-1-b", container(cpu="600m"), age=-1.0)
-    found = decided(governor(), *pair(other), attempts=after(EVICT, WriteResult.APPLIED), now=NOW + 5)
-    assert list_decisions(found)[0] == ("Evict", "EvictToRecreate")
+    plan = decided(governor(), *pair(other), attempts=after(EVICT, WriteResult.APPLIED), now=NOW + 5)
+    assert list_decisions(plan)[0] == ("Evict", "EvictToRecreate")
 
 
 def test_a_backoff_quotes_the_servers_message() -> None:
     memory = record_result(
         WorkloadAttempts(), ActionResult(EVICT, WriteResult.REFUSED, message="Cannot evict pod"), NOW, SETTINGS
     )
-    found = decided(governor(), *pair(running("web-1-a", container())), attempts=memory, now=NOW + 5)
-    (held,) = [verdict for verdict in found.decisions if verdict.reason.code == "BackingOff"]
+    plan = decided(governor(), *pair(running("web-1-a", container())), attempts=memory, now=NOW + 5)
+    (held,) = [verdict for verdict in plan.decisions if verdict.reason.code == "BackingOff"]
     assert held.details == "Cannot evict pod"
 
 
 def test_a_namesake_starts_afresh() -> None:
     named_alike = running("web-1-a", container(), uid="another")
-    found = decided(governor(), *pair(named_alike), attempts=after(EVICT, WriteResult.REFUSED))
-    assert list_decisions(found)[0][0] == "Evict"
+    plan = decided(governor(), *pair(named_alike), attempts=after(EVICT, WriteResult.REFUSED))
+    assert list_decisions(plan)[0][0] == "Evict"
 
 
 @pytest.mark.parametrize("mode", ["Recreate", "InPlace"])
@@ -243,5 +243,5 @@ def test_an_unobserved_resize_keeps_the_pod_and_its_neighbour_from_eviction() ->
     resized = WorkloadAttempts(
         {REF.uid: PodAttempts(resized_at=NOW - 1, written_at=NOW - 1, last_patch=RESIZE.patch, requested=WANTED)}
     )
-    found = decided(governor(targets={"app": {"cpu": "2"}}), *pair(pod()), attempts=resized)
-    assert list_decisions(found) == [("Wait", "EvictionToleranceExhausted")] * 2
+    plan = decided(governor(targets={"app": {"cpu": "2"}}), *pair(pod()), attempts=resized)
+    assert list_decisions(plan) == [("Wait", "EvictionToleranceExhausted")] * 2

@@ -199,7 +199,7 @@ class TestText:
         assert newest == 472_222
         assert_close(result, values)
 
-    def test_thirty_five_days_of_a_service_take_less_than_half_of_the_room(self) -> None:
+    def test_thirty_five_days_of_a_service_take_less_than_half_of_the_space(self) -> None:
         assert len(encode_history(472_222, self.day_and_night())) < LONGEST_HISTORY_TEXT / 2
 
     def test_hours_without_values_stay_unknown(self) -> None:
@@ -209,7 +209,7 @@ class TestText:
         _, result = decode_history(encode_history(472_222, values))
         assert np.isnan(result).tolist() == np.isnan(values).tolist()
 
-    def test_hours_before_the_first_known_one_take_no_room(self) -> None:
+    def test_hours_before_the_first_known_one_take_no_space(self) -> None:
         values = np.full((2, len(MEASURES), 840), np.nan, dtype=np.float32)
         assert encode_history(-1, values) == ""
         values[0, :, -2:] = 1.0
@@ -218,7 +218,7 @@ class TestText:
         newest, result = decode_history(text)
         assert (newest, result.shape) == (472_222, (2, len(MEASURES), 2))
 
-    def test_the_oldest_hours_are_left_out_where_there_is_no_room(self) -> None:
+    def test_the_oldest_hours_are_left_out_where_there_is_no_space(self) -> None:
         values = self.noise(3000)
         text = encode_history(472_222, values)
         assert LONGEST_HISTORY_TEXT * 0.9 < len(text) <= LONGEST_HISTORY_TEXT

@@ -182,7 +182,7 @@ class TestRuns:
         assert short.values[0, 0, CPU, HIGHEST, :2].tolist() == [2.0, 4.0]
         assert np.isnan(short.begin[0, 1:]).all()
 
-    def test_the_oldest_run_makes_room_and_what_is_older_is_left_out(self) -> None:
+    def test_the_oldest_run_makes_space_and_what_is_older_is_left_out(self) -> None:
         runs = self.record_run(*((100.0 * number, 0.0, 1.0) for number in range(1, RUNS + 3)), (1.0, 0.0, 9.0))
         assert [begin for begin, _ in read_runs(runs, 0)] == [100.0 * number for number in range(RUNS + 2, 2, -1)]
 

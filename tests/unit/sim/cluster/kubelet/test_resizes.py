@@ -125,7 +125,7 @@ def test_a_memory_limit_below_what_is_used_fails_until_less_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "cpu", "found"),
+    ("kind", "cpu", "expected"),
     [
         ("refuse-resizes", "1", {"PodResizePending": "Infeasible"}),
         ("refuse-resizes", "250m", {"PodResizePending": "Infeasible"}),
@@ -134,12 +134,12 @@ def test_a_memory_limit_below_what_is_used_fails_until_less_is_used() -> None:
         ("defer-resizes", "250m", {"PodResizePending": "Deferred"}),
     ],
 )
-def test_faults_have_kubelets_refuse_or_put_off(kind: str, cpu: str, found: dict[str, str]) -> None:
+def test_faults_have_kubelets_refuse_or_put_off(kind: str, cpu: str, expected: dict[str, str]) -> None:
     for about in ("web", "node-1"):
         world = build_world(faults=(fault(kind, about=about),))
         assert world.resize(world.get_pod(), cpu=cpu)[0] is WriteResult.APPLIED
         world.run(10)
-        assert resize_conditions(world.get_pod()) == found
+        assert resize_conditions(world.get_pod()) == expected
     world = build_world(faults=(fault(kind, about="other"),))
     world.resize(world.get_pod(), cpu=cpu)
     world.run(10)
@@ -206,9 +206,9 @@ def test_a_pod_that_is_resized_before_it_runs_gets_there_in_the_end() -> None:
 def test_the_api_server_refuses_invalid_resizes_with_a_reason(patch: list[PatchOp], why: str) -> None:
     world = build_world(container(limits={"cpu": "1", "memory": "2Gi"}))
     before = world.get_pod()
-    told, said = world.cluster.resize(ref(before), tuple(patch))
-    assert told is WriteResult.INVALID
-    assert why in said
+    result, message = world.cluster.resize(ref(before), tuple(patch))
+    assert result is WriteResult.INVALID
+    assert why in message
     assert world.run(10).get_pod() == before
 
 

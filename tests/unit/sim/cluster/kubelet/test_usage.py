@@ -58,8 +58,10 @@ def test_ready_pods_share_the_load_of_their_workload() -> None:
 def test_pods_of_a_workload_differ_and_their_shared_load_stays_the_same() -> None:
     alone = container_demand(1.0, 1e8, spread=0.5)
     shared = container_demand(4.0, 1e8, shared=True, spread=0.5)
-    found = fleet(workload("alone", 4, demand=(alone,)), workload("web", 4, demand=(shared,)), nodes=(shape(cpu="32"),))
-    usage = World(found).run(MINUTE).usages[1]
+    simulated = fleet(
+        workload("alone", 4, demand=(alone,)), workload("web", 4, demand=(shared,)), nodes=(shape(cpu="32"),)
+    )
+    usage = World(simulated).run(MINUTE).usages[1]
     mine, shares = usage.used_cpu[usage.workload == 0], usage.used_cpu[usage.workload == 1]
     assert len(set(mine.tolist())) == 4
     assert ((mine >= 0.5) & (mine <= 1.5)).all()
@@ -70,8 +72,8 @@ def test_pods_of_a_workload_differ_and_their_shared_load_stays_the_same() -> Non
 def test_a_replacement_pod_has_the_demand_of_the_evicted_pod() -> None:
     world = World(fleet(workload("web", 4, demand=(container_demand(1.0, 1e8, spread=0.5),)), nodes=(shape(cpu="32"),)))
     world.run(MINUTE)
-    for each in world.list_pods()[1:3]:
-        world.cluster.evict(ref(each))
+    for pod in world.list_pods()[1:3]:
+        world.cluster.evict(ref(pod))
     world.run(MINUTE)
     assert sorted(world.usages[1].used_cpu.tolist()) == sorted(world.usages[2].used_cpu.tolist())
 
@@ -102,14 +104,14 @@ def test_a_full_node_is_shared_by_requests() -> None:
 
 
 amounts = st.floats(0.0, 10.0)
-wishes = st.lists(st.tuples(amounts, amounts, st.integers(0, 2)), min_size=1, max_size=30)
+demands = st.lists(st.tuples(amounts, amounts, st.integers(0, 2)), min_size=1, max_size=30)
 
 
-@given(wishes, st.lists(amounts, min_size=3, max_size=3))
+@given(demands, st.lists(amounts, min_size=3, max_size=3))
 def test_a_node_gives_no_more_than_it_has_and_no_pod_more_than_it_wants(
     containers: list[tuple[float, float, int]], capacity: list[float]
 ) -> None:
-    wanted, requested, node = (np.array(each) for each in zip(*containers, strict=True))
+    wanted, requested, node = (np.array(amounts) for amounts in zip(*containers, strict=True))
     cores = np.array(capacity)
     load = np.bincount(node, wanted, minlength=3)
     given_ = share_cpu(wanted, requested, node, cores, load > cores)
@@ -150,8 +152,8 @@ def test_pauses_between_restarts_double_up_to_five_minutes_and_are_forgotten() -
     memory = np.full(120, 2.0 * GIB)
     memory[60:100] = 0.5 * GIB
     app = container(limits={"memory": "1Gi"})
-    found = workload("web", 1, app, demand=(container_demand(0.1, memory, steps=120),), start=StartProfile(0.0))
-    world = World(fleet(found, steps=120)).run(60 * MINUTE - 1)
+    web = workload("web", 1, app, demand=(container_demand(0.1, memory, steps=120),), start=StartProfile(0.0))
+    world = World(fleet(web, steps=120)).run(60 * MINUTE - 1)
     kills = world.times(PodEvent.KILLED)
     assert np.diff(kills[:9]).tolist() == [1.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
     assert world.cluster.counters.oom_kills.tolist() == [len(kills)]
@@ -163,8 +165,8 @@ def test_pauses_between_restarts_double_up_to_five_minutes_and_are_forgotten() -
 
 def test_a_container_killed_for_weeks_is_still_restarted_every_five_minutes() -> None:
     app = container(limits={"memory": "1Gi"})
-    found = workload("web", 1, app, demand=(container_demand(0.1, 2.0 * GIB, steps=100),), start=StartProfile(0.0))
-    world = World(fleet(found, steps=100, step=3600.0)).run(100 * 60 * MINUTE - 1)
+    web = workload("web", 1, app, demand=(container_demand(0.1, 2.0 * GIB, steps=100),), start=StartProfile(0.0))
+    world = World(fleet(web, steps=100, step=3600.0)).run(100 * 60 * MINUTE - 1)
     kills = world.times(PodEvent.KILLED)
     assert len(kills) > 1100
     assert set(np.diff(kills[8:]).tolist()) == {300.0}
@@ -182,8 +184,8 @@ def test_a_pod_that_must_not_be_restarted_is_made_anew_after_a_kill() -> None:
     runs = ((BEGIN, 300.0),)
     app = container(limits={"memory": "1Gi"})
     demand = container_demand(0.1, np.linspace(0.5, 1.5, 4) * GIB, steps=4, by_age=True)
-    found = workload("etl", 1, app, kind="Job", runs=runs, demand=(demand,), spec={"restartPolicy": "Never"})
-    world = World(fleet(found)).run(190)
+    etl = workload("etl", 1, app, kind="Job", runs=runs, demand=(demand,), spec={"restartPolicy": "Never"})
+    world = World(fleet(etl)).run(190)
     assert world.count(PodEvent.KILLED) == 1
     assert world.count(PodEvent.MADE) == 2
     assert len(world.list_pods("etl")) == 1

@@ -36,9 +36,9 @@ def test_pods_belong_to_a_job_that_belongs_to_the_cron_job() -> None:
     assert isinstance(job, Job)
     above = job.metadata.controller
     assert above is not None
-    found = world.workloads["CronJob", above.name]
-    assert isinstance(found, CronJob)
-    assert (found.metadata.uid, found.spec.schedule) == (above.uid, "*/10 * * * *")
+    cron_job = world.workloads["CronJob", above.name]
+    assert isinstance(cron_job, CronJob)
+    assert (cron_job.metadata.uid, cron_job.spec.schedule) == (above.uid, "*/10 * * * *")
     pattern = build_pod_name_pattern(TargetRef("shop", "batch/v1", "CronJob", "report"))
     assert pattern is not None
     assert pattern.fullmatch(pod.metadata.name)
@@ -97,7 +97,7 @@ def test_completions_hold_for_jobs_as_well() -> None:
 
 def test_a_suspended_cron_job_makes_no_jobs() -> None:
     world = World(fleet(report(10 * MINUTE, 5 * MINUTE, count=0))).run(30 * MINUTE)
-    found = world.workloads["CronJob", "report"]
-    assert isinstance(found, CronJob)
-    assert found.spec.suspend
+    cron_job = world.workloads["CronJob", "report"]
+    assert isinstance(cron_job, CronJob)
+    assert cron_job.spec.suspend
     assert world.log == []

@@ -39,9 +39,9 @@ def where(world: World, name: str = "agent") -> list[str]:
 
 
 def daemon_set(world: World) -> DaemonSet:
-    found = world.workloads["DaemonSet", "agent"]
-    assert isinstance(found, DaemonSet)
-    return found
+    document = world.workloads["DaemonSet", "agent"]
+    assert isinstance(document, DaemonSet)
+    return document
 
 
 def test_each_node_has_one_pod_of_a_daemon_set() -> None:
@@ -55,7 +55,7 @@ def test_each_node_has_one_pod_of_a_daemon_set() -> None:
 def test_node_selectors_affinity_and_taints_narrow_where_pods_of_a_daemon_set_are() -> None:
     fast = shape(name="fast", metadata={"labels": {"disk": "ssd", "zone": "a"}})
     far = shape(name="far", metadata={"labels": {"disk": "ssd", "zone": "b"}})
-    kept = shape(
+    labelled = shape(
         name="kept",
         metadata={"labels": {"disk": "ssd", "zone": "a"}},
         spec={"taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}]},
@@ -64,7 +64,7 @@ def test_node_selectors_affinity_and_taints_narrow_where_pods_of_a_daemon_set_ar
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [zone]}}}
     spec = {"nodeSelector": {"disk": "ssd"}, "affinity": affinity}
     tolerant = {**spec, "tolerations": [{"key": "team", "operator": "Exists"}]}
-    nodes = (shape(), fast, far, kept)
+    nodes = (shape(), fast, far, labelled)
     world = World(fleet(agent(spec=spec), agent("guard", spec=tolerant), nodes=nodes)).run(20)
     assert where(world) == ["fast-1"]
     assert where(world, "guard") == ["fast-1", "kept-1"]
@@ -152,16 +152,16 @@ def test_a_new_version_replaces_one_pod_at_a_time() -> None:
 
 
 def _pooled(*workloads: SimulatedWorkload, count: int = 0, steps: int = 60) -> Fleet:
-    found = fleet(*workloads, nodes=(), steps=steps)
+    pooled = fleet(*workloads, nodes=(), steps=steps)
     variant = Variant("only", settings=QUICK)
-    return msgspec.structs.replace(found, pools=(pool(count=count),), variants=(variant,))
+    return msgspec.structs.replace(pooled, pools=(pool(count=count),), variants=(variant,))
 
 
 @pytest.mark.parametrize(("with_agent", "nodes"), [(False, 2), (True, 4)])
 def test_nodes_are_ordered_for_what_daemon_sets_leave_of_them(with_agent: bool, nodes: int) -> None:
     web = workload("web", 4, container(cpu="2", memory="64Mi"), demand=(container_demand(0.01, 1e6),))
-    found = _pooled(web, *([agent(cpu="1", demand=(container_demand(0.01, 1e6),))] if with_agent else []))
-    (result,) = simulate(found).variants
+    fleet = _pooled(web, *([agent(cpu="1", demand=(container_demand(0.01, 1e6),))] if with_agent else []))
+    (result,) = simulate(fleet).variants
     assert max(result.chart.nodes) == nodes  # type: ignore[arg-type]
     waits = next(workload for workload in result.workloads if workload.name == "web").totals.waited
     assert waits.most < BOOT + MINUTE
