@@ -31,7 +31,7 @@ test: setup ## Run all tests but the demo in full, on a real control plane too
 	@$(BIN)/python tools/all_tests.py
 
 .PHONY: demo-test
-demo-test: setup ## Check that the demo prints what the README shows
+demo-test: setup ## Check that the demo prints what the documentation shows
 	$(BIN)/python -m pytest tests/docs/test_demo_in_full.py
 
 .PHONY: node-test

@@ -1,4 +1,4 @@
-"""What the README shows of `make demo`: the tables that it prints, and a picture of its first report.
+"""What the documentation shows of `make demo`: its tables, the README's summary of them, and a picture of its report.
 
     python tools/demo_shown.py
 
@@ -15,11 +15,14 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "README.md"
+README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "getting-started.md"
 PICTURE = ROOT / "docs" / "images" / "demo-report.png"
 BEGIN, END = "```console\n$ make demo\n", "```\n"
 # Left out are the figures of single workloads, and at the end paths of the machine.
 OMITTED = (("Where the money goes", "And nodes"), ("Open the reports", ""))
+# The sentences that the README has of it: from the first of these lines up to the next that is empty.
+SUMMARY = "default (as upstream)"
 # As much as shows the charts of the whole fleet.
 VIEWPORT = {"width": 1280, "height": 996}
 
@@ -52,10 +55,22 @@ def _find_line(lines: list[str], beginning: str) -> int:
     return next(number for number, line in enumerate(lines) if line.startswith(beginning))
 
 
-def read_shown() -> list[str]:
-    """What the README shows of it now."""
-    _, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+def summarize(lines: list[str]) -> list[str]:
+    """One sentence for each variant."""
+    begin = _find_line(lines, SUMMARY)
+    return ["...", *lines[begin : lines.index("", begin)], "..."]
+
+
+def read_shown(page: Path = PAGE) -> list[str]:
+    """What a page shows of it now."""
+    _, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     return rest.partition(END)[0].splitlines()
+
+
+def _write_shown(page: Path, lines: list[str]) -> None:
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(before + BEGIN + "\n".join([*lines, END]) + after, encoding="utf-8")
 
 
 def photograph(report: Path, picture: Path) -> None:
@@ -75,10 +90,9 @@ def main() -> None:
     """Run it, and put in what it printed and what it looks like."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "demo-report.html"
-        lines = shorten(run_demo(report))
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        _, _, after = rest.partition(END)
-        PAGE.write_text(before + BEGIN + "\n".join([*lines, END]) + after, encoding="utf-8")
+        lines = run_demo(report)
+        _write_shown(PAGE, shorten(lines))
+        _write_shown(README, summarize(lines))
         photograph(report, PICTURE)
 
 

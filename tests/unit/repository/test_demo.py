@@ -1,4 +1,4 @@
-"""The README shows the scenario of `make demo`. `tests/docs/test_demo_in_full.py` plays it."""
+"""The documentation shows the scenario of `make demo`. `tests/docs/test_demo_in_full.py` plays it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,10 @@ def test_the_demo_shows_nodes_with_and_without_a_buffer() -> None:
     assert fleet is not None
     [header] = [line for line in demo_shown.read_shown() if line.split()[:1] == ["none"]]
     assert header.split() == [variant.name for variant in fleet.variants]
+
+
+def test_the_readme_summarizes_the_demo_that_getting_started_shows() -> None:
+    assert demo_shown.read_shown(demo_shown.README) == demo_shown.summarize(demo_shown.read_shown())
 
 
 def test_ctrl_c_prints_only_the_commands_message(monkeypatch: pytest.MonkeyPatch) -> None:
