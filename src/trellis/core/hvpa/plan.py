@@ -15,10 +15,10 @@ import msgspec
 
 from trellis.base.reasons import Reason, Severity
 from trellis.core.hvpa.demand.hpa import HpaTotals, awaits_ready_pods, find_replicas_to_write_back, read_hpa_totals
-from trellis.core.hvpa.demand.noise import tolerate_excess
+from trellis.core.hvpa.demand.noise import ToleratedExcess, tolerate_excess
 from trellis.core.hvpa.demand.stabilization import StabilizedDemand, stabilize_demand
-from trellis.core.hvpa.demand.vpa import NO_TOTALS, describe_held_totals, read_vpa_totals
-from trellis.core.hvpa.drift import ReplicaDrift, detect_replica_drift, detect_request_drift
+from trellis.core.hvpa.demand.vpa import NO_TOTALS, VpaTotals, describe_held_totals, read_vpa_totals
+from trellis.core.hvpa.drift import ReplicaDrift, RequestDrift, detect_replica_drift, detect_request_drift
 from trellis.core.hvpa.ladder import list_limited_resources
 from trellis.core.hvpa.next_step import (
     NextStep,
@@ -101,106 +101,75 @@ class HvpaPlan(msgspec.Struct, frozen=True):
     requeue_at: float | None = None
 
 
+class _Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs, how other clients changed it, and the demand by both recommenders."""
+
+    existing_shape: WorkloadShape
+    drift: ReplicaDrift | None
+    request_drift: RequestDrift
+    hpa_totals: HpaTotals
+    vpa_totals: VpaTotals
+    tolerated: ToleratedExcess
+    stabilized: StabilizedDemand
+
+    @property
+    def tolerated_drift_until(self) -> float | None:
+        """Until when a count of another client is left alone; None if none is."""
+        return self.drift.until if self.drift is not None else None
+
+    @property
+    def awaits_status(self) -> bool:
+        """Whether a count that the HPA wrote waits for the HPA's status."""
+        return self.hpa_totals.awaiting_status_since is not None
+
+
 def plan_hvpa(view: HvpaView, now: float, settings: HvpaSettings) -> HvpaPlan:
     """The plan for a workload."""
     if view.conflict is not None:
         return _plan_nothing(view, HvpaPlanSummary(view.conflict, ", ".join(view.conflicting)))
     if view.replicas == 0:
         return _plan_nothing(view, HvpaPlanSummary(SCALED_TO_ZERO))
-    existing_shape, drift, request_drift = (
-        find_current_shape(view),
-        detect_replica_drift(view, now),
-        detect_request_drift(view, now),
-    )
-    hpa_totals, vpa_totals = read_hpa_totals(view, now, settings), read_vpa_totals(view)
-    tolerated = tolerate_excess(view, vpa_totals.totals, hpa_totals.means, now, settings)
-    demand = stabilize_demand(view, tolerated.totals, hpa_totals, existing_shape.totals, now)
-    next_step = _choose_next_step(view, demand, existing_shape, drift, now)
-    decided = _build_decision(view, existing_shape, next_step.shape, now, settings)
-    if drift is not None and drift.until is not None and view.memory.decided is not None:
-        decided, transition = (
-            view.memory.decided,
-            ShapeTransition(existing_shape.count, existing_shape.size, None, drift.until),
-        )
-    else:
-        transition = plan_transition(view, decided, demand.totals, now, settings)
-    # A count that waits for the HPA's status is not overwritten, and read later.
-    awaits_status = hpa_totals.awaiting_status_since is not None
-    spec_replicas = (
-        view.spec_replicas
-        if awaits_status and view.spec_replicas is not None
-        else find_replicas_to_write_back(view, transition.count)
-    )
-    notes = [
-        *hpa_totals.notes,
-        *demand.notes,
-        drift.reason if drift is not None else None,
-        request_drift.reason,
-        transition.reason,
-    ]
-    if list_limited_resources(view.meaning.ladders, demand.totals):
-        notes.append(LIMITED)
-    note_details = dict(hpa_totals.note_details)
-    if vpa_totals.held:
-        notes.append(NO_TOTALS)
-        note_details[NO_TOTALS.code] = describe_held_totals(view, vpa_totals.held)
+    demand = _measure_demand(view, now, settings)
+    existing_shape, totals = demand.existing_shape, demand.stabilized.totals
+    next_step = _choose_next_step(view, demand, now)
+    decided, transition = _plan_transition(view, demand, next_step, now, settings)
+    spec_replicas = _choose_spec_replicas(view, demand, transition)
+    untouched = _is_untouched(view, existing_shape, next_step)
     return HvpaPlan(
         actions=_list_actions(view, transition.count, spec_replicas),
         shape=next_step.shape,
-        containers={}
-        if _is_untouched(view, existing_shape, next_step)
-        else split_among_containers(transition.size, demand.totals, view.containers),
-        summary=_summarize(
-            view, existing_shape, next_step, tuple(note for note in notes if note is not None), note_details
-        ),
-        memory=HvpaMemory(
-            hpa_windows=hpa_totals.windows,
-            scale_write=hpa_totals.scale_write,
-            vpa_windows=demand.vpa_windows,
-            scale_up_windows=demand.scale_up_windows,
-            last_totals=demand.totals,
-            held_totals=vpa_totals.held,
-            decided=decided,
-            # A count of another client that is left alone is not remembered as decided here.
-            target_replicas=view.memory.target_replicas
-            if drift is not None and drift.until is not None
-            else transition.count,
-            spec_replicas=view.memory.spec_replicas if awaits_status else spec_replicas,
-            hpa_changed_at=_find_hpa_change_time(view, hpa_totals, now),
-            scaled_at=now if transition.count != view.replicas else view.memory.scaled_at,
-            drift_repaired_at=now if drift is not None and drift.until is None else view.memory.drift_repaired_at,
-            requests_edited_at=request_drift.at,
-            target_changed_at=view.memory.target_changed_at,
-            means=hpa_totals.means,
-            awaiting_status_since=hpa_totals.awaiting_status_since,
-            excess_since=tolerated.since,
-        ),
-        totals=demand.totals,
-        hpa=hpa_totals.totals,
-        vpa=vpa_totals.totals,
-        requeue_at=_find_requeue_time(
-            view,
-            next_step,
-            (
-                *hpa_totals.requeue_times,
-                *tolerated.requeue_times,
-                *demand.requeue_times,
-                transition.requeue_at,
-                request_drift.until,
-            ),
-            now,
-        ),
+        containers={} if untouched else split_among_containers(transition.size, totals, view.containers),
+        summary=_summarize(view, demand, next_step, transition),
+        memory=_build_memory(view, demand, decided, transition, spec_replicas=spec_replicas, now=now),
+        totals=totals,
+        hpa=demand.hpa_totals.totals,
+        vpa=demand.vpa_totals.totals,
+        requeue_at=_find_requeue_time(view, demand, next_step, transition, now),
     )
 
 
-def _choose_next_step(
-    view: HvpaView, demand: StabilizedDemand, existing_shape: WorkloadShape, drift: ReplicaDrift | None, now: float
-) -> NextStep:
-    if not demand.totals:
+def _measure_demand(view: HvpaView, now: float, settings: HvpaSettings) -> _Demand:
+    existing_shape = find_current_shape(view)
+    hpa_totals, vpa_totals = read_hpa_totals(view, now, settings), read_vpa_totals(view)
+    tolerated = tolerate_excess(view, vpa_totals.totals, hpa_totals.means, now, settings)
+    return _Demand(
+        existing_shape=existing_shape,
+        drift=detect_replica_drift(view, now),
+        request_drift=detect_request_drift(view, now),
+        hpa_totals=hpa_totals,
+        vpa_totals=vpa_totals,
+        tolerated=tolerated,
+        stabilized=stabilize_demand(view, tolerated.totals, hpa_totals, existing_shape.totals, now),
+    )
+
+
+def _choose_next_step(view: HvpaView, demand: _Demand, now: float) -> NextStep:
+    existing_shape, totals = demand.existing_shape, demand.stabilized.totals
+    if not totals:
         return NextStep(existing_shape, (HeldStep(StepDirection.UP, NO_RECOMMENDATION),))
-    if drift is None or drift.until is None:
-        return choose_step(view, demand, existing_shape, now)
-    repaired_shape = find_desired_shape(view, demand.totals, existing_shape)
+    if demand.tolerated_drift_until is None:
+        return choose_step(view, demand.stabilized, existing_shape, now)
+    repaired_shape = find_desired_shape(view, totals, existing_shape)
     step = describe_step(existing_shape, repaired_shape, binary=view.meaning.binary)
     return NextStep(
         existing_shape,
@@ -208,6 +177,62 @@ def _choose_next_step(
             HeldStep(direction, STABILIZATION_WINDOW, step)
             for direction in list_step_directions(existing_shape, repaired_shape)
         ),
+    )
+
+
+def _plan_transition(
+    view: HvpaView, demand: _Demand, next_step: NextStep, now: float, settings: HvpaSettings
+) -> tuple[HvpaDecision, ShapeTransition]:
+    """The decision to remember, and how far the workload goes towards it now.
+
+    While a count of another client is left alone, the earlier decision stands and nothing changes.
+    """
+    existing_shape, earlier = demand.existing_shape, view.memory.decided
+    if demand.tolerated_drift_until is not None and earlier is not None:
+        unchanged = ShapeTransition(existing_shape.count, existing_shape.size, None, demand.tolerated_drift_until)
+        return earlier, unchanged
+    decided = _build_decision(view, existing_shape, next_step.shape, now, settings)
+    return decided, plan_transition(view, decided, demand.stabilized.totals, now, settings)
+
+
+def _choose_spec_replicas(view: HvpaView, demand: _Demand, transition: ShapeTransition) -> int:
+    """What `spec.replicas` is to be. A count that waits for the HPA's status is not overwritten, and read later."""
+    if demand.awaits_status and view.spec_replicas is not None:
+        return view.spec_replicas
+    return find_replicas_to_write_back(view, transition.count)
+
+
+def _build_memory(
+    view: HvpaView,
+    demand: _Demand,
+    decided: HvpaDecision,
+    transition: ShapeTransition,
+    *,
+    spec_replicas: int,
+    now: float,
+) -> HvpaMemory:
+    """What the next plan remembers. A count of another client that is left alone is not remembered as decided here."""
+    memory, hpa_totals = view.memory, demand.hpa_totals
+    is_drift_tolerated = demand.tolerated_drift_until is not None
+    is_drift_repaired = demand.drift is not None and not is_drift_tolerated
+    return HvpaMemory(
+        hpa_windows=hpa_totals.windows,
+        scale_write=hpa_totals.scale_write,
+        vpa_windows=demand.stabilized.vpa_windows,
+        scale_up_windows=demand.stabilized.scale_up_windows,
+        last_totals=demand.stabilized.totals,
+        held_totals=demand.vpa_totals.held,
+        decided=decided,
+        target_replicas=memory.target_replicas if is_drift_tolerated else transition.count,
+        spec_replicas=memory.spec_replicas if demand.awaits_status else spec_replicas,
+        hpa_changed_at=_find_hpa_change_time(view, hpa_totals, now),
+        scaled_at=now if transition.count != view.replicas else memory.scaled_at,
+        drift_repaired_at=now if is_drift_repaired else memory.drift_repaired_at,
+        requests_edited_at=demand.request_drift.at,
+        target_changed_at=memory.target_changed_at,
+        means=hpa_totals.means,
+        awaiting_status_since=hpa_totals.awaiting_status_since,
+        excess_since=demand.tolerated.since,
     )
 
 
@@ -242,33 +267,49 @@ def _list_actions(view: HvpaView, count: int, spec_replicas: int) -> tuple[HvpaA
     return (*scale, *write_back)
 
 
-def _summarize(
-    view: HvpaView,
-    existing_shape: WorkloadShape,
-    next_step: NextStep,
-    notes: tuple[Reason, ...],
-    note_details: Mapping[str, str],
-) -> HvpaPlanSummary:
+def _summarize(view: HvpaView, demand: _Demand, next_step: NextStep, transition: ShapeTransition) -> HvpaPlanSummary:
     """Build the summary. A held total may differ from the present recommendation, and is then the reason."""
-    shape, blocked, binary = next_step.shape, next_step.blocked, view.meaning.binary
+    existing_shape, shape, blocked = demand.existing_shape, next_step.shape, next_step.blocked
+    notes, binary = _list_notes(view, demand, transition), view.meaning.binary
+    note_details = dict(demand.hpa_totals.note_details)
+    if demand.vpa_totals.held:
+        note_details[NO_TOTALS.code] = describe_held_totals(view, demand.vpa_totals.held)
     if shape != existing_shape:
         reason = SCALES_UP if StepDirection.UP in list_step_directions(existing_shape, shape) else SCALES_DOWN
-        return HvpaPlanSummary(
-            reason, describe_step(existing_shape, shape, binary=binary), blocked, notes, note_details
-        )
-    if not blocked and NO_TOTALS in notes:
-        return HvpaPlanSummary(NO_TOTALS, note_details[NO_TOTALS.code], (), notes, note_details)
-    if not blocked:
-        return HvpaPlanSummary(AS_DECIDED, shape.describe(binary=binary), (), notes, note_details)
-    lacks_recommendation = blocked[0].reason is NO_RECOMMENDATION
-    return HvpaPlanSummary(
-        NO_RECOMMENDATION if lacks_recommendation else STEP_BLOCKED, blocked[0].details, blocked, notes, note_details
+        details = describe_step(existing_shape, shape, binary=binary)
+    elif blocked:
+        reason = NO_RECOMMENDATION if blocked[0].reason is NO_RECOMMENDATION else STEP_BLOCKED
+        details = blocked[0].details
+    elif NO_TOTALS in notes:
+        reason, details = NO_TOTALS, note_details[NO_TOTALS.code]
+    else:
+        reason, details = AS_DECIDED, shape.describe(binary=binary)
+    return HvpaPlanSummary(reason, details, blocked, notes, note_details)
+
+
+def _list_notes(view: HvpaView, demand: _Demand, transition: ShapeTransition) -> tuple[Reason, ...]:
+    notes = (
+        *demand.hpa_totals.notes,
+        *demand.stabilized.notes,
+        demand.drift.reason if demand.drift is not None else None,
+        demand.request_drift.reason,
+        transition.reason,
+        LIMITED if list_limited_resources(view.meaning.ladders, demand.stabilized.totals) else None,
+        NO_TOTALS if demand.vpa_totals.held else None,
     )
+    return tuple(note for note in notes if note is not None)
 
 
 def _find_requeue_time(
-    view: HvpaView, next_step: NextStep, requeue_times: tuple[float | None, ...], now: float
+    view: HvpaView, demand: _Demand, next_step: NextStep, transition: ShapeTransition, now: float
 ) -> float | None:
+    requeue_times = (
+        *demand.hpa_totals.requeue_times,
+        *demand.tolerated.requeue_times,
+        *demand.stabilized.requeue_times,
+        transition.requeue_at,
+        demand.request_drift.until,
+    )
     later = [time for time in requeue_times if time is not None and time > now]
     awaits_window = any(step.reason is MAINTENANCE_WINDOW for step in next_step.blocked)
     if awaits_window and (opens := find_next_window_change(view.meaning.hvpa, now)) is not None:
