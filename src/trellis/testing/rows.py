@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.oom_kill_detection import OomKill
 from trellis.core.recommend.protocol import Rows
 from trellis.core.usage.columns import FloatColumn, RowKey
 from trellis.core.usage.model import UsageModel

@@ -51,7 +51,7 @@ def test_an_updater_that_resizes_into_back_off_drives_the_recommendation_to_its_
     """What happened before: it keeps the kubelet model honest, without which the test above would show nothing."""
     monkeypatch.setattr("trellis.core.resize.view.read_downtime", lambda _pod: Downtime())
     monkeypatch.setattr("trellis.core.cluster.missed_resizes.is_missed", lambda _pod: False)
-    monkeypatch.setattr("trellis.core.cluster.oom_kills.is_missed", lambda _pod: False)
+    monkeypatch.setattr("trellis.core.cluster.oom_kill_detection.is_missed", lambda _pod: False)
     played = hour(mode)
     assert highest(played) == 1024
     assert played.totals.oom_kills > 25

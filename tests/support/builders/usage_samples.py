@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.oom_kill_detection import OomKill
 from trellis.core.usage.columns import IntColumn, RowKey
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples

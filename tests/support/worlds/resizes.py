@@ -20,7 +20,7 @@ from support.json_patch import PatchRefused, apply_patch
 from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.pods import Pod
-from trellis.core.admission.pods import admit_pod
+from trellis.core.admission.pod_patches import admit_pod
 from trellis.core.boost.boosted_size import BoostSettings
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.recommend.amounts import parse_amounts

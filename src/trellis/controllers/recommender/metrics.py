@@ -22,7 +22,7 @@ from trellis.core.recommend.estimation import compare_shadows
 from trellis.core.recommend.recommendation_pass import PassColumns, PassResult
 from trellis.core.recommend.state.tables import VpaStatusWrite
 from trellis.core.usage.columns import FloatColumn, IntColumn
-from trellis.core.usage.intake import OomRecord
+from trellis.core.usage.sample_ingestion import OomRecord
 from trellis.core.usage.samples import IngestResult
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, HistogramSpec, Metrics, Spec, execution_latency

@@ -23,7 +23,7 @@ from trellis.core.cluster.owners import ScaleInfo, TargetRef
 from trellis.core.recommend.engine import PassDecision, PassNeeds, PassStage, PassWrites, RecommenderEngine
 from trellis.core.recommend.explanations import LastPass
 from trellis.core.recommend.recommendation_pass import PassResult
-from trellis.core.recommend.state.governance import build_owners, read_vpa_target
+from trellis.core.recommend.state.governed_pods import build_owners, read_vpa_target
 from trellis.core.recommend.state.snapshot import (
     ClusterObservation,
     FetchedUsage,

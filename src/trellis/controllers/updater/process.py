@@ -27,7 +27,7 @@ from trellis.core.recording.format import UPDATER
 from trellis.core.recording.updater import UpdaterStarted
 from trellis.core.resize.planner import UpdateMemory, UpdatePlanner
 from trellis.core.resize.settings import UpdateSettings
-from trellis.core.resize.state.headroom import NodeHeadroom
+from trellis.core.resize.state.node_headroom import NodeHeadroom
 from trellis.core.resize.state.workload_cache import WorkloadCache
 from trellis.kube.flow_control import Rate
 from trellis.kube.scales import ScaleLookups

@@ -22,7 +22,7 @@ from trellis.api.kube.pods import Pod
 from trellis.api.kube.slices import Labels
 from trellis.base.reasons import Reason, Severity
 from trellis.base.selectors import Selector
-from trellis.core.admission.pods import PodAdmissionDecision, admit_pod
+from trellis.core.admission.pod_patches import PodAdmissionDecision, admit_pod
 from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling
 from trellis.core.cluster.owners import OwnerChain, Owners, TargetRef
 from trellis.core.cluster.target_problems import TargetProblem

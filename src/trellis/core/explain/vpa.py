@@ -27,7 +27,7 @@ from trellis.core.explain.explanation.values import format_amount, format_timest
 from trellis.core.recommend.amounts import CPU, MILLICORES_PER_CORE, RESOURCES, format_cpu_column, format_memory_column
 from trellis.core.recommend.capping import compile_policy_bounds
 from trellis.core.recommend.explanations import describe_vpa
-from trellis.core.recommend.state.governance import read_vpa_target
+from trellis.core.recommend.state.governed_pods import read_vpa_target
 from trellis.core.usage.columns import FloatColumn
 from trellis.core.usage.history.hours import HOUR, MAXIMUM
 

@@ -40,7 +40,7 @@ from trellis.core.explain.placement import explain_pod_placement
 from trellis.core.explain.pod import PlannedPod, build_pod_part, build_undecided_pod_part, list_pod_decisions
 from trellis.core.explain.vpa import build_vpa_part
 from trellis.core.hvpa.autoscalers import find_vpa
-from trellis.core.recommend.state.governance import read_vpa_target
+from trellis.core.recommend.state.governed_pods import read_vpa_target
 
 VPA_KIND: Final = "vpa"
 HVPA_KIND: Final = "hvpa"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from trellis.core.hvpa.demand.windows import DemandWindow, MeanDemand
+from trellis.core.hvpa.demand.recent_totals import DemandWindow, MeanDemand
 from trellis.core.hvpa.steps import WorkloadShape
 from trellis.core.recommend.amounts import ResourceAmounts
 

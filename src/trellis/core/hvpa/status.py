@@ -9,7 +9,7 @@ from trellis.api.kinds.vpa import ContainerRecommendation, PodRecommendation
 from trellis.base.errors import InvalidTime
 from trellis.base.quantities import Quantity
 from trellis.base.times import format_time, parse_time
-from trellis.core.hvpa.demand.windows import WindowSample
+from trellis.core.hvpa.demand.recent_totals import WindowSample
 from trellis.core.hvpa.plan import HvpaPlan
 from trellis.core.hvpa.remembered_state import HvpaMemory
 from trellis.core.hvpa.steps import HeldStep

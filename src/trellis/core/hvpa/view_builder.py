@@ -25,7 +25,7 @@ from trellis.base.errors import InvalidQuantity
 from trellis.base.quantities import Quantity
 from trellis.base.selectors import Selector
 from trellis.core.boost.annotation import read_pre_boost_resources
-from trellis.core.cluster.oom_kills import find_oom_kills
+from trellis.core.cluster.oom_kill_detection import find_oom_kills
 from trellis.core.cluster.pod_resources import read_current_resources
 from trellis.core.cluster.transforms import ObservedPodProjection
 from trellis.core.hvpa.autoscalers import (

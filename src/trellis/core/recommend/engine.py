@@ -41,7 +41,7 @@ from trellis.core.recommend.recommendation_pass import PassResult, run_pass
 from trellis.core.recommend.recommenders.default import DefaultRecommender
 from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
 from trellis.core.recommend.state.condition_types import RESIZE_NOT_SERVED, RESIZE_RESTARTS, VpaState
-from trellis.core.recommend.state.governance import (
+from trellis.core.recommend.state.governed_pods import (
     NamespaceGovernance,
     build_governance,
     build_owners,
@@ -63,8 +63,8 @@ from trellis.core.recommend.state.tables import ServedVpa, VpaStatusWrite, read_
 from trellis.core.recommend.state.vpa_store import VpaStore
 from trellis.core.usage.checkpoints.format import SavedRow
 from trellis.core.usage.columns import IntColumn, RowKey
-from trellis.core.usage.intake import OomRecord
 from trellis.core.usage.model import UsageModel, UsageModelSizes
+from trellis.core.usage.sample_ingestion import OomRecord
 from trellis.core.usage.samples import IngestResult, Measurements
 from trellis.core.usage.settings import Tuning, UsageSettings
 from trellis.core.usage.tracked_pods import track_pod

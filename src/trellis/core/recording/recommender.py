@@ -19,7 +19,7 @@ from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.kube.observed_workloads import ObservedCronJob, ObservedReplicationController, ObservedWorkload
 from trellis.base.json_lines import decode_payload, encode_payload
-from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.oom_kill_detection import OomKill
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
 from trellis.core.cluster.store import BY_NAMESPACE, ObjectKey, ObjectStore, Snapshot, index_by_namespace
 from trellis.core.recommend.publish.hvpa_totals import HvpaTotals

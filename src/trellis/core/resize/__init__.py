@@ -29,8 +29,8 @@ from trellis.core.resize.planner import (
 )
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult, WorkloadAttempts, record_result
-from trellis.core.resize.state.headroom import NodeHeadroom
 from trellis.core.resize.state.indexes import WorkloadKey, find_utilization_resources
+from trellis.core.resize.state.node_headroom import NodeHeadroom
 from trellis.core.resize.state.workload_cache import WorkloadCache, WorkloadSnapshot
 from trellis.core.resize.view import PodView, WorkloadView, read_configured_replicas
 

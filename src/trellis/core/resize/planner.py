@@ -31,8 +31,8 @@ from trellis.core.resize.disruption_budget import HourlyDisruptions, HourlyLedge
 from trellis.core.resize.plan import UpdatePlan, plan_updates
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult, WorkloadAttempts, record_result
-from trellis.core.resize.state.headroom import NodeHeadroom
 from trellis.core.resize.state.indexes import WorkloadKey
+from trellis.core.resize.state.node_headroom import NodeHeadroom
 from trellis.core.resize.state.workload_cache import WorkloadCache, WorkloadSnapshot
 from trellis.core.resize.view import PodView, WorkloadView
 

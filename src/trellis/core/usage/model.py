@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 
 from trellis.base.errors import InvalidCheckpoint
-from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.oom_kill_detection import OomKill
 from trellis.core.usage.checkpoints import saved_rows
 from trellis.core.usage.checkpoints.format import SavedRow
 from trellis.core.usage.columns import BoolColumn, IntColumn, RowKey
-from trellis.core.usage.intake import CountedKills, OomRecord, ingest_samples, record_oom_kills
+from trellis.core.usage.sample_ingestion import CountedKills, OomRecord, ingest_samples, record_oom_kills
 from trellis.core.usage.samples import IngestResult, Measurements, Samples
 from trellis.core.usage.settings import Tuning, UsageSettings
 from trellis.core.usage.state import UsageState, VpaKey

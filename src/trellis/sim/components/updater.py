@@ -22,8 +22,8 @@ from trellis.core.resize.state.attempts import (
     ActionResult,
     find_requeue_delay,
 )
-from trellis.core.resize.state.headroom import NodeHeadroom
 from trellis.core.resize.state.indexes import WorkloadKey
+from trellis.core.resize.state.node_headroom import NodeHeadroom
 from trellis.core.resize.state.workload_cache import WorkloadCache
 from trellis.sim.components.settings import SimulationSettings
 from trellis.sim.kernel import Kernel, Priority, Ticket

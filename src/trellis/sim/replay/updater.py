@@ -20,8 +20,8 @@ from trellis.core.cluster.store import ObjectKey
 from trellis.core.recording import updater as lines
 from trellis.core.recording.updater import UpdatesDecided
 from trellis.core.resize.planner import PlanResult, UpdateMemory, UpdatePlanner
-from trellis.core.resize.state.headroom import NodeHeadroom
 from trellis.core.resize.state.indexes import WorkloadKey
+from trellis.core.resize.state.node_headroom import NodeHeadroom
 from trellis.core.resize.state.workload_cache import WorkloadCache
 from trellis.sim.replay.decisions import ReplayedDecision
 

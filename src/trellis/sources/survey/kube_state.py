@@ -11,7 +11,7 @@ from trellis.api.kube.observed_pods import ObservedPod, ObservedPodMeta
 from trellis.base.errors import PrometheusError
 from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
 from trellis.core.cluster.dump_format import MissingData
-from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.oom_kill_detection import OomKill
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.labels import query_label_values
 from trellis.sources.prometheus.queries import match_any, query_in_groups

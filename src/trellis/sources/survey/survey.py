@@ -22,7 +22,7 @@ from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
 from trellis.core.advice.survey.usage import NamespaceUsageCounter, SurveySettings, WorkloadUsageCounter
 from trellis.core.advice.survey.workloads import WorkloadInventory, find_workloads
 from trellis.core.cluster.dump_format import MissingData
-from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.oom_kill_detection import OomKill
 from trellis.core.hvpa.suggest.suitability import is_scaled
 from trellis.core.recording.survey import SavedNamespace
 from trellis.sources.prometheus.client import PrometheusClient

@@ -16,7 +16,7 @@ from trellis.api.kube.decoder import decode_object
 from trellis.api.kube.observed_workloads import ObservedWorkload
 from trellis.api.kube.pods import Pod
 from trellis.core.admission.decisions import DecisionCache, GovernorIndex
-from trellis.core.admission.pods import POD_SIZED, PodAdmissionDecision, admit_pod
+from trellis.core.admission.pod_patches import POD_SIZED, PodAdmissionDecision, admit_pod
 from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling
 from trellis.core.cluster.owners import Owners, TargetRef
 from trellis.core.cluster.transforms import OwnerTransform

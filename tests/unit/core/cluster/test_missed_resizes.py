@@ -12,7 +12,7 @@ from support.worlds.resizes import NOW, container, running, time
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.kube.pods import Pod
 from trellis.core.cluster.missed_resizes import MissedResizes, is_missed
-from trellis.core.cluster.oom_kills import OomKillReader, find_oom_kills
+from trellis.core.cluster.oom_kill_detection import OomKillReader, find_oom_kills
 from trellis.core.resize.view import read_downtime
 
 MIB = 2.0**20

@@ -16,7 +16,7 @@ from support.worlds.hvpas import Follower, decided, meaning, view
 from trellis.api.buckets import RESOURCES, find_falling_totals, list_replica_steps
 from trellis.api.kinds.hvpa import Bucket
 from trellis.core.hvpa import HvpaMemory, HvpaPlan, Ladders, ResolvedHvpa
-from trellis.core.hvpa.demand.windows import DemandWindow, add_sample, read_extreme
+from trellis.core.hvpa.demand.recent_totals import DemandWindow, add_sample, read_extreme
 from trellis.core.hvpa.ladder import find_desired_count
 from trellis.core.hvpa.next_step import split_amount
 from trellis.core.hvpa.plan import LIMITED

@@ -12,7 +12,7 @@ from trellis.core.resize.actions import EvictPod
 from trellis.core.resize.planner import ADMISSION_ABSENT, PlanResult, UpdateMemory, UpdatePlanner, plans_evictions
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult
-from trellis.core.resize.state.headroom import NodeHeadroom
+from trellis.core.resize.state.node_headroom import NodeHeadroom
 
 
 class PlannedWorkload:

@@ -26,8 +26,8 @@ from trellis.controllers.admission.webhook.http_requests import BadRequest, Http
 from trellis.controllers.admission.webhook.owner_lookups import OwnerLookups
 from trellis.controllers.admission.webhook.server import HttpReply
 from trellis.core.admission.decisions import NOT_GOVERNED, GovernorIndex, PodAdmitter
-from trellis.core.admission.objects import OBJECT_NOT_CHECKED, review_object
-from trellis.core.admission.pods import PodAdmissionDecision
+from trellis.core.admission.object_validation import OBJECT_NOT_CHECKED, review_object
+from trellis.core.admission.pod_patches import PodAdmissionDecision
 from trellis.core.admission.reviews import AdmissionRefusal, AdmissionReview, encode_response, read_review
 from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling
 from trellis.core.cluster.json_patches import PatchOp

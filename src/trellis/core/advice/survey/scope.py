@@ -23,7 +23,7 @@ from trellis.base.names import check_label_key
 from trellis.base.selectors import Selector, parse_selector
 from trellis.core.advice.survey.model import ResourceAmount
 from trellis.core.cluster.dump_format import MissingData
-from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.oom_kill_detection import OomKill
 
 # What people call them on a command line, beside their names and plurals.
 _SHORT_NAMES: Final = {

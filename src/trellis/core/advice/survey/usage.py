@@ -18,7 +18,7 @@ import numpy as np
 
 from trellis.core.advice.survey.model import ResourceAmount, SurveyedWorkload, WorkloadUsage
 from trellis.core.cluster.governance import TargetClaim
-from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.oom_kill_detection import OomKill
 from trellis.core.cluster.owners import TargetRef
 from trellis.core.cluster.past_pods import PastPods
 from trellis.core.recommend.amounts import MILLICORES_PER_CORE

@@ -20,7 +20,7 @@ from trellis.api.kube.workloads import CronJob, DaemonSet, Job
 from trellis.core.advice.survey.model import HpaTarget, ResourceAmount, SurveyedContainer, SurveyedHpa, SurveyedWorkload
 from trellis.core.advice.survey.ownership import JOB, WorkloadOwners
 from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter, WorkloadObject
-from trellis.core.cluster.oom_kills import OomKill, find_oom_kills
+from trellis.core.cluster.oom_kill_detection import OomKill, find_oom_kills
 from trellis.core.cluster.owners import TargetRef
 from trellis.core.cluster.pod_resources import parse_cpu_millicores, parse_memory_bytes, read_current_resources
 from trellis.core.cluster.store import ObjectKey

@@ -12,7 +12,7 @@ from trellis.api.kube.pods import Pod, PodTemplateSpec
 from trellis.api.kube.workloads import CronJob
 from trellis.base.reasons import Reason
 from trellis.core.admission.decisions import GovernorIndex, PodAdmitter
-from trellis.core.admission.pods import PodAdmissionDecision
+from trellis.core.admission.pod_patches import PodAdmissionDecision
 from trellis.core.admission.starting_cpu import find_cpu_ceiling
 from trellis.core.cluster.json_patches import escape_json_pointer
 from trellis.core.cluster.owners import OwnerChain, TargetRef

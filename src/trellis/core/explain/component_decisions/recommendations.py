@@ -14,14 +14,14 @@ import numpy as np
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.resolve import resolve_vpa
 from trellis.base.errors import InvalidCheckpoint
-from trellis.core.cluster.oom_kills import find_oom_kills, read_eviction
+from trellis.core.cluster.oom_kill_detection import find_oom_kills, read_eviction
 from trellis.core.cluster.state import ClusterState
 from trellis.core.cluster.store import BY_NAMESPACE, ObjectStore, index_by_namespace, key_of
 from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.recommend.engine import PassWrites, RecommenderEngine
 from trellis.core.recommend.explanations import LastPass, TargetTrace
 from trellis.core.recommend.registry import build_recommenders, create_built_in_recommenders
-from trellis.core.recommend.state.governance import (
+from trellis.core.recommend.state.governed_pods import (
     NamespaceGovernance,
     build_governance,
     build_owners,

@@ -18,8 +18,8 @@ from trellis.core.cluster.store import BY_NAMESPACE, key_of
 from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.resize.candidates import read_boost_phases, restore_unboosted_shape
 from trellis.core.resize.planner import PlanResult, UpdateMemory, UpdatePlanner, is_lease_renewed
-from trellis.core.resize.state.headroom import NodeHeadroom
 from trellis.core.resize.state.indexes import WorkloadKey
+from trellis.core.resize.state.node_headroom import NodeHeadroom
 from trellis.core.resize.state.workload_cache import WorkloadCache
 from trellis.core.resize.view import PodView, WorkloadView
 from trellis.core.sizing.governors import compile_hvpa_governor, compile_vpa_governor

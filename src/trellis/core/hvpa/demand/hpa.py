@@ -25,8 +25,7 @@ from trellis.core.hvpa.demand.noise import (
     find_steady_total,
     update_mean,
 )
-from trellis.core.hvpa.demand.scale import read_scale_demand
-from trellis.core.hvpa.demand.windows import (
+from trellis.core.hvpa.demand.recent_totals import (
     DemandWindow,
     MeanDemand,
     WindowSample,
@@ -35,6 +34,7 @@ from trellis.core.hvpa.demand.windows import (
     find_next_extreme_change,
     read_extreme,
 )
+from trellis.core.hvpa.demand.scale import read_scale_demand
 from trellis.core.hvpa.remembered_state import ScaleWrite
 from trellis.core.hvpa.view import HpaView, HvpaSettings, HvpaView, sum_containers
 from trellis.core.recommend.amounts import ResourceAmounts

@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from trellis.core.hvpa.demand.windows import MeanDemand, add_sample, read_extreme
+from trellis.core.hvpa.demand.recent_totals import MeanDemand, add_sample, read_extreme
 from trellis.core.hvpa.ladder import Ladder, Ladders, find_next_count
 from trellis.core.hvpa.view import HpaView, HvpaSettings, HvpaView
 from trellis.core.recommend.amounts import ResourceAmounts

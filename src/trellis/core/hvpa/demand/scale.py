@@ -16,7 +16,7 @@ from trellis.api.buckets import RESOURCES
 from trellis.base.reasons import Reason, Severity
 from trellis.base.times import format_time
 from trellis.base.wording import AMOUNTS_PER_UNIT, RESOURCE_WORDS, format_amount
-from trellis.core.hvpa.demand.windows import DemandWindow, add_sample, drop_expired
+from trellis.core.hvpa.demand.recent_totals import DemandWindow, add_sample, drop_expired
 from trellis.core.hvpa.remembered_state import ScaleWrite
 from trellis.core.hvpa.view import HvpaView, sum_containers
 

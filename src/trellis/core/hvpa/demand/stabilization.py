@@ -16,7 +16,7 @@ from trellis.api.buckets import RESOURCES
 from trellis.api.resolve import EffectiveHvpa
 from trellis.base.reasons import Reason
 from trellis.core.hvpa.demand.hpa import HpaTotals
-from trellis.core.hvpa.demand.windows import (
+from trellis.core.hvpa.demand.recent_totals import (
     DemandWindow,
     add_sample,
     drop_expired,

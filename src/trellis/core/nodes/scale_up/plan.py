@@ -16,7 +16,7 @@ import numpy as np
 
 from trellis.base.reasons import DetailedReason, Reason
 from trellis.core.fit import Demand, find_unfit_nodes
-from trellis.core.nodes.buffers.effectiveness import ChunkHits, NodePrices, count_misses
+from trellis.core.nodes.buffers.hits_and_misses import ChunkHits, NodePrices, count_misses
 from trellis.core.nodes.scale_up.decisions import (
     BUFFER_AWAITS_NODES,
     BUFFER_NEEDS_NOTHING,

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from trellis.base.errors import InternalError
-from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.oom_kill_detection import OomKill
 from trellis.core.recommend.amounts import MILLICORES_PER_CORE
 from trellis.core.recommend.parameters import ParameterValues, read_parameters
 from trellis.core.recommend.protocol import Recommender, Rows

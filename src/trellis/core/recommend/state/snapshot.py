@@ -17,7 +17,7 @@ from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.resolve import DEFAULT_RECOMMENDER
-from trellis.core.cluster.oom_kills import OomKill, OomKillReader, read_eviction
+from trellis.core.cluster.oom_kill_detection import OomKill, OomKillReader, read_eviction
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
 from trellis.core.cluster.store import ObjectKey, Snapshot
 from trellis.core.recommend.protocol import Recommender

@@ -15,7 +15,7 @@ from trellis.core.usage.histograms.decaying_histograms import HistogramBank, Sav
 from trellis.core.usage.history.hourly import CELL_HOURS, Peaks
 from trellis.core.usage.history.hours import HOUR, HourSummaries, Ring
 from trellis.core.usage.history.job_runs import StoredRun
-from trellis.core.usage.intake import PEAK_WEIGHT
+from trellis.core.usage.sample_ingestion import PEAK_WEIGHT
 from trellis.core.usage.state import UsageState
 
 

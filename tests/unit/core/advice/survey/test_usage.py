@@ -17,7 +17,7 @@ from trellis.base.json_lines import FORMAT_VERSION, HEADER, RecordingHeader, enc
 from trellis.core.advice.survey.estimates import estimate_workloads
 from trellis.core.advice.survey.model import ResourceAmount, SurveyedContainer, SurveyedWorkload
 from trellis.core.advice.survey.usage import NamespaceUsageCounter, SurveyedUsage, SurveySettings
-from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.oom_kill_detection import OomKill
 from trellis.core.recommend.parameters import ParameterValues
 from trellis.core.recommend.protocol import Estimates, Recommender, Rows
 from trellis.core.recommend.registry import create_built_in_recommenders

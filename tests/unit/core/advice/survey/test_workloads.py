@@ -28,7 +28,7 @@ from trellis.base.errors import InvalidInput
 from trellis.core.advice.survey.model import SurveyedWorkload
 from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
 from trellis.core.advice.survey.workloads import WorkloadInventory, find_workloads
-from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.oom_kill_detection import OomKill
 
 THEN = datetime(2026, 7, 1, tzinfo=UTC)
 

@@ -19,7 +19,7 @@ from support.worlds.simulated_cluster import (
     shape,
     workload,
 )
-from trellis.core.cluster.oom_kills import read_eviction
+from trellis.core.cluster.oom_kill_detection import read_eviction
 from trellis.core.resize.view import PodView
 from trellis.sim.cluster import PodEvent
 from trellis.sim.cluster.demand import share_cpu

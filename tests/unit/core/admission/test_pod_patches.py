@@ -17,7 +17,7 @@ from support.worlds.boosts import NO_LIMITS, ON, container, limit_range, with_me
 from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.pods import Pod
-from trellis.core.admission.pods import (
+from trellis.core.admission.pod_patches import (
     POD_ALREADY_SIZED,
     POD_BOOSTED,
     POD_SIZED,

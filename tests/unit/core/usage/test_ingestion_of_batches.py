@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.core.usage.intake import find_highest_before
 from trellis.core.usage.model import UsageModel
+from trellis.core.usage.sample_ingestion import find_highest_before
 from trellis.core.usage.samples import Samples
 from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.decoder import decode_object
 from trellis.api.kube.observed_pods import ObservedPod
-from trellis.core.cluster.oom_kills import OomKill, find_oom_kills, read_eviction
+from trellis.core.cluster.oom_kill_detection import OomKill, find_oom_kills, read_eviction
 
 MIB = 1024.0 * 1024.0
 FIRST, SECOND = 1_772_359_209.0, 1_772_359_269.0

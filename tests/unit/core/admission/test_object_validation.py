@@ -9,7 +9,7 @@ import pytest
 
 from trellis.api.feature_gates import FeatureGates
 from trellis.base.errors import InvalidReview
-from trellis.core.admission.objects import (
+from trellis.core.admission.object_validation import (
     OBJECT_ACCEPTED,
     OBJECT_DEFAULTED,
     OBJECT_NOT_CHECKED,

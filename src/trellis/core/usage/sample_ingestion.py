@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from trellis.base.reasons import Reason
-from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.cluster.oom_kill_detection import OomKill
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, find_run_starts, split_into_unique_batches
 from trellis.core.usage.histograms.bins import MIN_WEIGHT
 from trellis.core.usage.histograms.decaying_histograms import HistogramBank
