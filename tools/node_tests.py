@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from testbed.errors import HarnessError
-from testbed.node import running, sandbox
+from testbed.node import java, running, sandbox
 
 # Pods mostly wait; more workers would make CPU-bound ones late on two cores.
 WORKERS = 3
@@ -15,6 +15,9 @@ if __name__ == "__main__":
     if problem:
         print(f"node tests are skipped: {problem}")
         sys.exit(0)
+    problem = java.fetch_packages()
+    if problem:
+        print(f"the test of a JVM is skipped: {problem}")
     pytest = [sys.executable, "-m", "pytest", "tests/node", "-o", "cache_dir=.pytest_cache/node"]
     workers = ["-n", str(WORKERS), "--dist", "worksteal"]
     try:

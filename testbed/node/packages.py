@@ -35,6 +35,12 @@ def unpack(name: str, *packages: str) -> Path:
     return home
 
 
+def find_unpacked(name: str) -> Path | None:
+    """Where these packages are unpacked already."""
+    home = cache_directory() / f"packages-{name}"
+    return home if home.exists() else None
+
+
 def _download(packages: tuple[str, ...], directory: Path) -> None:
     """Ask again after an update of the lists: a machine may never have had any."""
     download = ["apt-get", "download", *packages]
