@@ -27,7 +27,7 @@ class _PipeWriter(io.FileIO):
 def discard_output_without_reader() -> None:
     """Let writes to a closed pipe succeed, so that the work goes on and sets the exit status."""
     output = sys.stdout
-    if not isinstance(output, io.TextIOWrapper) or output.fileno() != _STANDARD_OUTPUT:
+    if not isinstance(output, io.TextIOWrapper) or output is not sys.__stdout__:
         return
     writer = io.BufferedWriter(_PipeWriter(_STANDARD_OUTPUT, "w", closefd=False))
     sys.stdout = io.TextIOWrapper(
