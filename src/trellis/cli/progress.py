@@ -64,13 +64,13 @@ def _show_bars(parts: Sequence[str], speed: FormatSpeed, stream: IO[str]) -> Ite
     with Progress(*columns, console=Console(file=stream), expand=True) as progress:
         tasks: dict[str, Any] = {part: progress.add_task(part, start=False, total=None) for part in parts}
 
-        def tell(part: str, done: float, total: float) -> None:
+        def update(part: str, done: float, total: float) -> None:
             task = tasks[part]
             if not progress.tasks[task].started:
                 progress.start_task(task)
             progress.update(task, completed=done, total=total)
 
-        yield tell
+        yield update
 
 
 class _ProgressLines:

@@ -61,10 +61,10 @@ def read_prometheus_series(options: PrometheusOptions, namespaces: Sequence[str]
 
     async def read() -> LoadedSeries:
         async with PrometheusClient(settings, fail_fast=True) as client:
-            with show_progress([_PART], lambda steps: f"{steps:,.0f} steps/s", quiet=quiet) as tell:
+            with show_progress([_PART], lambda steps: f"{steps:,.0f} steps/s", quiet=quiet) as update:
 
                 def report(progress: HistoryProgress) -> None:
-                    tell(_PART, progress.done, progress.total)
+                    update(_PART, progress.done, progress.total)
 
                 return await read_prometheus(client, settings, namespaces, time.time(), report)
 

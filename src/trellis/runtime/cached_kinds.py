@@ -112,15 +112,15 @@ SIZING_VPAS: Final[CachedKind[VerticalPodAutoscaler]] = CachedKind(VPAS, _new_po
 SIZING_HVPAS: Final[CachedKind[Hvpa]] = CachedKind(HVPAS, _new_pods_hvpas)
 RESIZING_VPAS: Final[CachedKind[VerticalPodAutoscaler]] = CachedKind(VPAS, _running_pods_vpas, (SIZING_VPAS,))
 RESIZING_HVPAS: Final[CachedKind[Hvpa]] = CachedKind(HVPAS, _running_pods_hvpas, (SIZING_HVPAS,))
-WHOLE_VPAS: Final[CachedKind[VerticalPodAutoscaler]] = CachedKind(
+FULL_VPAS: Final[CachedKind[VerticalPodAutoscaler]] = CachedKind(
     VPAS,
     projections=(Projection(SIZING_VPAS, _new_pods_vpas), Projection(RESIZING_VPAS, _running_pods_vpas)),
 )
-WHOLE_HVPAS: Final[CachedKind[Hvpa]] = CachedKind(
+FULL_HVPAS: Final[CachedKind[Hvpa]] = CachedKind(
     HVPAS,
     projections=(Projection(SIZING_HVPAS, _new_pods_hvpas), Projection(RESIZING_HVPAS, _running_pods_hvpas)),
 )
-WATCHED_HVPAS: Final = CachedKind(HVPAS.read_as(WatchedHvpa), None, (WHOLE_HVPAS,))
+WATCHED_HVPAS: Final = CachedKind(HVPAS.read_as(WatchedHvpa), None, (FULL_HVPAS,))
 
 # Workloads: as owners and targets of pods; with their counts, for Buffers; and with their configured replicas, for the
 # updater, which is all of it.
@@ -152,17 +152,17 @@ def _scaled(resource: Resource[Any]) -> CachedKind[Any]:
 SCALED_WORKLOADS: Final[tuple[CachedKind[Any], ...]] = tuple(map(_scaled, WORKLOADS))
 
 # DaemonSets with their templates: what a new node holds before anything else.
-WHOLE_DAEMON_SETS: Final[CachedKind[DaemonSet]] = CachedKind(
+FULL_DAEMON_SETS: Final[CachedKind[DaemonSet]] = CachedKind(
     DAEMON_SETS, None, tuple(kind for kind in SCALED_WORKLOADS if kind.resource is DAEMON_SETS)
 )
 
 SCALING_HPAS: Final[CachedKind[HorizontalPodAutoscaler]] = CachedKind(HPAS, lambda: transform_hpa)
-WHOLE_HPAS: Final[CachedKind[HorizontalPodAutoscaler]] = CachedKind(HPAS, None, (SCALING_HPAS,))
+FULL_HPAS: Final[CachedKind[HorizontalPodAutoscaler]] = CachedKind(HPAS, None, (SCALING_HPAS,))
 
 FREEZING_NAMESPACES: Final[CachedKind[KubeObject]] = CachedKind(
     NAMESPACES.as_metadata(), partial(AnnotationTransform, FREEZE_ANNOTATION)
 )
-WHOLE_NAMESPACES: Final[CachedKind[KubeObject]] = CachedKind(NAMESPACES.as_metadata(), None, (FREEZING_NAMESPACES,))
+FULL_NAMESPACES: Final[CachedKind[KubeObject]] = CachedKind(NAMESPACES.as_metadata(), None, (FREEZING_NAMESPACES,))
 
 PLAIN_BUFFERS: Final[CachedKind[Buffer]] = CachedKind(BUFFERS)
 MANAGED_BUFFERS: Final[CachedKind[Buffer]] = CachedKind(
@@ -171,8 +171,8 @@ MANAGED_BUFFERS: Final[CachedKind[Buffer]] = CachedKind(
 
 # Of each kind the slice that provides for all components there are.
 WIDEST_KINDS: Final[tuple[CachedKind[Any], ...]] = (
-    *(RESIZABLE_PODS, WHOLE_VPAS, WATCHED_HVPAS, WHOLE_HPAS, WHOLE_NAMESPACES, MANAGED_BUFFERS),
-    WHOLE_DAEMON_SETS,
+    *(RESIZABLE_PODS, FULL_VPAS, WATCHED_HVPAS, FULL_HPAS, FULL_NAMESPACES, MANAGED_BUFFERS),
+    FULL_DAEMON_SETS,
     *SCALED_WORKLOADS,
 )
 

@@ -1,7 +1,7 @@
 """An index of pods by label: a selector is matched against the pods with the rarest of the labels it requires.
 
 pods = informers.follow(PODS, indexes=BY_LABELS)
-mine = [pod for pod in candidate_pods(pods, "shop", selector) if selector.matches(pod.metadata.labels)]
+pods = [pod for pod in candidate_pods(pods, "shop", selector) if selector.matches(pod.metadata.labels)]
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from trellis.kube.discovery import Served, ServedKind
 from trellis.kube.resources import BUFFERS, HPAS, HVPAS, NODES, PODS, VPAS
 from trellis.kube.transport.requests import Request
 from trellis.runtime.cached_kinds import (
+    FULL_VPAS,
     HVPA_PODS,
     OBSERVED_POD_KIND,
     PLACED_PODS,
@@ -41,7 +42,6 @@ from trellis.runtime.cached_kinds import (
     RESIZING_VPAS,
     SIZING_VPAS,
     UNFINISHED_PODS,
-    WHOLE_VPAS,
     WIDEST_KINDS,
     follow_in,
     follow_pods,
@@ -174,16 +174,16 @@ def test_a_kind_of_which_no_expected_slice_provides_for_all_is_cached_in_the_wid
 
 def test_followers_of_slices_that_serve_each_other_share_what_is_derived_for_them() -> None:
     world = World()
-    world.shared = SharedInformers(follow_in("", SIZING_VPAS, RESIZING_VPAS, WHOLE_VPAS))
+    world.shared = SharedInformers(follow_in("", SIZING_VPAS, RESIZING_VPAS, FULL_VPAS))
     world.one, world.other = world.component(), world.component()
     sizing, resizing, whole = (
         world.one.follow(SIZING_VPAS),
         world.other.follow(RESIZING_VPAS),
-        world.one.follow(WHOLE_VPAS),
+        world.one.follow(FULL_VPAS),
     )
     assert sizing is resizing
     assert whole is not sizing
-    assert [informer.resource for informer in world.shared] == [WHOLE_VPAS.resource]
+    assert [informer.resource for informer in world.shared] == [FULL_VPAS.resource]
 
 
 def test_what_is_derived_ends_with_its_last_follower_and_the_watch_goes_on() -> None:

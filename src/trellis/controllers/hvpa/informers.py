@@ -20,7 +20,7 @@ from trellis.core.hvpa.view_builder import HvpaPod, WatchedHvpa, select_live_pod
 from trellis.kube.discovery import Served
 from trellis.kube.resources import HVPAS, VPAS
 from trellis.kube.watch.informer import Informer
-from trellis.runtime.cached_kinds import HVPA_PODS, WATCHED_HVPAS, WHOLE_HPAS, WHOLE_VPAS, follow_in
+from trellis.runtime.cached_kinds import FULL_HPAS, FULL_VPAS, HVPA_PODS, WATCHED_HVPAS, follow_in
 from trellis.runtime.informers import Informers
 from trellis.runtime.label_index import BY_LABELS, candidate_pods
 from trellis.runtime.shared_informers import FollowedKind
@@ -32,7 +32,7 @@ _Targeting: TypeAlias = Hvpa | VerticalPodAutoscaler
 
 def list_followed_kinds(settings: HvpaControllerSettings) -> tuple[FollowedKind, ...]:
     """The kinds that the controller follows and others of its process may follow as well."""
-    return follow_in(settings.scope.vpa_object_namespace, WATCHED_HVPAS, HVPA_PODS, WHOLE_HPAS, WHOLE_VPAS)
+    return follow_in(settings.scope.vpa_object_namespace, WATCHED_HVPAS, HVPA_PODS, FULL_HPAS, FULL_VPAS)
 
 
 class HvpaInformers:
@@ -42,11 +42,11 @@ class HvpaInformers:
         self.hvpas: Informer[WatchedHvpa] = informers.follow(WATCHED_HVPAS, indexes={BY_TARGET: _index_by_target})
         self.pods: Informer[HvpaPod] = informers.follow(HVPA_PODS, indexes=BY_LABELS)
         self.hpas: Informer[HorizontalPodAutoscaler] = informers.follow(
-            WHOLE_HPAS, indexes={BY_TARGET: _index_hpa_by_target, BY_OWNER: index_by_owner}
+            FULL_HPAS, indexes={BY_TARGET: _index_hpa_by_target, BY_OWNER: index_by_owner}
         )
         # Without the definition there are no VPAs, and an HPA alone may be enough.
         self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(
-            WHOLE_VPAS, indexes={BY_TARGET: _index_by_target, BY_OWNER: index_by_owner}, served=served.serves(VPAS)
+            FULL_VPAS, indexes={BY_TARGET: _index_by_target, BY_OWNER: index_by_owner}, served=served.serves(VPAS)
         )
 
     def list_hvpas(self, namespace: str, kind: str, name: str) -> tuple[Hvpa, ...]:

@@ -30,14 +30,14 @@ from trellis.kube.resources import (
 from trellis.kube.watch.informer import Informer
 from trellis.providers.kwok import KwokObjects
 from trellis.runtime.cached_kinds import (
+    FULL_DAEMON_SETS,
+    FULL_NAMESPACES,
     OWNING_WORKLOADS,
     PLACED_PODS,
     PLAIN_BUFFERS,
     SIZING_HVPAS,
     SIZING_VPAS,
     UNFINISHED_PODS,
-    WHOLE_DAEMON_SETS,
-    WHOLE_NAMESPACES,
     follow_in,
     follow_pods,
 )
@@ -49,7 +49,7 @@ def list_followed_kinds(settings: NodeControllerSettings) -> tuple[FollowedKind,
     """The kinds that the autoscaler follows, for boosts as well, and others of its process may follow too."""
     return (
         follow_pods(PLACED_PODS, "", UNFINISHED_PODS),
-        *follow_in("", WHOLE_DAEMON_SETS, WHOLE_NAMESPACES),
+        *follow_in("", FULL_DAEMON_SETS, FULL_NAMESPACES),
         *follow_in(settings.scope.vpa_object_namespace, PLAIN_BUFFERS, SIZING_VPAS, SIZING_HVPAS, *OWNING_WORKLOADS),
     )
 
@@ -63,8 +63,8 @@ class NodeInformers:
         self.buffers: Informer[Buffer] = informers.follow(
             PLAIN_BUFFERS, namespace=settings.scope.vpa_object_namespace, served=served.serves(BUFFERS)
         )
-        self.daemon_sets: Informer[DaemonSet] = informers.follow(WHOLE_DAEMON_SETS, namespace="")
-        self.namespaces: Informer[KubeObject] = informers.follow(WHOLE_NAMESPACES)
+        self.daemon_sets: Informer[DaemonSet] = informers.follow(FULL_DAEMON_SETS, namespace="")
+        self.namespaces: Informer[KubeObject] = informers.follow(FULL_NAMESPACES)
         self.budgets: Informer[PodDisruptionBudget] = informers.follow(PDBS, namespace="")
         self.claims: Informer[PersistentVolumeClaim] = informers.follow(VOLUME_CLAIMS, namespace="")
         self.volumes: Informer[PersistentVolume] = informers.follow(VOLUMES)

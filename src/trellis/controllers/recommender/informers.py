@@ -16,10 +16,10 @@ from trellis.kube.resources import EVENTS
 from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.informer import Informer
 from trellis.runtime.cached_kinds import (
+    FULL_HVPAS,
+    FULL_VPAS,
     OBSERVED_POD_KIND,
     OBSERVED_WORKLOAD_KINDS,
-    WHOLE_HVPAS,
-    WHOLE_VPAS,
     follow_in,
     follow_pods,
 )
@@ -39,7 +39,7 @@ def list_followed_kinds(settings: RecommenderSettings) -> tuple[FollowedKind, ..
     """The kinds that the recommender follows and others of its process may follow as well."""
     own = settings.scope.vpa_object_namespace
     pods = follow_pods(OBSERVED_POD_KIND, own, _RUNNING)
-    return (pods, *follow_in(own, WHOLE_VPAS, WHOLE_HVPAS, *OBSERVED_WORKLOAD_KINDS))
+    return (pods, *follow_in(own, FULL_VPAS, FULL_HVPAS, *OBSERVED_WORKLOAD_KINDS))
 
 
 class RecommenderInformers:
@@ -47,14 +47,14 @@ class RecommenderInformers:
 
     def __init__(self, informers: Informers, *, hvpas_served: bool) -> None:
         by: Any = {BY_NAMESPACE: index_by_namespace}
-        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(WHOLE_VPAS, indexes=by)
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(FULL_VPAS, indexes=by)
         self.pods: Informer[ObservedPod] = informers.follow(OBSERVED_POD_KIND, indexes=by, field_selector=_RUNNING)
         self.evictions: Informer[Event] = informers.follow(EVENTS, indexes=by, field_selector=_EVICTIONS)
         self.workloads: dict[str, Informer[Any]] = {
             kind.resource.kind: informers.follow(kind, indexes=by) for kind in OBSERVED_WORKLOAD_KINDS
         }
         self.hvpas: Informer[Hvpa] = informers.follow(
-            WHOLE_HVPAS, indexes=by, dispensable=_NO_HVPAS, served=hvpas_served
+            FULL_HVPAS, indexes=by, dispensable=_NO_HVPAS, served=hvpas_served
         )
         self._changes = SnapshotChangeCollector()
         self._subscribe()

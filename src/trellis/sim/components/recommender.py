@@ -56,8 +56,8 @@ ContainerNames = tuple[list[str], list[str], list[str]]
 class SimulatedRecommender:
     """All recommenders that the VPAs of a variant name.
 
-    `publish` is called with the VPAs that have a new status, and `tell` with the totals of workloads whose Hvpas use
-    VPAs of users.
+    `publish` is called with the VPAs that have a new status, and `on_totals` with the totals of workloads whose Hvpas
+    use VPAs of users.
     """
 
     def __init__(

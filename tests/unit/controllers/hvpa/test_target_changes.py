@@ -62,14 +62,14 @@ def test_totals_of_the_target_before_are_not_those_of_the_new_one() -> None:
     spec = {"targetRef": OTHER, "updatePolicy": {"updateMode": "Off"}}
     world.server.put(path("verticalpodautoscalers", "theirs"), {"spec": spec})
 
-    def tell(cpu: str, memory: str) -> None:
+    def publish(cpu: str, memory: str) -> None:
         where = path("hvpas", "web")
         document = world.server.objects[where]
         status = {**document.get("status", {}), "totals": {"cpu": cpu, "memory": memory}}
         world.server.put(where, {**document, "status": status})
 
     async def play(_: HvpaController) -> None:
-        tell("24", "4G")
+        publish("24", "4G")
         world.advise("12", "2G", "0", "0", name="mine")
         world.advise("1", "2G", "0", "0", name="theirs")
         for name in ("mine", "theirs"):
@@ -82,7 +82,7 @@ def test_totals_of_the_target_before_are_not_those_of_the_new_one() -> None:
         world.edit("hvpas", "web", targetRef=OTHER)
         await world.wait(600.0)
         assert (world.replicas("other"), world.size()["cpu"]) == (1, "1")
-        tell("12", "4G")
+        publish("12", "4G")
         await world.wait(60.0)
         assert (world.replicas("other"), world.size()["cpu"]) == (2, "6")
 

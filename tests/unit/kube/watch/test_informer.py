@@ -121,17 +121,17 @@ def test_every_handler_gets_every_change_with_the_previous_object() -> None:
     server = serving("a")
     changes: list[list[tuple[str, str, str]]] = [[], []]
 
-    def tell(to: list[tuple[str, str, str]]) -> Callable[[ObjectChange[Pod]], None]:
+    def record_in(to: list[tuple[str, str, str]]) -> Callable[[ObjectChange[Pod]], None]:
         def node(side: Pod | None) -> str:
             return side.spec.node_name if side else "-"
 
         return lambda change: to.append((change.key[1], node(change.old), node(change.new)))
 
     async def work(informer: Informer[Pod]) -> None:
-        informer.subscribe(tell(changes[0]))
+        informer.subscribe(record_in(changes[0]))
         server.put(pod_path("a"), pod("node-2"))
         await asyncio.sleep(0.1)
-        informer.subscribe(tell(changes[1]))
+        informer.subscribe(record_in(changes[1]))
         server.delete(pod_path("a"))
         await asyncio.sleep(0.1)
 

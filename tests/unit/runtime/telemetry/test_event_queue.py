@@ -31,21 +31,21 @@ def test_events_wait_while_changes_are_written_and_are_posted_after_ten_seconds_
         posting = EventQueue(recorder)
         task = asyncio.create_task(posting.run(lambda: busy))
 
-        def tell(name: str) -> None:
+        def record(name: str) -> None:
             posting.record(ObjectReference("Pod", "shop", name, f"uid-{name}", "v1"), EVICTED_BY_VPA, "")
 
-        tell("a")
+        record("a")
         await asyncio.sleep(9.0)
         assert len(server.objects) == 0
         await asyncio.sleep(2.0)
         assert len(server.objects) == 1
-        tell("b")
+        record("b")
         await asyncio.sleep(1.0)
         busy = False
         await asyncio.sleep(0.5)
         assert len(server.objects) == 2
         for number in range(300):
-            tell(f"c{number}")
+            record(f"c{number}")
         await asyncio.sleep(0.5)
         assert len(server.objects) == 302
         task.cancel()

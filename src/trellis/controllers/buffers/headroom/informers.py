@@ -16,7 +16,7 @@ from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, St
 from trellis.core.fit import Storage
 from trellis.kube.resources import NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from trellis.kube.watch.informer import Informer
-from trellis.runtime.cached_kinds import PLACED_PODS, PLAIN_BUFFERS, UNFINISHED_PODS, WHOLE_NAMESPACES
+from trellis.runtime.cached_kinds import FULL_NAMESPACES, PLACED_PODS, PLAIN_BUFFERS, UNFINISHED_PODS
 from trellis.runtime.informers import Informers
 from trellis.runtime.optional_kinds import OptionalKind
 
@@ -33,7 +33,7 @@ class HeadroomInformers:
         self.buffers: Informer[Buffer] = informers.follow(PLAIN_BUFFERS, namespace=namespace)
         self.nodes: Informer[Node] = informers.follow(NODES)
         self.pods: Informer[Pod] = informers.follow(PLACED_PODS, namespace="", field_selector=UNFINISHED_PODS)
-        self.namespaces: Informer[KubeObject] = informers.follow(WHOLE_NAMESPACES, dispensable=_NO_NAMESPACES)
+        self.namespaces: Informer[KubeObject] = informers.follow(FULL_NAMESPACES, dispensable=_NO_NAMESPACES)
         self.claims: Informer[PersistentVolumeClaim] = informers.follow(
             VOLUME_CLAIMS, namespace="", dispensable=_NO_VOLUMES
         )
