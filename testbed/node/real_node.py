@@ -139,6 +139,8 @@ def _start_kubelet(cluster: Cluster, directory: Path, programs: dict[str, Path],
         f"--node-ip={NODE_ADDRESS}",
         f"--root-dir={directory / 'kubelet'}",
         f"--cert-dir={directory / 'pki'}",
+        # Half of metrics-server's, so that each of its scrapes finds something new; the default is 10s.
+        "--housekeeping-interval=5s",
     ]
     return Process(command, logs / "kubelet.log")
 
