@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from testbed.errors import HarnessError
-from testbed.node import java, running, sandbox
+from testbed.node import component_image, java, running, sandbox
 
 # Pods mostly wait; more workers would make CPU-bound ones late on two cores.
 WORKERS = 3
@@ -21,6 +21,7 @@ if __name__ == "__main__":
     pytest = [sys.executable, "-m", "pytest", "tests/node", "-o", "cache_dir=.pytest_cache/node"]
     workers = ["-n", str(WORKERS), "--dist", "worksteal"]
     try:
+        component_image.ensure_archive()  # there is no network inside
         sys.exit(sandbox.run([sys.executable, "-m", running.__name__, *pytest, *workers, *sys.argv[1:]]))
     except HarnessError as error:
         sys.exit(str(error))

@@ -34,6 +34,23 @@ class CpuStatistics(msgspec.Struct, frozen=True):
     used_seconds: float
 
 
+class KernelProcess(msgspec.Struct, frozen=True):
+    """A process of a container."""
+
+    pid: int
+
+    def read_status(self) -> dict[str, str]:
+        """Who it runs as, and what it may do."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+    def read_root_options(self) -> list[str]:
+        """The options with which its root file system is mounted."""
+        mounts = [line.split() for line in Path(f"/proc/{self.pid}/mountinfo").read_text().splitlines()]
+        [options] = [fields[5] for fields in mounts if fields[4] == "/"]
+        return options.split(",")
+
+
 class PodCgroup:
     """The cgroup of a pod, or of one of its containers."""
 
@@ -67,6 +84,11 @@ class PodCgroup:
             used = int(self._read("cpuacct", "cpuacct.usage")) / 1e9
         return CpuStatistics(int(statistics["nr_periods"]), int(statistics["nr_throttled"]), used)
 
+    def read_cpu_pressure(self) -> float:
+        """Seconds in which some of its processes waited for CPU; version 2 only."""
+        some = self._read("cpu", "cpu.pressure").splitlines()[0]
+        return int(some.rpartition("total=")[2]) / 1e6
+
     def count_oom_kills(self) -> int:
         """Processes that the kernel killed for lack of memory."""
         file = "memory.events" if cgroups.is_version_2() else "memory.oom_control"
@@ -85,9 +107,9 @@ class PodCgroup:
         except FileNotFoundError:
             return []
 
-    def list_processes(self) -> list[int]:
-        """The processes in it, by their numbers in the sandbox."""
-        return [int(line) for line in self._read("cpu", "cgroup.procs").split()]
+    def list_processes(self) -> list[KernelProcess]:
+        """Those that run in it, not in the cgroups below."""
+        return [KernelProcess(int(line)) for line in self._read("memory", "cgroup.procs").split()]
 
     def exists(self) -> bool:
         """Whether the kernel still has it."""

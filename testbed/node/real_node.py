@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from testbed.access.certificates import Authority
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.errors import HarnessError
-from testbed.node import configuration, images, packages, sandbox
+from testbed.node import configuration, images, packages, sandbox, service_proxy
 from testbed.node.images import Image
 from testbed.node.init import NODE_ADDRESS
 from testbed.node.kernel import PodCgroup, find_container_cgroup, find_pod_cgroup
@@ -48,11 +49,15 @@ class RealNode:
 
     def import_images(self, made: Sequence[Image]) -> None:
         """Make images known to the node's containerd."""
-        ctr = building.ensure_programs(CONTAINER_RUNTIME)["ctr"]
-        command = [str(ctr), "--address", configuration.CONTAINERD_SOCKET, "--namespace", "k8s.io", "images", "import"]
         with tempfile.NamedTemporaryFile(suffix=".tar", dir=self._directory) as archive:
             images.write_archive(made, Path(archive.name))
-            done = subprocess.run([*command, archive.name], capture_output=True, text=True, check=False)
+            self.import_archive(Path(archive.name))
+
+    def import_archive(self, archive: Path) -> None:
+        """Make the images of an archive known to the node's containerd."""
+        ctr = building.ensure_programs(CONTAINER_RUNTIME)["ctr"]
+        where = ["--address", configuration.CONTAINERD_SOCKET, "--namespace", "k8s.io"]
+        done = subprocess.run([ctr, *where, "images", "import", archive], capture_output=True, text=True, check=False)
         if done.returncode:
             raise HarnessError(f"images cannot be imported: {done.stderr.strip()}")
 
@@ -92,6 +97,7 @@ def run_node(cluster: Cluster) -> Iterator[RealNode]:
         processes.append(_start_containerd(directory, programs, logs))
         node.import_images(images.build_base_images(unpacked / "bin/busybox"))
         processes.append(_start_kubelet(cluster, directory, programs, logs))
+        processes.append(_start_service_proxy(cluster, logs))
         until("the node to be ready", is_ready)
         yield node
     finally:
@@ -133,5 +139,12 @@ def _start_kubelet(cluster: Cluster, directory: Path, programs: dict[str, Path],
         f"--node-ip={NODE_ADDRESS}",
         f"--root-dir={directory / 'kubelet'}",
         f"--cert-dir={directory / 'pki'}",
+        # Half of metrics-server's, so that each of its scrapes finds something new; the default is 10s.
+        "--housekeeping-interval=5s",
     ]
     return Process(command, logs / "kubelet.log")
+
+
+def _start_service_proxy(cluster: Cluster, logs: Path) -> Process:
+    command = [sys.executable, "-m", service_proxy.__name__, str(cluster.directory), cluster.url]
+    return Process(command, logs / "service_proxy.log")

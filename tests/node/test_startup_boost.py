@@ -198,7 +198,7 @@ def test_a_container_that_restarts_before_ready_is_still_boosted_and_one_that_re
     until("the end of the boost", lambda: second.read_resources() == SIZE)
     until("the mark to go", lambda: not boosted(get_pod(cluster, pod)))
     for process in second.list_processes():
-        os.kill(process, signal.SIGKILL)
+        os.kill(process.pid, signal.SIGKILL)
     crashed = wait_for_run(cluster, pod, 2)
     assert node.get_container_cgroup(crashed, "app").read_resources() == SIZE
     wait_for_pod(cluster, namespace, pod["metadata"]["name"], is_ready)

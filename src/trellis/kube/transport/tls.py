@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO
 
 from trellis.base.errors import BadKubeconfig
 from trellis.kube.auth.connection import ClientCertificate, Connection
@@ -46,8 +48,15 @@ def load_certificate_chain(context: ssl.SSLContext, certificate: bytes, key: byt
 @contextmanager
 def _unnamed_file(content: bytes) -> Iterator[str]:
     """A file without a name in any directory, deleted with its descriptor, so that no key remains on disk."""
-    with tempfile.TemporaryFile() as file:
+    with _open_unnamed() as file:
         file.write(content)
         file.flush()
         file.seek(0)
         yield f"/dev/fd/{file.fileno()}"
+
+
+def _open_unnamed() -> IO[bytes]:
+    """In memory where the system can: in a container all directories may be read-only."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("certificate"), "w+b")
+    return tempfile.TemporaryFile()
