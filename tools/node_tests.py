@@ -18,6 +18,9 @@ if __name__ == "__main__":
     pytest = [sys.executable, "-m", "pytest", "tests/node", "-o", "cache_dir=.pytest_cache/node"]
     workers = ["-n", str(WORKERS), "--dist", "worksteal"]
     try:
+        sandbox.fetch_programs()
         sys.exit(sandbox.run([sys.executable, "-m", running.__name__, *pytest, *workers, *sys.argv[1:]]))
     except HarnessError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -36,15 +36,16 @@ class RealNode:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._directory = sandbox.get_directory()
+        self._cgroup = sandbox.get_cgroup()
         self.name = NAME
 
     def get_pod_cgroup(self, pod: Json) -> PodCgroup:
         """The cgroup of a pod, from its API object."""
-        return find_pod_cgroup(self._directory.name, pod)
+        return find_pod_cgroup(self._cgroup, pod)
 
     def get_container_cgroup(self, pod: Json, container: str) -> PodCgroup:
         """The cgroup of a container that has been started, from the API object of its pod."""
-        return find_container_cgroup(self._directory.name, pod, container)
+        return find_container_cgroup(self._cgroup, pod, container)
 
     def import_images(self, made: Sequence[Image]) -> None:
         """Make images known to the node's containerd."""
@@ -103,7 +104,7 @@ def _write_configuration(cluster: Cluster, directory: Path, unpacked: Path) -> N
     access = cluster.directory / "access"
     authority = Authority.load((access / "ca.crt").read_bytes(), (access / "ca.key").read_bytes())
     authority.issue_server(f"system:node:{NAME}", NODE_ADDRESS).save(access, "node")
-    kubelet = configuration.build_kubelet_configuration(access, directory.name, ALLOCATABLE_BYTES)
+    kubelet = configuration.build_kubelet_configuration(access, sandbox.get_cgroup(), ALLOCATABLE_BYTES)
     (directory / "kubelet.yaml").write_text(json.dumps(kubelet))
     (directory / "containerd.toml").write_text(configuration.build_containerd_configuration(directory, unpacked))
     (directory / "cni").mkdir()
