@@ -13,6 +13,8 @@ from testbed.kwok.usage import build_usage
 
 ADDRESS = "127.0.0.1"
 SERVICE_RANGE = "10.255.0.0/16"
+# The first of the range is that of the Service `kubernetes`, by which pods reach the API server.
+API_SERVICE_ADDRESS = "10.255.0.1"
 POD_RANGE = "10.0.0.0/10"
 
 # Short, so that tests need not wait: 15 s and 5 min are the defaults. 10 s is the least that metrics-server takes.
@@ -76,6 +78,11 @@ def kube_apiserver(at: Layout) -> Command:
         f"--tls-cert-file={at.file('apiserver.crt')}",
         f"--tls-private-key-file={at.file('apiserver.key')}",
         f"--client-ca-file={at.file('ca.crt')}",
+        # For logs, exec and metrics of nodes; their names cannot be resolved.
+        f"--kubelet-client-certificate={at.file('apiserver-kubelet-client.crt')}",
+        f"--kubelet-client-key={at.file('apiserver-kubelet-client.key')}",
+        f"--kubelet-certificate-authority={at.file('ca.crt')}",
+        "--kubelet-preferred-address-types=InternalIP",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={at.file('service-accounts.pub')}",
         f"--service-account-signing-key-file={at.file('service-accounts.key')}",

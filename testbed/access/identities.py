@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from testbed.access.certificates import Authority, signing_keys
 from testbed.access.kubeconfigs import Server, certificate_kubeconfig, write_private
-from testbed.components import ADDRESS, Layout
+from testbed.components import ADDRESS, API_SERVICE_ADDRESS, Layout
 from testbed.metrics_api import HOST as METRICS_HOST
 
 # The user names that the bootstrap roles are bound to, and two that stand for parts of a cluster which have
@@ -24,7 +24,9 @@ def prepare(at: Layout) -> None:
     access.mkdir(mode=0o700, parents=True)
     ca = Authority.new("testbed")
     ca.pair.save(access, "ca")
-    ca.issue_server("kube-apiserver", ADDRESS, "localhost", "kubernetes.default.svc").save(access, "apiserver")
+    hosts = (ADDRESS, API_SERVICE_ADDRESS, "localhost", "kubernetes.default.svc")
+    ca.issue_server("kube-apiserver", *hosts).save(access, "apiserver")
+    ca.issue_client("testbed:kube-apiserver", "system:masters").save(access, "apiserver-kubelet-client")
     ca.issue_server("kubelet", ADDRESS, "localhost").save(access, "kubelet")
     ca.issue_server("metrics-server", ADDRESS, METRICS_HOST).save(access, "metrics-server")
     front_proxy = Authority.new("testbed-front-proxy")

@@ -104,7 +104,8 @@ def remove(path: str) -> None:
 def list_subtrees() -> list[str]:
     """The subtrees of all nodes of this machine, relative to the root of each hierarchy."""
     if is_version_2():
-        return [str(found.relative_to(ROOT)) for found in ROOT.rglob(f"{PREFIX}*") if found.is_dir()]
+        found = [Path(path, name) for path, names, _ in os.walk(ROOT) for name in names if name.startswith(PREFIX)]
+        return [str(directory.relative_to(ROOT)) for directory in found]
     return sorted({found.name for hierarchy in _HIERARCHIES for found in (ROOT / hierarchy).glob(f"{PREFIX}*")})
 
 

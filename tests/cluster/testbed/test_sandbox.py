@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,12 @@ class Running:
         [self.cleanup] = [pid for pid in children if "testbed.node.cleanup" in read_command(pid)]
         [self.unshare] = [pid for pid in children if pid != self.cleanup]
         [self.process_1] = [pid for pid, parent in parents.items() if parent == self.unshare]
+        # While this is open, the kernel gives its number to no other namespace.
+        self._namespace_file = os.open(f"/proc/{self.process_1}/ns/pid", os.O_RDONLY)
         self._namespace = read_namespace(self.process_1)
+
+    def close(self) -> None:
+        os.close(self._namespace_file)
 
     def _is_up(self) -> bool:
         assert self.runner.poll() is None
@@ -80,7 +86,7 @@ class Running:
 
     def list_cgroups(self) -> list[Path]:
         """Its subtrees in all hierarchies."""
-        return list(cgroups.ROOT.rglob(self.name))
+        return [Path(path) / self.name for path, names, _ in os.walk(cgroups.ROOT) if self.name in names]
 
     def is_gone(self) -> bool:
         return not self.find_remains()
@@ -90,7 +96,8 @@ class Running:
 def running() -> Iterator[Running]:
     with start() as runner:
         try:
-            yield Running(runner)
+            with closing(Running(runner)) as sandbox_in_use:
+                yield sandbox_in_use
         finally:
             runner.kill()
 
@@ -130,11 +137,11 @@ def test_ctrl_c_in_a_terminal_ends_its_command_and_removes_it() -> None:
     keyboard, terminal = pty.openpty()
     with start(terminal=terminal) as runner:
         os.close(terminal)
-        running = Running(runner)
-        os.write(keyboard, b"\x03")
-        assert runner.wait() == 4
+        with closing(Running(runner)) as running:
+            os.write(keyboard, b"\x03")
+            assert runner.wait() == 4
+            assert running.find_remains() == []
     os.close(keyboard)
-    assert running.find_remains() == []
 
 
 def test_kill_of_the_process_that_started_it_removes_it(running: Running) -> None:
