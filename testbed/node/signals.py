@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Final
 
 from testbed.errors import HarnessError
@@ -77,3 +78,28 @@ def send(pid: int, number: int) -> bool:
 def to_exit_status(code: int) -> int:
     """As a shell has it: 128 and the number of the signal that ended the process."""
     return code if code >= 0 else 128 - code
+
+
+class _EndRequested(Exception):
+    """A signal requested the end."""
+
+
+@contextmanager
+def until_requested() -> Iterator[None]:
+    """A block that SIGTERM and Ctrl-C end, in order: the second of them does not interrupt the end."""
+    for number in REQUESTS:
+        signal.signal(number, _raise_once)
+    with suppress(_EndRequested):
+        yield
+
+
+def pause() -> None:
+    """Wait for a request; it does not return."""
+    while True:
+        signal.pause()
+
+
+def _raise_once(_number: int, _frame: FrameType | None) -> None:
+    for number in REQUESTS:
+        signal.signal(number, signal.SIG_IGN)
+    raise _EndRequested
