@@ -111,12 +111,16 @@ def list_subtrees() -> list[str]:
 
 def _find_parent() -> Path:
     """The nearest cgroup of this process that was delegated, or the root."""
-    lines = Path("/proc/self/cgroup").read_text().splitlines()
-    own = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
-    for path in (Path(own), *Path(own).parents):
+    own = Path(_read_own_cgroup())
+    for path in (own, *own.parents):
         if path != Path() and _is_delegated(ROOT / path):
             return path
     return Path()
+
+
+def _read_own_cgroup() -> str:
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    return next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
 
 
 def _is_delegated(directory: Path) -> bool:
@@ -130,7 +134,7 @@ def _is_delegated(directory: Path) -> bool:
 def _create_version_2(directory: Path, memory_bytes: int) -> None:
     available = _read_words(directory.parent / "cgroup.controllers")
     wanted = [*_CONTROLLERS, *(name for name in _CONTROLLERS_IF_AVAILABLE if name in available)]
-    with _hold(directory.parent):
+    with hold(directory.parent):
         directory.mkdir(exist_ok=True)
         _give_controllers(directory.parent, wanted)
     _write_control(directory, "+", wanted)
@@ -153,7 +157,7 @@ def _give_controllers(parent: Path, wanted: list[str]) -> None:
 
 def _restore(parent: Path) -> None:
     """Take back controllers and let processes return, unless another node is below it."""
-    with suppress(OSError), _hold(parent):
+    with suppress(OSError), hold(parent):
         if any(parent.glob(f"{PREFIX}*")):
             return
         _write_control(parent, "-", _read_note(parent))
@@ -189,7 +193,7 @@ def _write_control(directory: Path, sign: str, controllers: list[str]) -> None:
 
 
 @contextmanager
-def _hold(directory: Path) -> Iterator[None]:
+def hold(directory: Path) -> Iterator[None]:
     """One process at a time changes what a parent gives to those below it."""
     held = os.open(directory, os.O_RDONLY)
     try:

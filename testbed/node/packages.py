@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from testbed.errors import HarnessError
+from testbed.programs.building import print_progress
 from testbed.programs.cache import cache_directory, hold_lock
 
 NODE_PACKAGES: Final = ("runc", "containernetworking-plugins", "busybox-static")
@@ -24,15 +25,25 @@ def find_missing_tool() -> str:
     return next((tool for tool in _TOOLS if shutil.which(tool) is None), "")
 
 
+def is_unpacked(name: str) -> bool:
+    """Whether packages of this name are in the cache."""
+    return _get_home(name).exists()
+
+
 def unpack(name: str, *packages: str) -> Path:
     """A directory in which these packages are unpacked as under `/`; downloaded the first time."""
-    home = cache_directory() / f"packages-{name}"
+    home = _get_home(name)
     with hold_lock(cache_directory() / f"packages-{name}.lock"):
         if not home.exists():
+            print_progress(f"downloading {', '.join(packages)}: once, in seconds")
             with tempfile.TemporaryDirectory(prefix="trellis-testbed-packages-") as temporary:
                 _download(packages, Path(temporary))
                 _unpack_all(Path(temporary), home)
     return home
+
+
+def _get_home(name: str) -> Path:
+    return cache_directory() / f"packages-{name}"
 
 
 def _download(packages: tuple[str, ...], directory: Path) -> None:

@@ -34,6 +34,7 @@ _LEAST_MEMORY_BYTES: Final = 8 * 2**30
 _NAMESPACES: Final = ("--mount", "--net", "--pid", "--mount-proc", "--propagation", "private")
 _UNSHARE: Final = ("unshare", *_NAMESPACES, "--fork", "--kill-child", "--")
 _PROGRAMS: Final = ("unshare", "ip", "mount")
+_PACKAGES: Final = "node"
 
 
 def find_problem() -> str:
@@ -42,7 +43,9 @@ def find_problem() -> str:
         return "a real node needs Linux"
     if os.geteuid() != 0:
         return "a real node needs root"
-    missing = next((program for program in _PROGRAMS if shutil.which(program) is None), packages.find_missing_tool())
+    missing = next((program for program in _PROGRAMS if shutil.which(program) is None), "")
+    if not (missing or packages.is_unpacked(_PACKAGES)):
+        missing = packages.find_missing_tool()
     if missing:
         return f"a real node needs the program {missing}"
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -68,7 +71,7 @@ def get_cgroup() -> str:
 def fetch_programs() -> None:
     """Compile and download what a control plane and a node need and is missing: there is no network inside."""
     building.ensure_programs((*NEEDED, *NODE_PROGRAMS))
-    packages.unpack("node", *packages.NODE_PACKAGES)
+    packages.unpack(_PACKAGES, *packages.NODE_PACKAGES)
 
 
 def run(command: Sequence[str]) -> int:
