@@ -18,6 +18,7 @@ from boost_pictures import PROBES, draw_boosts  # noqa: E402
 from decisions import PAGE as ACTUATION  # noqa: E402
 from decisions import build_actuation_page  # noqa: E402
 from hvpa_pictures import draw_day, draw_edges, draw_ladders, draw_order_of_changes  # noqa: E402
+from measured.jvm_boost import draw_jvm_boost  # noqa: E402
 from pages import build_cli_page, build_component_page, build_kind_page, build_reasons_page, build_requirements_page  # noqa: E402
 from picture import draw_terminal  # noqa: E402
 from trellis.api.registry import ALL_KINDS, KINDS, Kind  # noqa: E402
@@ -75,6 +76,7 @@ def list_generated() -> dict[str, Callable[[], str]]:
     files["docs/images/boost-kinds.svg"] = lambda: draw_boosts(
         BOOST_KINDS, "CPU request and limit over time, for a factor, a quantity, RequestsOnly and a recommendation"
     )
+    files["docs/images/boost-jvm.svg"] = lambda: draw_jvm_boost(ROOT)
     files["docs/images/usage-shapes.svg"] = draw_usage
     files["docs/images/hvpa-ladders.svg"] = lambda: draw_ladders(ROOT)
     files["docs/images/hvpa-edges.svg"] = lambda: draw_edges(ROOT)

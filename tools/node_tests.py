@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from testbed.errors import HarnessError
-from testbed.node import running, sandbox
+from testbed.node import java, running, sandbox
 
 # Pods mostly wait; more workers would make CPU-bound ones late on two cores.
 WORKERS = 3
@@ -18,6 +18,9 @@ def main(arguments: Sequence[str]) -> int:
     if problem:
         print(f"node tests are skipped: {problem}")
         return 0
+    problem = java.fetch_packages()
+    if problem:
+        print(f"the test of a JVM is skipped: {problem}")
     pytest = [sys.executable, "-m", "pytest", "tests/node", "-o", "cache_dir=.pytest_cache/node"]
     workers = ["-n", str(WORKERS), "--dist", "worksteal"]
     sandbox.fetch_programs()

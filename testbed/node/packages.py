@@ -25,14 +25,9 @@ def find_missing_tool() -> str:
     return next((tool for tool in _TOOLS if shutil.which(tool) is None), "")
 
 
-def is_unpacked(name: str) -> bool:
-    """Whether packages of this name are in the cache."""
-    return _get_home(name).exists()
-
-
 def unpack(name: str, *packages: str) -> Path:
     """A directory in which these packages are unpacked as under `/`; downloaded the first time."""
-    home = _get_home(name)
+    home = cache_directory() / f"packages-{name}"
     with hold_lock(cache_directory() / f"packages-{name}.lock"):
         if not home.exists():
             print_progress(f"downloading {', '.join(packages)}: once, in seconds")
@@ -42,8 +37,10 @@ def unpack(name: str, *packages: str) -> Path:
     return home
 
 
-def _get_home(name: str) -> Path:
-    return cache_directory() / f"packages-{name}"
+def find_unpacked(name: str) -> Path | None:
+    """Where these packages are unpacked already."""
+    home = cache_directory() / f"packages-{name}"
+    return home if home.exists() else None
 
 
 def _download(packages: tuple[str, ...], directory: Path) -> None:

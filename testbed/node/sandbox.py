@@ -44,7 +44,7 @@ def find_problem() -> str:
     if os.geteuid() != 0:
         return "a real node needs root"
     missing = next((program for program in _PROGRAMS if shutil.which(program) is None), "")
-    if not (missing or packages.is_unpacked(_PACKAGES)):
+    if not (missing or packages.find_unpacked(_PACKAGES)):
         missing = packages.find_missing_tool()
     if missing:
         return f"a real node needs the program {missing}"

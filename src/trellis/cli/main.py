@@ -15,6 +15,7 @@ from trellis import __version__
 from trellis.base.errors import TrellisError
 from trellis.base.names import suggest_name
 from trellis.cli.interrupts import INTERRUPTED
+from trellis.cli.standard_output import discard_output_without_reader
 
 # Under each title, name, module and the line that `trellis --help` shows. The line stands here, and a test compares it
 # with the command's own help, because reading it from the command would import them all.
@@ -128,6 +129,7 @@ def trellis() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a `TrellisError` or an error of the disk is one line, never a traceback."""
+    discard_output_without_reader()
     try:
         trellis.main(args=list(arguments) if arguments is not None else None, prog_name="trellis")
     except TrellisError as error:

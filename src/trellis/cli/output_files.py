@@ -74,27 +74,33 @@ class ReportModule(Protocol[R_contra]):
 
 
 def write_report(report: ReportModule[R_contra], result: R_contra, outputs: Mapping[str, Path | None]) -> None:
-    """Print the table, unless another format goes to standard output, and write the requested files."""
+    """Write the requested files, and print the table unless another format goes to standard output.
+
+    Files come first: whatever becomes of standard output, they are there.
+    """
+    formats: dict[str, Callable[[], bytes]] = {
+        "--html": lambda: report.as_html(result).encode(),
+        "--json": lambda: report.as_json(result),
+        "--csv": lambda: report.as_csv(result).encode(),
+    }
+    written = [path for option, make in formats.items() if (path := outputs[option]) and write_output(path, make)]
     if STANDARD_OUTPUT not in outputs.values():
         for line in report.as_text(result, get_text_width()):
             click.echo(line)
-    write_output(outputs["--html"], lambda: report.as_html(result).encode())
-    write_output(outputs["--json"], lambda: report.as_json(result))
-    write_output(outputs["--csv"], lambda: report.as_csv(result).encode())
+    for path in written:
+        click.echo(f"wrote {path}", err=True)
 
 
-def write_output(path: Path | None, make: Callable[[], bytes]) -> None:
-    """Write the result of `make`, if a path is given, and print the path."""
-    if path is None:
-        return
+def write_output(path: Path, make: Callable[[], bytes]) -> bool:
+    """Write the result of `make` to a file, or print it; returns whether there is a file."""
     if path == STANDARD_OUTPUT:
         click.echo(make(), nl=False)
-        return
+        return False
     try:
         path.write_bytes(make())
     except OSError as error:
         raise WriteFailed(f"{path}: {error.strerror or error}") from error
-    click.echo(f"wrote {path}", err=True)
+    return True
 
 
 def check_directory(option: str, path: Path) -> None:

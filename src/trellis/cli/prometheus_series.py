@@ -81,6 +81,6 @@ def read_prometheus_history(
         return [], [MissingData("history", "", f"could not be read: {error}")]
     history = []
     for series in loaded.series:
-        namespace, pod, container = series.name.split("/")
-        history.append(ContainerHistory(namespace, pod, container, series.times, series.cpu, series.memory))
+        at = series.identity
+        history.append(ContainerHistory(at.namespace, at.pod, at.container, series.times, series.cpu, series.memory))
     return history, []

@@ -47,9 +47,9 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_writes(
     cluster.api.create(buffer("web", capacity={"replicas": {"percent": percent}}), namespace)
 
     before = explained(cluster, namespace, "web")
-    assert (before["wanted"], before["chunks"], before["asked"]["replicas"]) == (3, 3, 5)
+    assert (before["desiredChunks"], before["chunks"], before["requestedCapacity"]["replicas"]) == (3, 3, 5)
     assert before["chunk"]["governor"] == "VerticalPodAutoscaler web"
-    assert before["room"]["chunks"] == 3
+    assert before["headroom"]["chunks"] == 3
     assert "isStored" not in before
 
     controller(namespace)

@@ -80,7 +80,7 @@ def test_a_verdict_is_explained_as_the_updater_gave_it(cluster: Cluster, namespa
     assert [pod["reason"]["code"] for pod in explanation["pods"]] == ["TooFewReplicas"] * 2
     counts = {labels["reason"]: count for labels, count in series(controller, "trellis_updater_pods") if count}
     assert set(counts) == {pod["reason"]["code"] for pod in explanation["pods"]}
-    assert explanation["pods"][0]["otherwise"] == [
+    assert explanation["pods"][0]["counterfactuals"] == [
         {"code": "ReplicasAdded", "values": {"living": 2.0, "minimum": 5.0}},
         {"code": "BudgetSkipped", "values": {"flag": "--in-place-skip-disruption-budget"}},
     ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from measured.jvm_boost import load_measurement
 from support.builders.manifests import vpa
 from support.worlds.boosts import Life, container, effective, end, pod, start
 from trellis.api.resolve import EffectiveVpa
@@ -52,6 +53,16 @@ def text_of(amount: int | None) -> str:
 
 def given_cpu(text: str) -> str | None:
     return None if text == "none" else text
+
+
+def test_the_figures_of_a_jvm_are_those_that_were_measured() -> None:
+    measured = load_measurement(ROOT)
+    rows = table("| | CPU limit until Ready |")
+    assert [row[1:] for row in rows] == [
+        [f"{start.limit[0]}m", f"{start.ready:.1f} s", f"in {start.throttled} of {start.periods} periods"]
+        for start in (measured.plain, measured.boosted)
+    ]
+    assert measured.plain.ready >= 2 * measured.boosted.ready
 
 
 @pytest.mark.req("SB-15", "SB-16", "SB-17", "SB-18", "SB-19")

@@ -48,13 +48,13 @@ def test_another_user_is_refused(machine: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("program", ["unshare", "ip", "mount", "apt-get", "dpkg"])
 def test_a_missing_program_is_named(machine: pytest.MonkeyPatch, program: str) -> None:
     machine.setattr("shutil.which", lambda name: None if name == program else f"/usr/bin/{name}")
-    machine.setattr(packages, "is_unpacked", lambda _: False)
+    machine.setattr(packages, "find_unpacked", lambda _: None)
     assert sandbox.find_problem() == f"a real node needs the program {program}"
 
 
-def test_unpacked_packages_need_no_program(machine: pytest.MonkeyPatch) -> None:
+def test_unpacked_packages_need_no_program(machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
     machine.setattr("shutil.which", lambda name: None if name == "apt-get" else f"/usr/bin/{name}")
-    machine.setattr(packages, "is_unpacked", lambda name: name == "node")
+    machine.setattr(packages, "find_unpacked", {"node": tmp_path}.get)
     assert sandbox.find_problem() == ""
 
 

@@ -293,9 +293,10 @@ def command(
             click.echo(f"trellis: {line}", err=True)
         sys.exit(2)
     advised = advise(surveyed, policy, priced, surveyed.time, parameters=outcome.parameters)
+    notices = _write_manifests(advised, emit[0], emit[1], update_mode) if emit is not None else []
     _write(advised, output, output_file, top, buckets=suggest_buckets)
-    if emit is not None:
-        _write_manifests(advised, emit[0], emit[1], update_mode)
+    for notice in notices:
+        click.echo(notice, err=True)
     if outcome.is_stopped:
         sys.exit(INTERRUPTED)
     if fail_over is not None:
@@ -361,19 +362,22 @@ def _write(advised: SurveyAdvice, output: str, output_file: Path | None, top: in
 
     width = get_text_width()
     if output_file is not None:
-        write_output(output_file, lambda: render(advised, output, width, top).encode())
+        if write_output(output_file, lambda: render(advised, output, width, top).encode()):
+            click.echo(f"wrote {output_file}", err=True)
     else:
         click.echo(render(advised, output, width, top), nl=False)
 
 
-def _write_manifests(advised: SurveyAdvice, form: str, directory: Path, update_mode: str) -> None:
+def _write_manifests(advised: SurveyAdvice, form: str, directory: Path, update_mode: str) -> list[str]:
+    """Write the manifests; returns what is to be said of them."""
     from trellis.reports.advice.report import ManifestForm, build_manifest_files  # noqa: PLC0415 -- see above
 
     files = build_manifest_files(advised, ManifestForm(form), update_mode)
     write_texts(directory, files.texts)
-    click.echo(f"wrote {format_plural(len(files.texts), 'file')} below {directory}", err=True)
+    notices = [f"wrote {format_plural(len(files.texts), 'file')} below {directory}"]
     for skipped in files.skipped[:_MAX_SKIPPED_SHOWN]:
         workload = skipped.workload
-        click.echo(f"no file for {workload.kind} {workload.namespace}/{workload.name}: {skipped.reason}", err=True)
+        notices.append(f"no file for {workload.kind} {workload.namespace}/{workload.name}: {skipped.reason}")
     if len(files.skipped) > _MAX_SKIPPED_SHOWN:
-        click.echo(f"... and {len(files.skipped) - _MAX_SKIPPED_SHOWN} more without a file", err=True)
+        notices.append(f"... and {len(files.skipped) - _MAX_SKIPPED_SHOWN} more without a file")
+    return notices

@@ -30,10 +30,9 @@ from trellis.reports.text.tables import NARROWEST, align_columns, choose_fitting
 _MIN_NAME_LENGTH = 14
 _MAX_REMARKS = 12  # lines of a sort: the other formats have all of them
 _HEADS = ["", "container", "pods", "CPU request", "in all", "memory request", "in all", "history"]
-_LEGEND = (
-    "!! memory at risk, ! worth changing, ? too little history; in all: for all pods, + is more than now, CPU in cores."
-)
-_UNKNOWN_LEGEND = f"{UNKNOWN} -> 250m: what is requested now could not be seen."
+_MARKS = {"!!": "memory at risk", "!": "worth changing", "?": "too little history"}
+_COLUMNS_LEGEND = '"in all" is the change for all pods together, CPU in cores.'
+_UNKNOWN_LEGEND = f'"{UNKNOWN} ->" means that the present request is not known.'
 
 
 def as_text(advised: SurveyAdvice, width: int = 100, top: int = 0) -> list[str]:
@@ -44,9 +43,7 @@ def as_text(advised: SurveyAdvice, width: int = 100, top: int = 0) -> list[str]:
     rows = advised.rows[:top] if top else advised.rows
     if rows:
         lines += ["", *_container_table(rows, width), *_describe_omitted(advised, len(rows))]
-        lines += wrap_text(_LEGEND, width)
-        if any(row.container.reason is REQUEST_UNKNOWN for row in rows):
-            lines += wrap_text(_UNKNOWN_LEGEND, width)
+        lines += ["", *wrap_text(" ".join(_list_legend(rows)), width)]
     if len(advised.namespaces) > 1:
         lines += ["", *_namespace_table(advised, width)]
     lines += ["", *wrap_text(" ".join(summarize_advice(advised)), width)]
@@ -58,6 +55,17 @@ def as_text(advised: SurveyAdvice, width: int = 100, top: int = 0) -> list[str]:
             lines.append(f"... and {len(sentences) - _MAX_REMARKS} more")
     effort = describe_effort(advised.surveyed.effort)
     return [*lines, "", *wrap_text(effort, width)] if effort else lines
+
+
+def _list_legend(rows: Sequence[AdviceRow]) -> Iterator[str]:
+    """Sentences about the marks and columns that the rows use."""
+    used = {get_severity_mark(row.container) for row in rows}
+    marks = [f"{mark} {meaning}" for mark, meaning in _MARKS.items() if mark in used]
+    if marks:
+        yield f"Marks: {', '.join(marks)}."
+    yield _COLUMNS_LEGEND
+    if any(row.container.reason is REQUEST_UNKNOWN for row in rows):
+        yield _UNKNOWN_LEGEND
 
 
 def _describe_omitted(advised: SurveyAdvice, shown: int) -> list[str]:

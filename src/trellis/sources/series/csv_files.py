@@ -16,7 +16,7 @@ from trellis.core.usage.columns import IntColumn
 from trellis.sources.series.csv_parser import CsvBlock, CsvFormat, TextColumn, read_blocks, read_header
 from trellis.sources.series.field_values import convert_to_seconds, parse_amounts, parse_times
 from trellis.sources.series.headers import ColumnRoles, assign_roles
-from trellis.sources.series.tables import LoadedSeries, SeriesTable, extract_series, number_names
+from trellis.sources.series.tables import LoadedSeries, SeriesName, SeriesTable, extract_series, number_names
 from trellis.sources.series.units import Machine
 
 _GZIP: Final = b"\x1f\x8b"
@@ -73,7 +73,7 @@ def _parse_block(source: str, roles: ColumnRoles, piece: CsvBlock) -> SeriesTabl
     )
 
 
-def _read_names(parts: list[TextColumn]) -> tuple[list[str], IntColumn | None]:
+def _read_names(parts: list[TextColumn]) -> tuple[list[SeriesName], IntColumn | None]:
     """The names of series, and which of them each row is of."""
     if not parts:
         return [], None
@@ -82,7 +82,7 @@ def _read_names(parts: list[TextColumn]) -> tuple[list[str], IntColumn | None]:
     changed[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in parts])
     begins = np.flatnonzero(changed)
     names = [
-        "/".join(part.decode("utf-8", "replace") for part in row) for row in zip(*_read_at(parts, begins), strict=True)
+        tuple(part.decode("utf-8", "replace") for part in row) for row in zip(*_read_at(parts, begins), strict=True)
     ]
     return number_names(names, np.diff(begins, append=len(changed)))
 

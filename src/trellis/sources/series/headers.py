@@ -45,7 +45,7 @@ def find_declared_columns(numbers: Mapping[str, int], machine: Machine) -> dict[
 
 _TIME: Final = ("timestamp", "time", "ts", "datetime", "date")
 _SERIES: Final = ("series_id", "series", "id", "name")
-_PARTS: Final = ("namespace", "workload", "pod", "container")
+IDENTITY_FIELDS: Final = ("namespace", "workload", "pod", "container")
 _CPU: Final = ("cpu", "cpu_usage")
 _MEMORY: Final = ("memory", "memory_usage", "mem", "memory_working_set")
 _AVERAGES: Final = ("", "_avg", "_mean")
@@ -68,6 +68,12 @@ class ColumnRoles(msgspec.Struct, frozen=True):
     """Requests and limits, by their field of `Declared`."""
     counts_seconds: bool = False
     """Whether the column of CPU has the seconds that were used so far."""
+
+    @property
+    def identity_fields(self) -> tuple[str, ...]:
+        """The fields of `ContainerIdentity` that columns name; empty where one column has the whole name."""
+        fields = tuple(self.header[column].lower() for column in self.names)
+        return fields if set(fields) <= set(IDENTITY_FIELDS) else ()
 
     @property
     def amounts(self) -> tuple[AmountColumn, ...]:
@@ -118,7 +124,7 @@ def assign_roles(source: str, header: Sequence[str], machine: Machine) -> Column
             source, f"has no column `cpu_cores` or `memory_bytes`; {_suggest_amount(numbers)}its columns are {listed}"
         )
     series = [numbers[name] for name in _SERIES if name in numbers][:1] or [
-        numbers[name] for name in _PARTS if name in numbers
+        numbers[name] for name in IDENTITY_FIELDS if name in numbers
     ]
     declared = find_declared_columns(numbers, machine)
     roles = ColumnRoles(

@@ -13,7 +13,7 @@ from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.sources.series.csv_parser import TextColumn
 from trellis.sources.series.field_values import convert_to_seconds, parse_amounts, parse_times
 from trellis.sources.series.headers import ColumnRoles, assign_roles
-from trellis.sources.series.tables import LoadedSeries, SeriesTable, extract_series
+from trellis.sources.series.tables import LoadedSeries, SeriesName, SeriesTable, extract_series
 from trellis.sources.series.units import AmountColumn, Machine
 
 # A file is opened for each part of it: parts should not be too many.
@@ -125,11 +125,11 @@ def _read_numbers(source: str, name: str, table: Any) -> FloatColumn:
     return numbers
 
 
-def _read_names(roles: ColumnRoles, table: Any) -> tuple[list[str], IntColumn | None]:
+def _read_names(roles: ColumnRoles, table: Any) -> tuple[list[SeriesName], IntColumn | None]:
     """The names of series, and which of them each row is of."""
     if not roles.names:
         return [], None
-    names: list[str] = [""]
+    names: list[SeriesName] = [()]
     which: IntColumn = np.zeros(table.num_rows, dtype=np.int64)
     for column in roles.names:
         coded = table.column(roles.header[column]).unify_dictionaries().combine_chunks().dictionary_encode()
@@ -141,7 +141,7 @@ def _read_names(roles: ColumnRoles, table: Any) -> tuple[list[str], IntColumn | 
         if len(pairs) > _PAIRS:  # of which nearly all are of no row
             pairs, which = np.unique(which, return_inverse=True)
         halves = ((names[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist())
-        names = [f"{name}/{value}" if name else value for name, value in halves]
+        names = [(*name, value) for name, value in halves]
     return names, which
 
 

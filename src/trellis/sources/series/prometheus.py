@@ -14,7 +14,7 @@ from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.history import HistoryProgress, read_history
 from trellis.sources.prometheus.labels import query_label_values
 from trellis.sources.prometheus.settings import PrometheusSettings
-from trellis.sources.series.series import Series
+from trellis.sources.series.series import ContainerIdentity, Series
 from trellis.sources.series.tables import LoadedSeries
 
 _LEAST_SAMPLES = 2
@@ -59,7 +59,8 @@ def _group_by_container(samples: Samples, source: str) -> LoadedSeries:
             loaded.problems.append(InvalidSeries(source, f"series {name} has fewer than two samples"))
         else:
             cpu, memory = _drop_negative(samples.cpu[positions]), _drop_negative(samples.memory[positions])
-            loaded.series.append(Series(name, samples.times[positions], cpu, memory, source))
+            identity = ContainerIdentity(namespace=namespace, pod=pod, container=container)
+            loaded.series.append(Series(name, samples.times[positions], cpu, memory, source, identity=identity))
     return loaded
 
 

@@ -31,14 +31,23 @@ class DeclaredResources(msgspec.Struct, frozen=True):
         return DeclaredResources(*(second if math.isnan(first) else first for first, second in pairs))
 
 
+class ContainerIdentity(msgspec.Struct, frozen=True):
+    """The container that a series is of, as far as its columns say; a field without a column is empty."""
+
+    namespace: str = ""
+    workload: str = ""
+    pod: str = ""
+    container: str = ""
+
+
 _NO_INTERVAL = 60.0
 
 
 class Series(msgspec.Struct, frozen=True, dict=True):
     """The usage of one container: seconds since 1970 in ascending order, cores and bytes.
 
-    The columns are equally long, NaN where not measured. `source` is where it was read, and
-    `declared` what is said there of requests and limits.
+    The columns are equally long, NaN where not measured. `source` is where it was read, `identity` the container that
+    columns there name, and `declared` the requests and limits there.
     """
 
     name: str
@@ -47,6 +56,7 @@ class Series(msgspec.Struct, frozen=True, dict=True):
     memory: FloatColumn
     source: str = ""
     declared: DeclaredResources = DeclaredResources()
+    identity: ContainerIdentity = ContainerIdentity()
 
     def __post_init__(self) -> None:
         lengths = {len(column) for column in (self.times, self.cpu, self.memory)}

@@ -8,6 +8,7 @@ no rate and is left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -17,7 +18,7 @@ from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.sources.series.checks import SeriesOrigin, check_series, list_notes
 from trellis.sources.series.headers import ColumnRoles
-from trellis.sources.series.series import DeclaredResources, Series
+from trellis.sources.series.series import ContainerIdentity, DeclaredResources, Series
 from trellis.sources.series.units import AmountColumn
 
 
@@ -58,6 +59,10 @@ class LoadedSeries(msgspec.Struct, frozen=True):
         )
 
 
+# The name of a series: a value for each column of names.
+SeriesName: TypeAlias = tuple[str, ...]
+
+
 class SeriesTable(msgspec.Struct, frozen=True):
     """Rows of a file in columns. `which` says, of which of the `names` a row is; None if all are of one series."""
 
@@ -66,15 +71,15 @@ class SeriesTable(msgspec.Struct, frozen=True):
     rows: IntColumn
     times: FloatColumn
     amounts: dict[int, FloatColumn]
-    names: list[str] = []
+    names: list[SeriesName] = []
     which: IntColumn | None = None
 
 
-def number_names(names: Sequence[str], lengths: IntColumn) -> tuple[list[str], IntColumn | None]:
+def number_names(names: Sequence[SeriesName], lengths: IntColumn) -> tuple[list[SeriesName], IntColumn | None]:
     """Different names in their order, and their numbers row by row, from a name for each stretch of so many rows."""
     if not len(names):
         return [], None
-    numbers: dict[str, int] = {}
+    numbers: dict[SeriesName, int] = {}
     row_numbers = [numbers.setdefault(name, len(numbers)) for name in names]
     return list(numbers), np.repeat(np.array(row_numbers, dtype=np.int64), lengths)
 
@@ -83,7 +88,8 @@ def extract_series(table: SeriesTable, name: str) -> LoadedSeries:
     """Every series of a table; a table without names has one series, called `name`."""
     loaded = LoadedSeries([], [], list(table.roles.notes(table.source)))
     cpu, memory = (_read_amount(table, resource_columns) for resource_columns in (table.roles.cpu, table.roles.memory))
-    for title, row_positions in _split_by_series(table):
+    for series_name, row_positions in _split_by_series(table):
+        title = "/".join(filter(None, series_name))
         origin = _build_origin(table, row_positions, title)
         columns = (table.times[row_positions], cpu[row_positions], memory[row_positions])
         if table.roles.counts_seconds:
@@ -93,23 +99,25 @@ def extract_series(table: SeriesTable, name: str) -> LoadedSeries:
         except InvalidSeries as error:
             loaded.problems.append(error)
             continue
-        loaded.series.append(msgspec.structs.replace(series, declared=_read_declared(table, row_positions)))
+        identity = ContainerIdentity(**dict(zip(table.roles.identity_fields, series_name, strict=False)))
+        declared = _read_declared(table, row_positions)
+        loaded.series.append(replace(series, declared=declared, identity=identity))
         loaded.notes.extend(list_notes(series, origin))
     return loaded
 
 
-def _split_by_series(table: SeriesTable) -> Iterator[tuple[str, IntColumn | slice]]:
+def _split_by_series(table: SeriesTable) -> Iterator[tuple[SeriesName, IntColumn | slice]]:
     which = table.which
     if which is None:
-        yield "", slice(None)
+        yield (), slice(None)
         return
     ends = np.cumsum(np.bincount(which, minlength=len(table.names)))
     together = bool((which[1:] >= which[:-1]).all())
     order = None if together else np.argsort(which, kind="stable")
-    for title, end, size in zip(table.names, ends.tolist(), np.diff(ends, prepend=0).tolist(), strict=True):
+    for name, end, size in zip(table.names, ends.tolist(), np.diff(ends, prepend=0).tolist(), strict=True):
         row_positions = slice(end - size, end)
         if size:
-            yield title, row_positions if order is None else order[row_positions]
+            yield name, row_positions if order is None else order[row_positions]
 
 
 def _read_amount(table: SeriesTable, columns: Sequence[AmountColumn]) -> FloatColumn:

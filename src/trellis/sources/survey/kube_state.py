@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from trellis.api.kube.meta import OwnerReference
 from trellis.api.kube.observed_pods import ObservedPod, ObservedPodMeta
 from trellis.base.errors import PrometheusError
+from trellis.core.advice.survey.ownership import guess_workload
 from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
 from trellis.core.cluster.dump_format import MissingData
 from trellis.core.cluster.oom_kill_detection import OomKill
@@ -32,14 +32,6 @@ T = TypeVar("T")
 KILLS: Final = "out-of-memory kills"
 _TERMINATED_REASON: Final = "kube_pod_container_status_last_terminated_reason"
 _TERMINATED_TIMESTAMP: Final = "kube_pod_container_status_last_terminated_timestamp"
-_DRAWN: Final = "[bcdfghjklmnpqrstvwxz2456789]"
-# What pods are called, the longest ending first; a ReplicaSet's and a DaemonSet's pods are called alike.
-_NAME_PATTERNS: Final = (
-    ("CronJob", re.compile(rf"(.+)-[0-9]{{8,10}}-{_DRAWN}{{5}}")),
-    ("Deployment", re.compile(rf"(.+)-{_DRAWN}{{6,10}}-{_DRAWN}{{5}}")),
-    ("DaemonSet", re.compile(rf"(.+)-{_DRAWN}{{5}}")),
-    ("StatefulSet", re.compile(r"(.+)-[0-9]+")),
-)
 _GUESSED: Final = (
     "kube-state-metrics told Prometheus nothing: workloads are guessed from the names of pods, and what they request "
     "is not known"
@@ -179,9 +171,9 @@ class KubeState:
 
 
 def _guess_owner(namespace: str, name: str) -> ObservedPod:
-    for kind, form in _NAME_PATTERNS:
-        if match := form.fullmatch(name):
-            api_version = "batch/v1" if kind == "CronJob" else "apps/v1"
-            owner = OwnerReference(api_version, kind, match[1], "", True)
-            return ObservedPod(ObservedPodMeta(name=name, namespace=namespace, owner_references=(owner,)))
-    return ObservedPod(ObservedPodMeta(name=name, namespace=namespace))
+    workload = guess_workload(name)
+    if workload is None:
+        return ObservedPod(ObservedPodMeta(name=name, namespace=namespace))
+    kind, workload_name = workload
+    owner = OwnerReference("batch/v1" if kind == "CronJob" else "apps/v1", kind, workload_name, "", True)
+    return ObservedPod(ObservedPodMeta(name=name, namespace=namespace, owner_references=(owner,)))

@@ -31,7 +31,7 @@ from trellis.core.cluster.state import ClusterState
 from trellis.kube.client import Client
 from trellis.runtime.recorder import read_recording
 from trellis.sources.cluster.anonymization import Anonymizer
-from trellis.sources.series.series import Series
+from trellis.sources.series.series import ContainerIdentity, Series
 from trellis.sources.series.tables import LoadedSeries
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -197,7 +197,9 @@ def test_usage_of_the_last_days_comes_from_prometheus(
     def read_series(whom: PrometheusOptions, namespaces: Any, *, quiet: bool) -> LoadedSeries:
         asked.append((whom, namespaces, quiet))
         times = np.array([NOW - 60, NOW])
-        return LoadedSeries([Series(f"shop/web-{HASH}-x2x9z/app", times, np.array([0.1, np.nan]), times, "")], [], [])
+        identity = ContainerIdentity(namespace="shop", pod=f"web-{HASH}-x2x9z", container="app")
+        series = Series("web", times, np.array([0.1, np.nan]), times, identity=identity)
+        return LoadedSeries([series], [], [])
 
     monkeypatch.setattr(prometheus_series, "read_prometheus_series", read_series)
     result = run("--quiet", "-n", "shop", "-o", "d.jsonl", "--prometheus-url", "http://p", "--history", "14d")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from io import BytesIO
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -81,7 +83,8 @@ def test_a_manifest_declares_requests_where_files_do_not(tmp_path: Path) -> None
     assert (database.is_sized, web.is_sized) == (False, True)
     assert [container.request.cpu for container in web.containers] == [250.0, pytest.approx(math.nan, nan_ok=True)]
     assert web.containers[0].request.memory == 128 * MIB
-    assert "files of usage do not say how many pods there are" in result.notes
+    assert "the files do not say how many pods there are: add a column `pod`" in result.notes
+    assert not any("requested" in note for note in result.notes)
 
 
 def test_an_incomplete_manifest_row_is_ignored_and_the_first_of_two_units_counts(tmp_path: Path) -> None:
@@ -148,4 +151,84 @@ def test_invalid_files_are_reported(tmp_path: Path) -> None:
 def test_no_usage_at_all_is_reported(tmp_path: Path) -> None:
     result = surveyed(tmp_path, WorkloadFilter.parse(["nowhere"]), usage=table(("shop/web/app", 0.2, MIB)))
     assert result.workloads == ()
-    assert result.notes == ("there is no usage in them that was asked about",)
+    assert result.notes == ("the files hold no usage of the selected namespaces and kinds",)
+
+
+POD = "web-5d8f7c9b64-x7k2p"
+VALUES = {"namespace": "shop", "workload": "web", "pod": POD, "container": "app"}
+COMBINATIONS = [
+    columns
+    for count in range(1, len(VALUES) + 1)
+    for columns in combinations(VALUES, count)
+    if columns != ("namespace",)
+]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("columns", COMBINATIONS, ids=" ".join)
+def test_each_combination_of_columns_identifies_the_workload(
+    tmp_path: Path, columns: tuple[str, ...], form: str
+) -> None:
+    header, row = ",".join(columns), ",".join(VALUES[column] for column in columns)
+    lines = [f"{row},{BEGIN + 300 * number},0.2,{300 * MIB}" for number in range(120)]
+    _write_table(tmp_path / f"usage.{form}", f"{header},timestamp,cpu_cores,memory_bytes", lines)
+    [workload] = surveyed(tmp_path).workloads
+    names_workload = "workload" in columns or "pod" in columns
+    assert (workload.namespace, workload.name) == (
+        "shop" if "namespace" in columns else "default",
+        "web" if names_workload else "app",
+    )
+    assert [container.name for container in workload.containers] == ["app"]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_pods_of_a_workload_are_added_up_and_those_at_the_end_counted(tmp_path: Path, form: str) -> None:
+    """The first pod of a rollout ends when the other two start; all three are the history of one workload."""
+    lines = [
+        f"shop,{pod},{container},{BEGIN + 300 * number},{cpu},{300 * MIB}"
+        for pod, cpu, numbers in (
+            ("web-5d8f7c9b64-x7k2p", 0.4, range(60)),
+            ("web-6c4b9f7d88-bbbbb", 0.2, range(60, 120)),
+            ("web-6c4b9f7d88-ccccc", 0.2, range(60, 120)),
+        )
+        for container in ("app", "proxy")
+        for number in numbers
+    ]
+    _write_table(tmp_path / f"usage.{form}", "namespace,pod,container,timestamp,cpu_cores,memory_bytes", lines)
+    [web] = surveyed(tmp_path).workloads
+    assert (web.namespace, web.name, web.pods) == ("shop", "web", 2)
+    assert [(c.name, c.samples) for c in web.containers] == [("app", 180), ("proxy", 180)]
+    assert web.containers[0].highest.cpu == pytest.approx(400)
+    # The 90th percentile of a history of which a third was at 400m.
+    assert web.containers[0].estimate.target.cpu == pytest.approx(1.15 * 400, rel=0.1)
+
+
+def test_pods_of_a_workload_may_be_in_several_files(tmp_path: Path) -> None:
+    header = "namespace,workload,pod,container,timestamp,cpu_cores"
+    files = {
+        pod: "\n".join([header, *(f"shop,web,{pod},app,{BEGIN + 300 * number},0.2" for number in range(60))])
+        for pod in ("web-0", "web-1")
+    }
+    for name, text in {**files, "web-0-again": files["web-0"]}.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    result = surveyed(tmp_path)
+    [web] = result.workloads
+    assert (web.name, web.pods, web.containers[0].samples) == ("web", 2, 120)
+    assert [item.why for item in result.missing] == ["series shop/web/web-0/app is there twice"]
+    assert not any("how many pods" in note for note in result.notes)
+
+
+def test_a_name_with_a_slash_in_a_column_is_not_split(tmp_path: Path) -> None:
+    lines = [f"team/shop,web,{BEGIN + 300 * number},0.2" for number in range(60)]
+    _write_table(tmp_path / "usage.csv", "namespace,workload,timestamp,cpu_cores", lines)
+    [web] = surveyed(tmp_path).workloads
+    assert (web.namespace, web.name) == ("team/shop", "web")
+
+
+def _write_table(path: Path, header: str, lines: list[str]) -> None:
+    text = "\n".join([header, *lines]) + "\n"
+    if path.suffix == ".csv":
+        path.write_text(text)
+        return
+    parquet, csv = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow.csv")
+    parquet.write_table(csv.read_csv(BytesIO(text.encode())), path)

@@ -29,6 +29,21 @@ _HASHES: Final = {
 }
 _HASHED: Final = re.compile(r"(.+)-[bcdfghjklmnpqrstvwxz2456789]{6,10}")
 _SCHEDULED: Final = re.compile(r"(.+)-[0-9]{8,10}")
+# Random parts of names have no vowels, and neither 0, 1 nor 3: apimachinery's `rand.String`.
+_RANDOM: Final = "[bcdfghjklmnpqrstvwxz2456789]"
+# The longest ending first; names of a ReplicaSet's and of a DaemonSet's pods look alike.
+_POD_NAMES: Final = (
+    ("CronJob", re.compile(rf"(.+)-[0-9]{{8,10}}-{_RANDOM}{{5}}")),
+    ("Deployment", re.compile(rf"(.+)-{_RANDOM}{{6,10}}-{_RANDOM}{{5}}")),
+    ("DaemonSet", re.compile(rf"(.+)-{_RANDOM}{{5}}")),
+    ("StatefulSet", re.compile(r"(.+)-[0-9]+")),
+)
+
+
+def guess_workload(pod: str) -> tuple[str, str] | None:
+    """The kind and the name of the workload that a pod of this name is probably of; None if the name does not tell."""
+    matches = ((kind, pattern.fullmatch(pod)) for kind, pattern in _POD_NAMES)
+    return next(((kind, match[1]) for kind, match in matches if match is not None), None)
 
 
 class WorkloadOwners:
