@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -43,6 +43,13 @@ class CpuStatistics(msgspec.Struct, frozen=True):
     periods: int
     throttled_periods: int
     used_seconds: float
+
+
+class Pressure(msgspec.Struct, frozen=True):
+    """Seconds in which at least one task, and in which all of them, waited for a resource (PSI)."""
+
+    some_seconds: float
+    full_seconds: float
 
 
 class PodCgroup:
@@ -97,6 +104,13 @@ class PodCgroup:
     def list_processes(self) -> list[int]:
         """The processes in it, by their numbers in the sandbox."""
         return [int(line) for line in self._read("cpu", "cgroup.procs").split()]
+
+    def read_pressure(self, resource: Literal["cpu", "memory", "io"]) -> Pressure:
+        """How long its tasks have waited. On version 1 the twin that runc makes in `unified` has this."""
+        hierarchy = cgroups.ROOT if cgroups.is_version_2() else cgroups.ROOT / "unified"
+        lines = (hierarchy / self.path / f"{resource}.pressure").read_text().splitlines()
+        totals = {line.split()[0]: int(line.rpartition("total=")[2]) / 1e6 for line in lines}
+        return Pressure(totals["some"], totals["full"])
 
     def exists(self) -> bool:
         """Whether the kernel still has it."""

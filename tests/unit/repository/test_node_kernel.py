@@ -9,10 +9,21 @@ import pytest
 
 from testbed.client import Json
 from testbed.node import cgroups
-from testbed.node.kernel import CpuStatistics, KernelResources, PodCgroup, find_container_cgroup, find_pod_cgroup
+from testbed.node.kernel import (
+    CpuStatistics,
+    KernelResources,
+    PodCgroup,
+    Pressure,
+    find_container_cgroup,
+    find_pod_cgroup,
+)
 
 MIB = 2**20
 POD = "node/kubepods/burstable/pod1"
+
+PRESSURE = (
+    "some avg10=58.45 avg60=15.13 avg300=3.37 total=10328780\nfull avg10=0.06 avg60=0.02 avg300=0.00 total=30342\n"
+)
 
 # A pod with 250m, a limit of 500m and 96Mi, as kubelet 1.36.3 and runc write it on this version, and on a kernel of
 # version 2 by the format that the kernel documents.
@@ -21,12 +32,14 @@ VERSION_1 = {
     "cpu/cpu.cfs_quota_us": "50000\n",
     "cpu/cpu.cfs_period_us": "100000\n",
     "cpu/cpu.stat": "nr_periods 120\nnr_throttled 30\nthrottled_time 1500000000\n",
+    "unified/cpu.pressure": PRESSURE,
     "cpuacct/cpuacct.usage": "6500000000\n",
     "memory/memory.limit_in_bytes": "100663296\n",
     "memory/memory.usage_in_bytes": "4096000\n",
     "memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
 }
 VERSION_2 = {
+    "cpu.pressure": PRESSURE,
     "cpu.weight": "10\n",
     "cpu.max": "50000 100000\n",
     "cpu.stat": "usage_usec 6500000\nuser_usec 6000000\nsystem_usec 500000\ncore_sched.force_idle_usec 0\n"
@@ -63,6 +76,10 @@ def test_requests_and_limits_are_read(pod: PodCgroup) -> None:
 def test_throttling_and_usage_are_read(pod: PodCgroup) -> None:
     assert pod.read_cpu_statistics() == CpuStatistics(periods=120, throttled_periods=30, used_seconds=6.5)
     assert pod.read_memory_usage() == 4096000
+
+
+def test_pressure_is_read(pod: PodCgroup) -> None:
+    assert pod.read_pressure("cpu") == Pressure(some_seconds=10.32878, full_seconds=0.030342)
 
 
 def test_kills_for_lack_of_memory_are_counted(pod: PodCgroup) -> None:
