@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Final
 
@@ -107,7 +108,8 @@ def _get_hierarchy(controller: str) -> Path:
 
 
 def _convert_shares(shares: int) -> int:
-    return round(shares * 1000 / _SHARES_PER_CORE)
+    """The millicores that kubelet made these shares of, rounding down."""
+    return math.ceil(shares * 1000 / _SHARES_PER_CORE)
 
 
 def _convert_quota(quota: str, period: str) -> int | None:
