@@ -133,3 +133,11 @@ def test_containers_are_resized_within_the_resources_of_their_pod_and_get_no_lim
     assert explanation.decision == ("Leave", "SizeAsRecommended")
     steps = {step["reason"]["code"] for part in explanation.pod["containers"] for step in part["steps"]}
     assert {"FittedToPodRequest", "CappedToPodLimit"} <= steps
+    # A new pod would get the same.
+    assert explanation.new_containers == {
+        "app": {
+            "requests": {"cpu": ["50m", "100m"], "memory": ["32Mi", "96Mi"]},
+            "limits": {"memory": ["64Mi", "96Mi"]},
+            "why": ["cpu FittedToPodRequest", "memory CappedToPodLimit", "cpu LimitNotSet"],
+        }
+    }

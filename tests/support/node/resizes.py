@@ -49,6 +49,12 @@ class PodExplanation(msgspec.Struct, frozen=True):
         return self.pod["way"], self.pod["reason"]["code"]
 
     @property
+    def new_containers(self) -> Json:
+        """What admission would make of the containers of a new pod: what the template says, and what they get."""
+        [part] = self.document["newPods"]
+        return dict(part["account"]["containers"])
+
+    @property
     def events(self) -> set[str]:
         """The reasons of the Events that it shows: of the pod, also the kubelet's, and of its VPA."""
         return {event["reason"] for event in self.document.get("events", ())}
