@@ -15,19 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster.admission import forget
+from support.cluster.admission import admission_controllers
 from support.cluster.controllers import DENIED, shipped_controllers
 from support.cluster.nodes import NodeGroups, Start, node_controllers
 from testbed import prometheus as prometheus_server
-from testbed.access import shipped_accounts, upstream_accounts
+from testbed.access import upstream_accounts
 from testbed.cluster import Cluster
-from testbed.components import ADDRESS
 from testbed.control_plane import BARE, ControlPlane
 from testbed.controllers import Controller, run_controller
 from testbed.errors import HarnessError
-from testbed.processes import reserve_ports
 from testbed.programs import building
-from testbed.programs.cache import hold_lock
 from testbed.programs.versions import BY_NAME, NEEDED, PROMETHEUS, PROMTOOL, UPSTREAM_RECOMMENDER, Program
 from testbed.scratch import scratch
 from testbed.sharing import shared_cluster
@@ -147,32 +144,12 @@ def recommender(cluster: Cluster, tmp_path: Path) -> Iterator[Callable[..., Cont
 def admission(cluster: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Controller]]:
     """Start `trellis admission-controller` for one namespace, under the account and the roles that Trellis ships.
 
-    It is registered by its URL; `port` is for a second one that takes its place. Tests side by side take turns: a
-    cluster has one webhook configuration. A right that is missing, or an error of our own, fails the test, but for one
-    that starts its API server anew: that forbids everything until it has read its roles. The log is shown if it fails.
+    Tests side by side take turns: a cluster has one webhook configuration. A right that is missing, or an error of our
+    own, fails the test, but for one that starts its API server anew: that forbids everything until it has read its
+    roles. The log is shown if it fails.
     """
-    restarts = "own_api_server" in request.fixturenames
-    started: list[Controller] = []
-    with hold_lock(cluster.directory / "admission.lock"), ExitStack() as controllers:
-        controllers.callback(forget, cluster)
-
-        def start(namespace: str, *flags: str, port: int = 0) -> Controller:
-            log = tmp_path / f"admission-{len(started)}.log"
-            port = port or reserve_ports(1)[0]
-            where = ["--register-by-url", f"--webhook-address=https://{ADDRESS}", f"--webhook-port={port}"]
-            # A pod that had to wait for a busy machine would come as it is.
-            patient = "--webhook-timeout-seconds=30"
-            own = [f"--vpa-object-namespace={namespace}", f"--port={port}", *where, patient, "-v=5", *flags]
-            command = [str(Path(sys.executable).with_name("trellis")), "admission-controller"]
-            kubeconfig = shipped_accounts.create_account(cluster, "admission")
-            started.append(controllers.enter_context(run_controller(command, kubeconfig, log, own)))
-            return started[-1]
-
+    with admission_controllers(cluster, tmp_path, restarts="own_api_server" in request.fixturenames) as start:
         yield start
-    for controller in started:
-        sys.stdout.write(f"{controller.process.log.name}:\n{controller.read_logs()}\n")
-        assert restarts or "forbidden" not in controller.read_logs().lower(), "a right is missing: see its log"
-        assert "a review failed" not in controller.read_logs()
 
 
 @pytest.fixture

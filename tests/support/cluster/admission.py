@@ -5,18 +5,24 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import sys
 from base64 import b64decode
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from support.cluster.vpas import vpa, vpa_path
+from testbed.access import shipped_accounts
 from testbed.client import Json
 from testbed.cluster import Cluster
-from testbed.controllers import Controller
+from testbed.components import ADDRESS
+from testbed.controllers import Controller, run_controller
 from testbed.errors import Refused
+from testbed.processes import reserve_ports
+from testbed.programs.cache import hold_lock
 from testbed.waiting import until
 from testbed.workloads import container, deployment, pod
 
@@ -30,6 +36,36 @@ OBSERVED, UPDATES, SIZED, BOOST = "vpaObservedContainers", "vpaUpdates", "trelli
 
 _SENTINEL = "sentinel"
 _numbers = count(101)
+
+
+@contextmanager
+def admission_controllers(cluster: Cluster, directory: Path, *, restarts: bool = False) -> Iterator[Start]:
+    """Start `trellis admission-controller` for one namespace, under the account and the roles that Trellis ships.
+
+    It is registered by its URL; `port` is for a second one that takes its place. Those who use it take turns: a cluster
+    has one webhook configuration. An API server that `restarts` forbids everything until it has read its roles.
+    """
+    started: list[Controller] = []
+    with hold_lock(cluster.directory / "admission.lock"), ExitStack() as controllers:
+        controllers.callback(forget, cluster)
+
+        def start(namespace: str, *flags: str, port: int = 0) -> Controller:
+            log = directory / f"admission-{len(started)}.log"
+            port = port or reserve_ports(1)[0]
+            where = ["--register-by-url", f"--webhook-address=https://{ADDRESS}", f"--webhook-port={port}"]
+            # A pod that had to wait for a busy machine would come as it is.
+            patient = "--webhook-timeout-seconds=30"
+            own = [f"--vpa-object-namespace={namespace}", f"--port={port}", *where, patient, "-v=5", *flags]
+            command = [str(Path(sys.executable).with_name("trellis")), "admission-controller"]
+            kubeconfig = shipped_accounts.create_account(cluster, "admission")
+            started.append(controllers.enter_context(run_controller(command, kubeconfig, log, own)))
+            return started[-1]
+
+        yield start
+    for controller in started:
+        sys.stdout.write(f"{controller.process.log.name}:\n{controller.read_logs()}\n")
+        assert restarts or "forbidden" not in controller.read_logs().lower(), "a right is missing: see its log"
+        assert "a review failed" not in controller.read_logs()
 
 
 def forget(cluster: Cluster) -> None:
