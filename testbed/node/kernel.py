@@ -77,6 +77,18 @@ class PodCgroup:
         file = "memory.current" if cgroups.is_version_2() else "memory.usage_in_bytes"
         return int(self._read("memory", file))
 
+    def list_children(self) -> list[PodCgroup]:
+        """The cgroups below it; for a pod, those of its containers and of the one that holds its namespaces."""
+        directory = _get_hierarchy("cpu") / self.path
+        try:
+            return [PodCgroup(f"{self.path}/{child.name}") for child in directory.iterdir() if child.is_dir()]
+        except FileNotFoundError:
+            return []
+
+    def list_processes(self) -> list[int]:
+        """The processes in it, by their numbers in the sandbox."""
+        return [int(line) for line in self._read("cpu", "cgroup.procs").split()]
+
     def exists(self) -> bool:
         """Whether the kernel still has it."""
         return (_get_hierarchy("memory") / self.path).is_dir()
