@@ -13,7 +13,6 @@ from support.cluster.vpas import (
     EVERY_SECOND,
     get_memory_target,
     metric_value,
-    vpa_path,
     wait_for_further_passes,
 )
 from support.node.memory import (
@@ -39,7 +38,6 @@ from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
 from testbed.node import cgroups
-from testbed.node.kernel import PodCgroup
 from testbed.node.real_node import RealNode
 from testbed.waiting import until
 

@@ -1,9 +1,10 @@
 """Decides whether a pod should change, for which reason, and whether actuation requirements permit it.
 
 Upstream's rules. A pod that requests less or more than its bounds should change at once. So should one that ran out of
-memory soon after its start, if its size would be different now by more than one unit: so far a repeated resize nudges
-a pod. Any other is left alone for its first 12 hours, and later unless the change is 10 % at least. The pod is compared with what a new pod would get, and not with the bare
-recommendation: a pod that has all it could get needs nothing, however far its recommendation is out of reach.
+memory soon after its start, if its size would be different now by more than the unit by which a repeated resize nudges.
+Any other is left alone for its first 12 hours, and later unless the change is 10 % at least. The pod is compared with
+what a new pod would get, and not with the bare recommendation: a pod that has all it could get needs nothing, however
+far its recommendation is out of reach.
 
 Pods of a workload are alike, so that the target size of each shape is computed once per plan.
 
