@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from support.cluster.vpas import vpa
@@ -76,7 +77,14 @@ def memory_vpa(name: str, mode: str, max_allowed: str = MAX_ALLOWED, **spec: Any
 def ask_for_memory(container: PodCgroup) -> None:
     """Have the container of `hold_when_asked` use its memory."""
     first, *_ = container.list_processes()
+    until("the command to await a signal", lambda: _catches(first, signal.SIGUSR1))
     os.kill(first, signal.SIGUSR1)
+
+
+def _catches(pid: int, number: signal.Signals) -> bool:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    [caught] = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
+    return bool(int(caught, 16) & 1 << (number - 1))
 
 
 def read_status(pod: Json) -> Json:

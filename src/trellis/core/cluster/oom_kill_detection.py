@@ -134,7 +134,7 @@ def _is_under_old_limit(pod: ObservedPod, time: float, *, missed: bool, was_in_f
     since = time - written.timestamp()
     if missed and since > 0:
         return True
-    return has_before and (since < 0 if was_in_force else since <= APPLIED_WITHIN.total_seconds())
+    return has_before and since <= (0.0 if was_in_force else APPLIED_WITHIN.total_seconds())
 
 
 def read_eviction(event: Event) -> tuple[OomKill, ...]:

@@ -168,6 +168,14 @@ def test_a_kill_within_seconds_of_a_resize_belongs_to_the_new_request_if_the_sta
     assert ("uid-web-1-a" in resizes) is missed
 
 
+def test_a_kill_in_the_second_of_a_resize_belongs_to_the_old_request_whatever_the_status_showed() -> None:
+    """For a moment kubelets report a dead container as running, and a resize of it as done."""
+    before = FAST_KILL[:5]
+    dead = enforced(pod(ended(-90, -80), ended(-300, -100), -80, memory="200Mi"), "200Mi")
+    again = enforced(pod(runs(-70), ended(-90, -80), -80, memory="200Mi"), "200Mi")
+    assert versions(*before, dead, again) == [(-100, 100, False), (-80, 100, False)]
+
+
 def test_a_first_run_that_is_resized_and_killed_within_seconds_was_killed_under_the_new_limit() -> None:
     first = (
         enforced(pod(runs(-90), memory="100Mi"), "100Mi"),
