@@ -6,9 +6,9 @@ The status of the pod reports the resize as done. The times tell: the resize was
 of a container and its next `startedAt`. The API server keeps the time of the write in `managedFields`.
 
 A container that runs out of memory within seconds of a resize may have done so before or after the kubelet applied it.
-The status tells: if a version of the pod from before the kill shows the new limit of a container that ran when the
-resize was written, then the resize was in force. For up to a second kubelets report a dead container as running, and a
-resize of it as done, so that a kill in the second of the resize may have happened before it all the same.
+The status tells: if a version of the pod from before the end shows the new limit in a container that ran when the
+resize was written, then the cgroup of the pod has it. (For up to a second kubelets report a dead container as running.
+A resize then reaches the cgroup of the pod as well, and the status shows it.)
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def is_missed(pod: Pod | ObservedPod, *, was_in_force: bool = False) -> bool | N
     """Whether the last resize was written while a container was down; None while that container is still down.
 
     All times are whole seconds. A container that runs out of memory within seconds of a resize may have done so before
-    the kubelet applied it; if a status showed that it `was_in_force`, then only within the same second. One that ends
-    otherwise was probably restarted for it (`RestartContainer`).
+    the kubelet applied it, unless a status showed that it `was_in_force`. One that ends otherwise was probably
+    restarted for it (`RestartContainer`).
     """
     written = read_resize_time(pod)
     if written is None:
         return False
-    applied_by = written if was_in_force else written + APPLIED_WITHIN
+    applied_by = None if was_in_force else written + APPLIED_WITHIN
     results = {_is_missed_by(status, written, applied_by) for status in _lasting_statuses(pod)}
     return True if True in results else None if None in results else False
 
@@ -92,7 +92,7 @@ class MissedResizes:
 
 
 def _is_missed_by(
-    status: ContainerStatus | ObservedContainerStatus, written: datetime, applied_by: datetime
+    status: ContainerStatus | ObservedContainerStatus, written: datetime, applied_by: datetime | None
 ) -> bool | None:
     state, before = status.state, status.last_state.terminated
     started = state.running.started_at if state.running else state.terminated.started_at if state.terminated else None
@@ -108,11 +108,11 @@ def _is_missed_by(
     return False
 
 
-def _ended_by(finished: datetime | None, reason: str, written: datetime, applied_by: datetime) -> bool:
+def _ended_by(finished: datetime | None, reason: str, written: datetime, applied_by: datetime | None) -> bool:
     """Whether a run ended before a resize was written or, if it ran out of memory, may have before it was applied."""
     if finished is None:
         return False
-    return finished < written or (reason == OOM_KILLED and finished <= applied_by)
+    return finished < written or (reason == OOM_KILLED and applied_by is not None and finished <= applied_by)
 
 
 def _is_in_force(pod: Pod | ObservedPod) -> bool:
