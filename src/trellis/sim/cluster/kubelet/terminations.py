@@ -34,7 +34,11 @@ from trellis.sim.cluster.pods import (
 from trellis.sim.cluster.state import ModelState
 from trellis.sim.cluster.telemetry import PodEvent
 
+# Measured on kubelet 1.36.3: seconds from a kill to the first restart and from a resize to the restart it asks for. A
+# back-off lasts some seconds longer than its length says, drawn between these.
 _RESTART_SECONDS: Final = 1.0
+_RESIZE_RESTART_SECONDS: Final = 0.2
+_BACKOFF_DELAY_SECONDS: Final = (2.0, 7.0)
 _FIRST_BACKOFF_SECONDS: Final = 10.0
 _MAX_BACKOFF_SECONDS: Final = 300.0
 _BACKOFF_RESET_SECONDS: Final = 600.0
@@ -64,9 +68,9 @@ class Terminations:
         self._state.kernel.after(0.0, partial(self._evict_for_memory, model_pod, used))
 
     def restart_for_resize(self, container: ModelContainer) -> None:
-        """Restart a container because of its resize policy."""
+        """Restart a container because of its resize policy, which counts towards its back-off."""
         self._stop(container, "Completed", 0)
-        container.ticket = self._state.kernel.after(_RESTART_SECONDS, partial(self._restart, container))
+        self._restart_later(container, _RESIZE_RESTART_SECONDS)
 
     def switch_off(self, node: int) -> None:
         """Stop everything that runs on a node."""
@@ -116,19 +120,22 @@ class Terminations:
         )
         if not is_same_run or state.rows.stage[container.row] == ContainerStage.DOWN:
             return
-        if state.now - float(state.rows.started[container.row]) >= _BACKOFF_RESET_SECONDS:
-            container.failures = 0
         state.counters.oom_kills[model_pod.workload] += 1
         self._stop(container, OOM_KILLED, _KILLED_EXIT_CODE)
         state.report(model_pod, PodEvent.KILLED, container.name)
         if model_pod.pod.spec.restart_policy == "Never":
             self._fail(model_pod, "")
             return
-        pause = (
-            compute_backoff(container.failures, _FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS)
-            if container.failures
-            else _RESTART_SECONDS
-        )
+        self._restart_later(container, _RESTART_SECONDS)
+
+    def _restart_later(self, container: ModelContainer, first_pause: float) -> None:
+        """Restart a container that has ended: soon if it ran long enough, else after its back-off."""
+        state, pause = self._state, first_pause
+        if state.now - float(state.rows.started[container.row]) >= _BACKOFF_RESET_SECONDS:
+            container.failures = 0
+        if container.failures:
+            length = compute_backoff(container.failures, _FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS)
+            pause = length + float(state.rng.uniform(*_BACKOFF_DELAY_SECONDS))
         container.failures += 1
         container.ticket = state.kernel.after(pause, partial(self._restart, container))
 

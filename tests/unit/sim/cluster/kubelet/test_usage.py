@@ -155,12 +155,16 @@ def test_pauses_between_restarts_double_up_to_five_minutes_and_are_forgotten() -
     web = workload("web", 1, app, demand=(container_demand(0.1, memory, steps=120),), start=StartProfile(0.0))
     world = World(fleet(web, steps=120)).run(60 * MINUTE - 1)
     kills = world.times(PodEvent.KILLED)
-    assert np.diff(kills[:9]).tolist() == [1.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
+    pauses = np.diff(kills[:9])
+    assert pauses[0] == 1.0
+    # A kubelet restarts the container some seconds after the end of its back-off.
+    delays = pauses[1:] - [10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
+    assert ((delays >= 2.0) & (delays <= 7.0)).all(), delays
     assert world.cluster.counters.oom_kills.tolist() == [len(kills)]
     assert world.cluster.counters.restarts.tolist() == [world.count(PodEvent.RESTARTED)]
     world.run(60 * MINUTE)
     late = [time for time in world.times(PodEvent.KILLED) if time >= 6000]
-    assert np.diff(late[:3]).tolist() == [1.0, 10.0]
+    assert np.diff(late[:3]).tolist() == [1.0, pytest.approx(14.5, abs=2.5)]
 
 
 def test_a_container_killed_for_weeks_is_still_restarted_every_five_minutes() -> None:
@@ -169,7 +173,8 @@ def test_a_container_killed_for_weeks_is_still_restarted_every_five_minutes() ->
     world = World(fleet(web, steps=100, step=3600.0)).run(100 * 60 * MINUTE - 1)
     kills = world.times(PodEvent.KILLED)
     assert len(kills) > 1100
-    assert set(np.diff(kills[8:]).tolist()) == {300.0}
+    pauses = np.diff(kills[8:])
+    assert ((pauses >= 302.0) & (pauses <= 307.0)).all()
 
 
 def test_a_leak_grows_until_the_container_is_killed_and_begins_anew() -> None:
