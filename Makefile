@@ -43,8 +43,8 @@ unit: setup ## Run the unit tests alone (under a minute)
 	$(BIN)/python -m pytest -n 2 tests/unit
 
 .PHONY: cluster
-cluster: setup ## Start a real control plane with nodes, for any kubectl
-	@$(BIN)/python -m testbed
+cluster: setup ## Start a real control plane with nodes, for any kubectl; NODE=real: with a node whose pods run
+	@$(BIN)/python -m testbed up $(or $(NODE),kwok)
 
 .PHONY: lint
 lint: setup ## Check format, style, types, layers and generated files

@@ -1,30 +1,37 @@
-"""`python -m testbed`: a control plane to try things on. `python -m testbed build`: only compile it."""
+"""`python -m testbed`: a control plane to try things on, with simulated nodes or a real one.
+
+`python -m testbed build` only compiles it.
+"""
 
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
-from types import FrameType
 
 from testbed.control_plane import ControlPlane
 from testbed.errors import HarnessError
 from testbed.keeper import list_definitions
 from testbed.kwok.nodes import Node
+from testbed.node import real_cluster, signals
 from testbed.programs import building
 from testbed.programs.versions import BY_NAME, KUBERNETES, NEEDED
 from testbed.scratch import scratch
 
 NODES = tuple(Node(name=f"node-{zone}", cpu="8", memory="32Gi", pods=110, zone=f"zone-{zone}") for zone in "abc")
 
-USAGE = "usage: python -m testbed [up | build [program ...]]"
+USAGE = "usage: python -m testbed [up [kwok | real] | build [program ...]]"
 
 
 def main(arguments: list[str]) -> int:
     """The exit status."""
     match arguments:
-        case [] | ["up"]:
+        case [] | ["up"] | ["up", "kwok"]:
             return up()
+        case ["up", "real"]:
+            return real_cluster.run()
+        case ["up", other]:
+            sys.stderr.write(f"nodes are kwok or real, not {other}\n")
+            return 2
         case ["build", *names] if set(names) <= set(BY_NAME):
             for path in building.ensure_programs([BY_NAME[name] for name in names] or NEEDED).values():
                 sys.stdout.write(f"{path}\n")
@@ -35,31 +42,15 @@ def main(arguments: list[str]) -> int:
 
 def up() -> int:
     """Run until Ctrl-C or SIGTERM; either leaves nothing behind."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _request_stop)
-    with scratch() as directory:
-        try:
-            sys.stdout.write(f"starting Kubernetes {KUBERNETES} ...\n")
+    with signals.until_requested(), scratch() as directory:
+        sys.stdout.write(f"starting Kubernetes {KUBERNETES} ...\n")
+        sys.stdout.flush()
+        with ControlPlane(directory, initial_nodes=NODES, definitions=list_definitions()) as plane:
+            sys.stdout.write(_describe_usage(plane))
             sys.stdout.flush()
-            with ControlPlane(directory, initial_nodes=NODES, definitions=list_definitions()) as plane:
-                sys.stdout.write(_describe_usage(plane))
-                sys.stdout.flush()
-                while True:
-                    signal.pause()
-        except _StopRequested:
-            sys.stdout.write("stopped; nothing is left behind\n")
+            signals.pause()
+    sys.stdout.write("stopped; nothing is left behind\n")
     return 0
-
-
-class _StopRequested(Exception):
-    """A signal requested the end of the control plane."""
-
-
-def _request_stop(_number: int, _frame: FrameType | None) -> None:
-    # Once only: a second Ctrl-C must not interrupt the cleaning up.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    raise _StopRequested
 
 
 def _describe_usage(plane: ControlPlane) -> str:
@@ -90,3 +81,5 @@ if __name__ == "__main__":
         sys.exit(main(sys.argv[1:]))
     except HarnessError as error:
         sys.exit(f"testbed: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

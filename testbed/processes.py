@@ -94,7 +94,7 @@ def reserve_ports(count: int) -> list[int]:
     """Free ports of 127.0.0.1, reserved for this process while it lives."""
     free_ports: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
-        if not (_reserve(port) and _is_free(port)):
+        if not (_reserve(port) and is_free(port)):
             continue
         free_ports.append(port)
         if len(free_ports) == count:
@@ -125,7 +125,8 @@ def _reserve(port: int) -> bool:
     return True
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nothing listens there on 127.0.0.1."""
     with socket.socket() as probe:
         # As the servers do; without it a port whose last connection has just closed looks taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -55,13 +55,14 @@ def _sweep() -> None:
             age = time.time() - path.stat().st_mtime
         except FileNotFoundError:  # its owner was quicker
             continue
-        if path.is_dir() and age > YOUNG_SECONDS and not _alive(path):
+        if path.is_dir() and age > YOUNG_SECONDS and not is_alive(path):
             shutil.rmtree(path, ignore_errors=True)
         elif path.is_file() and age > OLD_SECONDS:
             path.unlink(missing_ok=True)
 
 
-def _alive(directory: Path) -> bool:
+def is_alive(directory: Path) -> bool:
+    """Whether the process that made it still has it."""
     try:
         with (directory / ALIVE).open("w") as held:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

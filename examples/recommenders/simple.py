@@ -1,4 +1,4 @@
-"""A recommender without Trellis, for VPAs that name "simple": what a container uses now, and half as much again."""
+"""A recommender without Trellis, for VPAs that name "simple": recommends 1.5 times the current usage."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def amount(text: str) -> float:
 
 for vpa in kubectl("get", "vpa", "--all-namespaces", "--output=json")["items"]:
     if [each["name"] for each in vpa["spec"].get("recommenders", [])] != ["simple"]:
-        continue  # somebody else's, or default's: leave its status alone
+        continue  # another recommender serves it: leave its status alone
     target, namespace = vpa["spec"]["targetRef"], f"--namespace={vpa['metadata']['namespace']}"
     labels = kubectl("get", target["kind"], target["name"], namespace, "--output=json")["spec"]["selector"][
         "matchLabels"

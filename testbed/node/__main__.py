@@ -11,6 +11,9 @@ if __name__ == "__main__":
     if not sys.argv[1:]:
         sys.exit("usage: python -m testbed.node COMMAND ...")
     try:
+        sandbox.fetch_programs()
         sys.exit(sandbox.run(sys.argv[1:]))
     except HarnessError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)

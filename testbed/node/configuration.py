@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from testbed.node.images import PAUSE
+from testbed.node.images.archives import PAUSE
 from testbed.node.init import NODE_ADDRESS
 
 CONTAINERD_SOCKET: Final = "/run/containerd/containerd.sock"

@@ -8,13 +8,14 @@ Run as `python -m testbed.node.init <directory> <command> ...`.
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+from testbed.errors import HarnessError
+from testbed.node import signals
 
 # kubelet refuses a loopback address, and a kernel may have no dummy device.
 NODE_ADDRESS: Final = "10.99.0.1"
@@ -32,24 +33,11 @@ _SYSCTLS: Final = {
 
 def main(directory: Path, command: Sequence[str]) -> int:
     """Set up, run the command, and return its exit status."""
+    signals.block()
     _set_up_mounts(directory)
     _run("ip", "link", "set", "lo", "up")
     _run("ip", "address", "add", f"{NODE_ADDRESS}/32", "dev", "lo")
-    child = subprocess.Popen(command)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda caught, _frame: pass_on(child.pid, caught))
-    while True:
-        pid, status = os.wait()
-        if pid == child.pid:
-            return os.waitstatus_to_exitcode(status)
-
-
-def pass_on(pid: int, number: int) -> None:
-    """Send a signal to a process that may have ended."""
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return
+    return signals.wait_for(signals.spawn(command))
 
 
 def _set_up_mounts(directory: Path) -> None:
@@ -77,4 +65,7 @@ def _run(*command: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+    try:
+        sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+    except HarnessError as error:
+        sys.exit(str(error))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,16 +14,27 @@ from testbed.node import cgroups
 _UNLIMITED_BYTES: Final = 2**62
 _SHARES_PER_CORE: Final = 1024
 
+# Between shares, of 2 to 262144, and weights, of 1 to 10000, as kubelet converts them, and runc before 1.3.2.
+_LEAST_SHARES: Final = 2
+_SHARES_RANGE: Final = 262142
+_WEIGHTS_RANGE: Final = 9999
+
 
 class KernelResources(msgspec.Struct, frozen=True):
     """The resources of a cgroup: CPU in millicores, memory in bytes; None where there is no limit.
 
-    `cpu_request` is what the weight of the cgroup stands for, which version 2 keeps less exactly.
+    `cpu_request` is what the weight of the cgroup stands for. On version 2 that is a range of 26m: all requests in it
+    are the same there, also those that a test expects, and are given by the least of them.
     """
 
     cpu_request: int
     cpu_limit: int | None
     memory_limit: int | None
+
+    def __post_init__(self) -> None:
+        if cgroups.is_version_2():
+            least = _find_least_request(_compute_weight(self.cpu_request))
+            msgspec.structs.force_setattr(self, "cpu_request", least)
 
 
 class CpuStatistics(msgspec.Struct, frozen=True):
@@ -51,6 +62,13 @@ class KernelProcess(msgspec.Struct, frozen=True):
         return options.split(",")
 
 
+class Pressure(msgspec.Struct, frozen=True):
+    """Seconds in which at least one task, and in which all of them, waited for a resource (PSI)."""
+
+    some_seconds: float
+    full_seconds: float
+
+
 class PodCgroup:
     """The cgroup of a pod, or of one of its containers."""
 
@@ -61,12 +79,10 @@ class PodCgroup:
         """What is in force now."""
         if cgroups.is_version_2():
             quota, period = self._read("cpu", "cpu.max").split()
-            weight = int(self._read("cpu", "cpu.weight"))
-            # The inverse of kubelet's conversion of shares to weights.
-            shares = 2 + (weight - 1) * 262142 // 9999
+            request = _find_least_request(int(self._read("cpu", "cpu.weight")))
             limit = self._read("memory", "memory.max")
             memory = None if limit == "max" else int(limit)
-            return KernelResources(_convert_shares(shares), _convert_quota(quota, period), memory)
+            return KernelResources(request, _convert_quota(quota, period), memory)
         quota, period = self._read("cpu", "cpu.cfs_quota_us"), self._read("cpu", "cpu.cfs_period_us")
         memory_limit = int(self._read("memory", "memory.limit_in_bytes"))
         return KernelResources(
@@ -83,11 +99,6 @@ class PodCgroup:
         else:
             used = int(self._read("cpuacct", "cpuacct.usage")) / 1e9
         return CpuStatistics(int(statistics["nr_periods"]), int(statistics["nr_throttled"]), used)
-
-    def read_cpu_pressure(self) -> float:
-        """Seconds in which some of its processes waited for CPU; version 2 only."""
-        some = self._read("cpu", "cpu.pressure").splitlines()[0]
-        return int(some.rpartition("total=")[2]) / 1e6
 
     def count_oom_kills(self) -> int:
         """Processes that the kernel killed for lack of memory."""
@@ -110,6 +121,13 @@ class PodCgroup:
     def list_processes(self) -> list[KernelProcess]:
         """Those that run in it, not in the cgroups below."""
         return [KernelProcess(int(line)) for line in self._read("memory", "cgroup.procs").split()]
+
+    def read_pressure(self, resource: Literal["cpu", "memory", "io"]) -> Pressure:
+        """How long its tasks have waited. On version 1 the twin that runc makes in `unified` has this."""
+        hierarchy = cgroups.ROOT if cgroups.is_version_2() else cgroups.ROOT / "unified"
+        lines = (hierarchy / self.path / f"{resource}.pressure").read_text().splitlines()
+        totals = {line.split()[0]: int(line.rpartition("total=")[2]) / 1e6 for line in lines}
+        return Pressure(totals["some"], totals["full"])
 
     def exists(self) -> bool:
         """Whether the kernel still has it."""
@@ -143,6 +161,19 @@ def _get_hierarchy(controller: str) -> Path:
 def _convert_shares(shares: int) -> int:
     """The inverse of kubelet's conversion, which rounds down."""
     return -(-shares * 1000 // _SHARES_PER_CORE)
+
+
+def _compute_weight(millicores: int) -> int:
+    shares = max(millicores * _SHARES_PER_CORE // 1000, _LEAST_SHARES)
+    return 1 + (shares - _LEAST_SHARES) * _WEIGHTS_RANGE // _SHARES_RANGE
+
+
+def _find_least_request(weight: int) -> int:
+    """The least request, in millicores, that has this weight."""
+    millicores = (weight - 1) * _SHARES_RANGE * 1000 // (_WEIGHTS_RANGE * _SHARES_PER_CORE)
+    while _compute_weight(millicores) < weight:
+        millicores += 1
+    return millicores
 
 
 def _convert_quota(quota: str, period: str) -> int | None:

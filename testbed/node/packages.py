@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from testbed.errors import HarnessError
+from testbed.programs.building import print_progress
 from testbed.programs.cache import cache_directory, hold_lock
 
 NODE_PACKAGES: Final = ("runc", "containernetworking-plugins", "busybox-static")
@@ -29,6 +30,7 @@ def unpack(name: str, *packages: str) -> Path:
     home = cache_directory() / f"packages-{name}"
     with hold_lock(cache_directory() / f"packages-{name}.lock"):
         if not home.exists():
+            print_progress(f"downloading {', '.join(packages)}: once, in seconds")
             with tempfile.TemporaryDirectory(prefix="trellis-testbed-packages-") as temporary:
                 _download(packages, Path(temporary))
                 _unpack_all(Path(temporary), home)

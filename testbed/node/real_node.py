@@ -16,8 +16,9 @@ from testbed.access.certificates import Authority
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.errors import HarnessError
-from testbed.node import configuration, images, packages, sandbox, service_proxy
-from testbed.node.images import Image
+from testbed.node import configuration, packages, sandbox, service_proxy
+from testbed.node.images import archives
+from testbed.node.images.archives import Image
 from testbed.node.init import NODE_ADDRESS
 from testbed.node.kernel import PodCgroup, find_container_cgroup, find_pod_cgroup
 from testbed.processes import Process
@@ -37,20 +38,21 @@ class RealNode:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._directory = sandbox.get_directory()
+        self._cgroup = sandbox.get_cgroup()
         self.name = NAME
 
     def get_pod_cgroup(self, pod: Json) -> PodCgroup:
         """The cgroup of a pod, from its API object."""
-        return find_pod_cgroup(self._directory.name, pod)
+        return find_pod_cgroup(self._cgroup, pod)
 
     def get_container_cgroup(self, pod: Json, container: str) -> PodCgroup:
         """The cgroup of a container that has been started, from the API object of its pod."""
-        return find_container_cgroup(self._directory.name, pod, container)
+        return find_container_cgroup(self._cgroup, pod, container)
 
     def import_images(self, made: Sequence[Image]) -> None:
         """Make images known to the node's containerd."""
         with tempfile.NamedTemporaryFile(suffix=".tar", dir=self._directory) as archive:
-            images.write_archive(made, Path(archive.name))
+            archives.write_archive(made, Path(archive.name))
             self.import_archive(Path(archive.name))
 
     def import_archive(self, archive: Path) -> None:
@@ -95,7 +97,7 @@ def run_node(cluster: Cluster) -> Iterator[RealNode]:
 
     try:
         processes.append(_start_containerd(directory, programs, logs))
-        node.import_images(images.build_base_images(unpacked / "bin/busybox"))
+        node.import_images(archives.build_base_images(unpacked / "bin/busybox"))
         processes.append(_start_kubelet(cluster, directory, programs, logs))
         processes.append(_start_service_proxy(cluster, logs))
         until("the node to be ready", is_ready)
@@ -109,7 +111,7 @@ def _write_configuration(cluster: Cluster, directory: Path, unpacked: Path) -> N
     access = cluster.directory / "access"
     authority = Authority.load((access / "ca.crt").read_bytes(), (access / "ca.key").read_bytes())
     authority.issue_server(f"system:node:{NAME}", NODE_ADDRESS).save(access, "node")
-    kubelet = configuration.build_kubelet_configuration(access, directory.name, ALLOCATABLE_BYTES)
+    kubelet = configuration.build_kubelet_configuration(access, sandbox.get_cgroup(), ALLOCATABLE_BYTES)
     (directory / "kubelet.yaml").write_text(json.dumps(kubelet))
     (directory / "containerd.toml").write_text(configuration.build_containerd_configuration(directory, unpacked))
     (directory / "cni").mkdir()

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,23 +17,32 @@ from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
 from testbed.errors import HarnessError
 from testbed.keeper import list_definitions
-from testbed.node import sandbox
+from testbed.node import sandbox, signals
 from testbed.node.real_node import run_node
 
 _CLUSTER: Final = "TRELLIS_NODE_CLUSTER"
 _URL: Final = "TRELLIS_NODE_CLUSTER_URL"
 
 
-def run_beside_node(command: Sequence[str]) -> int:
-    """The exit status of the command. The node is the only one, until a test adds nodes that kwok plays."""
+@contextmanager
+def run_cluster() -> Iterator[ControlPlane]:
+    """A control plane and a real node, which is the only one, until nodes are added that kwok plays."""
     directory = sandbox.get_directory() / "cluster"  # it ends with the sandbox
     directory.mkdir(mode=0o700)
     with (
         ControlPlane(directory, initial_nodes=(), definitions=list_definitions()) as plane,
         run_node(plane.cluster),
     ):
-        here = {_CLUSTER: str(directory), _URL: plane.cluster.url, "KUBECONFIG": str(plane.cluster.kubeconfig)}
-        return subprocess.run(command, env=os.environ | here, check=False).returncode
+        yield plane
+
+
+def run_beside_node(command: Sequence[str]) -> int:
+    """The exit status of the command, to which SIGTERM and Ctrl-C are passed on."""
+    with run_cluster() as plane:
+        directory, kubeconfig = plane.cluster.directory, plane.cluster.kubeconfig
+        here = {_CLUSTER: str(directory), _URL: plane.cluster.url, "KUBECONFIG": str(kubeconfig)}
+        signals.block()
+        return signals.wait_for(signals.spawn(command, os.environ | here))
 
 
 def find_cluster() -> Cluster:
@@ -41,7 +51,11 @@ def find_cluster() -> Cluster:
 
 
 if __name__ == "__main__":
+    # While the cluster starts; a command is told by itself.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(signals.to_exit_status(-signal.SIGTERM)))
     try:
         sys.exit(run_beside_node(sys.argv[1:]))
     except HarnessError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(signals.to_exit_status(-signal.SIGINT))

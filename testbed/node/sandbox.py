@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from testbed import tether
 from testbed.errors import HarnessError
-from testbed.node import cgroups, cleanup, init, packages
+from testbed.node import cgroups, cleanup, init, packages, signals
 from testbed.programs import building
 from testbed.programs.versions import NEEDED, NODE_PROGRAMS
-from testbed.scratch import root, scratch
+from testbed.scratch import is_alive, root, scratch
 
 # Where processes inside find the directory of the sandbox; it is also how they know that they are inside.
 DIRECTORY_VARIABLE: Final = "TRELLIS_NODE_SANDBOX"
+CGROUP_VARIABLE: Final = "TRELLIS_NODE_CGROUP"
 
 # What the containers of the node may use of the machine, and what is left for the control plane and the tests.
 MEMORY_BYTES: Final = 6 * 2**30
@@ -33,6 +34,7 @@ _LEAST_MEMORY_BYTES: Final = 8 * 2**30
 _NAMESPACES: Final = ("--mount", "--net", "--pid", "--mount-proc", "--propagation", "private")
 _UNSHARE: Final = ("unshare", *_NAMESPACES, "--fork", "--kill-child", "--")
 _PROGRAMS: Final = ("unshare", "ip", "mount")
+_PACKAGES: Final = "node"
 
 
 def find_problem() -> str:
@@ -41,7 +43,9 @@ def find_problem() -> str:
         return "a real node needs Linux"
     if os.geteuid() != 0:
         return "a real node needs root"
-    missing = next((program for program in _PROGRAMS if shutil.which(program) is None), packages.find_missing_tool())
+    missing = next((program for program in _PROGRAMS if shutil.which(program) is None), "")
+    if not (missing or packages.find_unpacked(_PACKAGES)):
+        missing = packages.find_missing_tool()
     if missing:
         return f"a real node needs the program {missing}"
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -58,29 +62,74 @@ def get_directory() -> Path:
     return Path(directory)
 
 
+def get_cgroup() -> str:
+    """The cgroup subtree of the sandbox that this process runs in, relative to the root of each hierarchy."""
+    get_directory()
+    return os.environ[CGROUP_VARIABLE]
+
+
+def fetch_programs() -> None:
+    """Compile and download what a control plane and a node need and is missing: there is no network inside."""
+    building.ensure_programs((*NEEDED, *NODE_PROGRAMS))
+    packages.unpack(_PACKAGES, *packages.NODE_PACKAGES)
+
+
 def run(command: Sequence[str]) -> int:
-    """Run a command in a sandbox; its exit status. SIGTERM and Ctrl-C are passed on to it."""
+    """Run a command in a sandbox; its exit status."""
+    with start(command) as sandbox:
+        return sandbox.wait()
+
+
+@contextmanager
+def start(command: Sequence[str]) -> Iterator[Sandbox]:
+    """A sandbox in which a command runs; both have ended and are removed at the end of the block.
+
+    Signals are blocked within: `Sandbox.wait` passes them on.
+    """
     problem = find_problem()
     if problem:
         raise HarnessError(problem)
-    _fetch_programs()
-    _remove_stale_subtrees()
+    _remove_remains()
     name = f"{cgroups.PREFIX}{os.getpid()}"
-    with scratch(name) as directory, cleanup.at_the_end(name, directory):
-        cgroups.create(name, MEMORY_BYTES)
-        inside = [sys.executable, "-m", init.__name__, str(directory), *command]
-        child = subprocess.Popen(
-            [*_build_tether(), *_UNSHARE[1:], *inside], env=os.environ | {DIRECTORY_VARIABLE: str(directory)}
-        )
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda caught, _frame: init.pass_on(child.pid, caught))
-        return child.wait()
+    cgroup = cgroups.locate(name)
+    signals.block()
+    try:
+        with scratch(name) as directory, cleanup.at_the_end(cgroup, directory):
+            cgroups.create(cgroup, MEMORY_BYTES)
+            here = {DIRECTORY_VARIABLE: str(directory), CGROUP_VARIABLE: cgroup}
+            inside = [sys.executable, "-m", init.__name__, str(directory), *command]
+            child = subprocess.Popen([*_build_tether(), *_UNSHARE[1:], *inside], env=os.environ | here)
+            try:
+                yield Sandbox(directory, child)
+            finally:
+                child.kill()  # of no effect if it has ended; process 1 ends with it
+                child.wait()
+    finally:
+        signals.unblock()
 
 
-def _fetch_programs() -> None:
-    """Compile and download what is missing: there is no network inside."""
-    building.ensure_programs((*NEEDED, *NODE_PROGRAMS))
-    packages.unpack("node", *packages.NODE_PACKAGES)
+class Sandbox:
+    """A command that runs in namespaces of its own, as seen from outside."""
+
+    def __init__(self, directory: Path, unshare: subprocess.Popen[bytes]) -> None:
+        self.directory = directory
+        self._unshare = unshare
+
+    def wait(self) -> int:
+        """The exit status of the command. SIGTERM and Ctrl-C are passed on to it."""
+        return signals.to_exit_status(signals.wait(self._unshare.poll, self._pass_on))
+
+    def _pass_on(self, number: int) -> bool:
+        """To process 1, once there is one: `unshare` does not listen."""
+        children = [pid for pid, parent in _list_processes() if parent == self._unshare.pid]
+        return any(signals.send(pid, number) for pid in children)
+
+
+def _list_processes() -> Iterator[tuple[int, int]]:
+    """All processes with their parents."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            yield int(file.parent.name), int(file.read_text().rpartition(")")[2].split()[1])
 
 
 def _build_tether() -> list[str]:
@@ -94,8 +143,9 @@ def _find_namespace_problem() -> str:
     return f"namespaces cannot be made: {done.stderr.strip()}" if done.returncode else ""
 
 
-def _remove_stale_subtrees() -> None:
-    """Those whose sandbox and cleanup were both killed. A living sandbox has a directory of the same name."""
-    for name in cgroups.list_subtrees():
-        if not (root() / name).exists() and not Path(f"/proc/{name.removeprefix(cgroups.PREFIX)}").exists():
-            cgroups.remove(name)
+def _remove_remains() -> None:
+    """Of sandboxes that were killed together with their cleanup. A living one holds a lock in its directory."""
+    for cgroup in cgroups.list_subtrees():
+        directory = root() / Path(cgroup).name
+        if not is_alive(directory):
+            cleanup.remove(cgroup, directory)

@@ -24,8 +24,17 @@ from testbed.cluster import Cluster
 from testbed.control_plane import BARE, ControlPlane
 from testbed.controllers import Controller, run_controller
 from testbed.errors import HarnessError
+from testbed.node import sandbox
 from testbed.programs import building
-from testbed.programs.versions import BY_NAME, NEEDED, PROMETHEUS, PROMTOOL, UPSTREAM_RECOMMENDER, Program
+from testbed.programs.versions import (
+    BY_NAME,
+    NEEDED,
+    NODE_PROGRAMS,
+    PROMETHEUS,
+    PROMTOOL,
+    UPSTREAM_RECOMMENDER,
+    Program,
+)
 from testbed.scratch import scratch
 from testbed.sharing import shared_cluster
 
@@ -33,6 +42,7 @@ from testbed.sharing import shared_cluster
 PROGRAMS: dict[str, tuple[Program, ...]] = {
     "cluster": NEEDED,
     "own_api_server": NEEDED,
+    "node_programs": (*NEEDED, *NODE_PROGRAMS),
     "prometheus": (PROMETHEUS, PROMTOOL),
     "upstream_recommender": (UPSTREAM_RECOMMENDER,),
 }
@@ -57,6 +67,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     Capturing is off meanwhile, so that its progress can be seen. If it fails, the fixtures say why.
     """
     fixtures = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    if sandbox.find_problem():
+        fixtures.discard("node_programs")
     wanted = {program for name in PROGRAMS.keys() & fixtures for program in PROGRAMS[name]}
     if not wanted or session.config.option.collectonly:
         return
@@ -90,6 +102,12 @@ def own_api_server() -> Iterator[ControlPlane]:
     """An API server that a test may kill and start again. It has no controllers and no nodes."""
     with scratch() as directory, ControlPlane(directory, BARE) as plane:
         yield plane
+
+
+@pytest.fixture
+def node_programs() -> None:
+    """Have what a real node runs of."""
+    sandbox.fetch_programs()
 
 
 @pytest.fixture

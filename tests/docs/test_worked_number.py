@@ -51,8 +51,9 @@ def test_a_row_of_the_table_is_what_the_recommender_says(row: tuple[str, ...]) -
     assert after(minutes) == list(map(float, amounts))
 
 
-def test_the_bucket_is_the_one_that_the_page_names() -> None:
-    [begins, ends] = re.findall(r"begins at (\d\.\d+) cores and ends at\s+(\d\.\d+),", PAGE.read_text())[0]
-    bucket = int(bins.CPU_BINS.find_bins(np.array([HALF_A_CORE]))[0])
-    starts = bins.CPU_BINS.starts[bucket : bucket + 2]
+def test_the_histogram_bin_is_the_one_that_the_page_names() -> None:
+    text = " ".join(PAGE.read_text().split())
+    [begins, ends] = re.findall(r"begins at (\d\.\d+) cores and ends at (\d\.\d+),", text)[0]
+    index = int(bins.CPU_BINS.find_bins(np.array([HALF_A_CORE]))[0])
+    starts = bins.CPU_BINS.starts[index : index + 2]
     assert [f"{start:.3f}" for start in starts] == [begins, ends]

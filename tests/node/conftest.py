@@ -23,10 +23,11 @@ MOST_SECONDS = 300.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests of this folder their time, and skip them where there is no node."""
+    """Mark the tests of this folder, give them their time, and skip them where there is no node."""
     here = [item for item in items if Path(__file__).parent in item.path.parents]
-    reason = "" if sandbox.DIRECTORY_VARIABLE in os.environ else sandbox.find_problem() or "run them by make node-test"
+    reason = "" if sandbox.DIRECTORY_VARIABLE in os.environ else sandbox.find_problem() or "`make node-test` runs it"
     for item in here:
+        item.add_marker(pytest.mark.node)
         item.add_marker(pytest.mark.timeout(MOST_SECONDS))
         if reason:
             item.add_marker(pytest.mark.skip(reason=reason))

@@ -30,7 +30,8 @@ from support.node.pods import IDLE, container, pod_spec, wait_for_pod
 from support.node.starts import PodStart, watch_starts
 from testbed.client import Json
 from testbed.cluster import Cluster, is_ready
-from testbed.node import java, packages
+from testbed.node import packages
+from testbed.node.images import java
 from testbed.node.kernel import KernelResources
 from testbed.node.real_node import RealNode
 from testbed.waiting import until

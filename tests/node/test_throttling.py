@@ -62,6 +62,10 @@ def test_kubelet_reports_the_pressure_that_the_kernel_counts(cluster: Cluster, n
     limits = {"cpu": "100m", "memory": "32Mi"}
     pod = create_pod(cluster, namespace, "web", pod_spec(container("throttled", BUSY, limits=limits)))
     kernel = node.get_container_cgroup(pod, "throttled")
-    before = kernel.read_cpu_pressure()
+    before = kernel.read_pressure("cpu").some_seconds
     reported = wait_for_sample(cluster, node, pod, "throttled")
-    assert before <= reported["container_pressure_cpu_waiting_seconds_total"].value <= kernel.read_cpu_pressure()
+    assert (
+        before
+        <= reported["container_pressure_cpu_waiting_seconds_total"].value
+        <= kernel.read_pressure("cpu").some_seconds
+    )

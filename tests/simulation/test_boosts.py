@@ -191,6 +191,7 @@ def test_a_boost_may_exceed_max_allowed_and_a_size_may_not() -> None:
     played = SimulatedRun(workload, document, steps=240)
     requested, memory = played.requested(BOOSTED), played.requested(BOOSTED, "memory")
     assert played.target(BOOSTED)[-1] == 0.5
-    assert max(requested[120:]) == pytest.approx(4.5)
+    # On average of the boosted pod and of the one that it replaces, which is gone after the boost has ended.
+    assert max(requested[120:]) == pytest.approx((0.5 + 4.5) / 2)
     assert 0.25 <= requested[-1] <= 0.5
     assert ((memory[1:] >= 100 * MIB) & (memory[1:] <= 600 * MIB)).all()

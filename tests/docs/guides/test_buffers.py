@@ -62,4 +62,4 @@ def test_the_worked_number_is_that_of_the_example() -> None:
     assert [part.totals["cpu"] for part in result.values() if part is not None] == ["4", "9999m", "2"]
     assert result["web"] is not None
     assert (result["web"].desired_chunks, result["web"].chunks) == (3, 2)
-    assert "two older Buffers stand for 4 and 9.999 CPUs" in " ".join(CONCEPT.split())
+    assert "two older Buffers reserve 4 and 9.999 CPUs" in " ".join(CONCEPT.split())

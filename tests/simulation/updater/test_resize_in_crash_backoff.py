@@ -50,8 +50,8 @@ def test_an_updater_that_resizes_into_back_off_drives_the_recommendation_to_its_
 ) -> None:
     """What happened before: it keeps the kubelet model honest, without which the test above would show nothing."""
     monkeypatch.setattr("trellis.core.resize.view.read_downtime", lambda _pod: Downtime())
-    monkeypatch.setattr("trellis.core.cluster.missed_resizes.is_missed", lambda _pod: False)
-    monkeypatch.setattr("trellis.core.cluster.oom_kill_detection.is_missed", lambda _pod: False)
+    for module in ("missed_resizes", "oom_kill_detection"):
+        monkeypatch.setattr(f"trellis.core.cluster.{module}.is_missed", lambda _pod, **_known: False)
     played = hour(mode)
     assert highest(played) == 1024
     assert played.totals.oom_kills > 25
@@ -88,13 +88,14 @@ def test_the_model_reports_a_resize_of_a_container_that_is_down_as_done_and_kill
 
 @pytest.mark.parametrize("mode", ["InPlaceOrRecreate", "InPlace"])
 def test_a_missed_resize_is_written_once_more_when_the_container_runs(mode: str) -> None:
-    world, missed = down_and_resized(), MissedResizes()
+    world, missed, last = down_and_resized(), MissedResizes(), None
     ruling = governor(mode, {"app": {"cpu": "100m", "memory": "300Mi"}}, policy={"minReplicas": 1})
     resizes = []
     for _ in range(3000):
         world.run(0.2)
         pod = world.get_pod()
-        missed.put(pod)
+        missed.put(last, pod)
+        last = pod
         uids = frozenset({pod.metadata.uid}) if pod.metadata.uid in missed else frozenset[str]()
         view = WorkloadView(ruling, (PodView.from_pod(pod),), missed_resizes=uids)
         for action in plan_updates(view, world.kernel.now, UpdateSettings(down_patience=1e6)).actions:

@@ -16,7 +16,7 @@ from support.cluster.admission import forget
 from testbed.access import shipped_accounts
 from testbed.client import Json
 from testbed.cluster import Cluster
-from testbed.node import component_image
+from testbed.node.images import components
 from testbed.node.real_node import RealNode
 from testbed.programs.cache import hold_lock
 from testbed.waiting import until
@@ -45,7 +45,7 @@ def installed(
     A cluster has one webhook configuration; tests side by side take turns.
     """
     with hold_lock(cluster.directory / "admission.lock"):
-        node.import_archive(component_image.ensure_archive())
+        node.import_archive(components.ensure_archive())
         try:
             for component in DEPLOYMENTS:
                 for document in _read_manifest(_DEPLOY / f"{component}.yaml"):
@@ -73,7 +73,7 @@ def _read_manifest(file: Path) -> list[Json]:
 def _adapt(deployment: Json, arguments: Sequence[str]) -> None:
     deployment["spec"]["replicas"] = 1
     [container] = deployment["spec"]["template"]["spec"]["containers"]
-    container["image"] = component_image.IMAGE
+    container["image"] = components.IMAGE
     container["args"] = list(arguments)
 
 

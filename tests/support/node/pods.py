@@ -7,7 +7,7 @@ from typing import Any
 
 from testbed.client import Json
 from testbed.cluster import Cluster, is_ready
-from testbed.node.images import BUSYBOX
+from testbed.node.images.archives import BUSYBOX
 from testbed.waiting import until
 
 # Runs until it is asked to end, and ends at once then.

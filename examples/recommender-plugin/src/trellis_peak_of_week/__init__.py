@@ -1,4 +1,4 @@
-"""How big should a container be? As big as the busiest hour of its last weeks, and a little more."""
+"""A recommender that sizes a container by the busiest hour of its last weeks, plus a margin."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from trellis.core.recommend.protocol import CPU, MEMORY, Estimates, Parameter, ParameterKind, ParameterValues, Rows
 
 HOURS_A_WEEK: Final = 7 * 24
-# Which measure of an hour counts: for CPU a minute above is a minute of waiting, for memory it is the end.
+# The measure of an hour: CPU above the request for a minute is a delay, memory above it is a kill.
 P95, MAXIMUM = 3, 4
 ROWS_AT_ONCE: Final = 1000  # 34 MB
 
 
 class PeakOfWeek:
-    """Containers whose busiest hour is yet to be seen are sized by all that was ever sampled of them."""
+    """Sizes by the busiest hour of the last weeks; containers without a full hour by all of their samples."""
 
     name = "peak-of-week"
     needs_history = True
@@ -25,7 +25,7 @@ class PeakOfWeek:
     )
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
-        """Below the peak a pod is too small; half a target more than the target is too much."""
+        """Estimates for all rows: the peak is the lower bound, 1.5 times the target the upper bound."""
         looked_at = int(values["weeks"]) * HOURS_A_WEEK
         peaks, known = np.full((2, len(rows)), np.nan), np.zeros(len(rows))
         for begin in range(0, len(rows), ROWS_AT_ONCE):

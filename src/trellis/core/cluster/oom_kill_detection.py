@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -47,8 +47,10 @@ class OomKill(msgspec.Struct, frozen=True):
 class OomKillReader:
     """Reads kills from the versions of pods, and remembers which pods missed a resize.
 
-    A kill after a missed resize happened under the limit from before it, and so did one within seconds of any resize:
-    both count with the request from before. Only resized pods with a container that ended are remembered.
+    A kill after a missed resize happened under the limit from before it, and so may one within seconds of any resize,
+    unless the container was started after it: they count with the request from before. A process that is killed needs
+    time to end, so that the time of the kill does not say which limit it hit. Only resized pods with a container that
+    ended are remembered.
     """
 
     def __init__(self) -> None:
@@ -64,8 +66,14 @@ class OomKillReader:
             old = None
         if old is not None and read_resize_time(old) != read_resize_time(new):
             self._note_requests(old, new)
-        self._missed.put(new)
-        return find_oom_kills(old, new, missed=uid in self._missed, before=self._before.get(uid))
+        self._missed.put(old, new)
+        return find_oom_kills(
+            old,
+            new,
+            missed=uid in self._missed,
+            was_in_force=self._missed.was_in_force(new),
+            before=self._before.get(uid),
+        )
 
     def forget(self, uid: str) -> None:
         """Remove a pod that is gone."""
@@ -75,7 +83,7 @@ class OomKillReader:
     def _note_requests(self, old: ObservedPod, new: ObservedPod) -> None:
         """The pod was resized: record its requests from before, unless the last resize was not applied."""
         uid = new.metadata.uid
-        applied = uid not in self._missed and is_missed(old) is False
+        applied = uid not in self._missed and is_missed(old, was_in_force=self._missed.was_in_force(old)) is False
         if _has_ended(new) and (applied or uid not in self._before):
             self._before[uid] = {
                 container.name: read_memory_request(old, container.name) for container in old.spec.running
@@ -87,27 +95,32 @@ def find_oom_kills(
     new: ObservedPod,
     *,
     missed: bool = False,
+    was_in_force: bool = False,
     before: Mapping[str, float] | None = None,
 ) -> tuple[OomKill, ...]:
     """Kills that the new version of a pod shows and the old one did not; all that show if there is no old one.
 
     A container that is down was killed with the request that the pod has now; one that runs again may have been resized
     since, so that the old version says what it had. If the pod `missed` its last resize, as its status may show too,
-    later kills happened with what containers requested `before` it.
+    later kills happened with what containers requested `before` it. One that `was_in_force` before a container ended
+    was not missed.
     """
     # A StatefulSet's new pod has the old one's name, and an interrupted watch shows it as a change.
     last = old if old is not None and old.metadata.uid == new.metadata.uid else None
-    shown = list(_kills(new))
+    shown = list(_killed_runs(new))
     if not shown:
         return ()
-    earlier = {(name, time) for name, time, _ in _kills(last)} if last else set()
-    missed = missed or is_missed(new) is True
+    earlier = {(run.container, run.time) for run in _killed_runs(last)} if last else set()
+    missed = missed or is_missed(new, was_in_force=was_in_force) is True
     metadata = new.metadata
     kills: dict[tuple[str, float], OomKill] = {}
-    for name, time, is_over in shown:
+    for run in shown:
+        name, time = run.container, run.time
         if (name, time) not in earlier:
-            memory = read_memory_request(last if last and is_over else new, name)
-            is_old = _is_under_old_limit(new, time, missed=missed, has_before=before is not None)
+            memory = read_memory_request(last if last and run.is_over else new, name)
+            is_old = _is_under_old_limit(
+                new, run, missed=missed, was_in_force=was_in_force, has_before=before is not None
+            )
             if is_old:
                 memory = (before or {}).get(name, math.nan)
             kill = OomKill(metadata.namespace, metadata.name, metadata.uid, name, time, memory)
@@ -115,12 +128,19 @@ def find_oom_kills(
     return tuple(kills.values())
 
 
-def _is_under_old_limit(pod: ObservedPod, time: float, *, missed: bool, has_before: bool) -> bool:
-    written = read_resize_time(pod)
-    if written is None:
+def _is_under_old_limit(
+    pod: ObservedPod, ended: _KilledRun, *, missed: bool, was_in_force: bool, has_before: bool
+) -> bool:
+    """Whether a kill happened, or may have happened, under the limit from before the last resize."""
+    resized = read_resize_time(pod)
+    if resized is None:
         return False
-    since = time - written.timestamp()
-    return (missed and since > 0) or (has_before and since <= APPLIED_WITHIN.total_seconds())
+    since = ended.time - resized.timestamp()
+    if missed and since > 0:
+        return True
+    if was_in_force and ended.started >= resized.timestamp():
+        return False
+    return (has_before or was_in_force) and since <= APPLIED_WITHIN.total_seconds()
 
 
 def read_eviction(event: Event) -> tuple[OomKill, ...]:
@@ -150,12 +170,21 @@ def _has_ended(pod: ObservedPod) -> bool:
     return any(status.state.terminated or status.last_state.terminated for status in _statuses(pod))
 
 
-def _kills(pod: ObservedPod) -> Iterator[tuple[str, float, bool]]:
-    """Container, time, and whether the container has been started again since."""
+class _KilledRun(NamedTuple):
+    """A run of a container that was killed for its memory, and whether the container has been started again since."""
+
+    container: str
+    started: float
+    time: float
+    is_over: bool
+
+
+def _killed_runs(pod: ObservedPod) -> Iterator[_KilledRun]:
     for status in _statuses(pod):
         for ended, is_over in ((status.state.terminated, False), (status.last_state.terminated, True)):
             if ended is not None and (time := _killed_at(ended)) is not None:
-                yield status.name, time, is_over
+                started = ended.started_at.timestamp() if ended.started_at is not None else -math.inf
+                yield _KilledRun(status.name, started, time, is_over)
 
 
 def _statuses(pod: ObservedPod) -> Iterator[ObservedContainerStatus]:

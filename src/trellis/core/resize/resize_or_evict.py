@@ -32,7 +32,13 @@ from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.resize.actions import DecisionKind
 from trellis.core.resize.settings import UpdateSettings
-from trellis.core.resize.update_need import REQUIREMENTS_FORBID_RESIZE, ContainerResource, TargetSizes, permits_resize
+from trellis.core.resize.update_need import (
+    NUDGE_UNITS,
+    REQUIREMENTS_FORBID_RESIZE,
+    ContainerResource,
+    TargetSizes,
+    permits_resize,
+)
 from trellis.core.resize.view import PodView, ResizeState, ResizeStatus
 from trellis.core.sizing.shapes import is_resizable
 from trellis.core.sizing.sizes import ContainerSize, PodSize
@@ -249,7 +255,6 @@ def _find_stage_at(
     return (late, None) if now >= since + patience else (early, since + patience)
 
 
-_UNITS: Final = {"cpu": 1, "memory": 1 << 20}
 _LOWER: Final = (ChangeRequirement.LOWER, ChangeRequirement.LOWER_OR_EQUAL)
 
 
@@ -263,7 +268,7 @@ def nudge_size(vpa: EffectiveVpa, size: PodSize, limits: NamespaceLimits) -> Pod
             position = min(positions, key=lambda index: resource in containers[index].container.restarts_on)
             may_rise = _may_rise(vpa, containers, position, resource, limits)
             containers[position] = _change_by_unit(
-                containers[position], resource, _UNITS[resource] if may_rise else -_UNITS[resource]
+                containers[position], resource, NUDGE_UNITS[resource] if may_rise else -NUDGE_UNITS[resource]
             )
     return PodSize(tuple(containers))
 
@@ -282,7 +287,7 @@ def _may_rise(
     vpa: EffectiveVpa, containers: Sequence[ContainerSize], position: int, resource: str, limits: NamespaceLimits
 ) -> bool:
     """Whether requirements, the policy and LimitRanges permit one unit more."""
-    sized, step = containers[position], _UNITS[resource]
+    sized, step = containers[position], NUDGE_UNITS[resource]
     request, limit = _amounts(sized, resource)
     limit_range_max = limits.container.most.get(resource)
     if limit_range_max and max(request or 0, limit or 0) + step > limit_range_max:

@@ -1,9 +1,10 @@
 """Decides whether a pod should change, for which reason, and whether actuation requirements permit it.
 
 Upstream's rules. A pod that requests less or more than its bounds should change at once. So should one that ran out of
-memory soon after its start, if its size would be different now. Any other is left alone for its first 12 hours, and
-later unless the change is 10 % at least. The pod is compared with what a new pod would get, and not with the bare
-recommendation: a pod that has all it could get needs nothing, however far its recommendation is out of reach.
+memory soon after its start, if its size would be different now by more than the unit by which a repeated resize nudges.
+Any other is left alone for its first 12 hours, and later unless the change is 10 % at least. The pod is compared with
+what a new pod would get, and not with the bare recommendation: a pod that has all it could get needs nothing, however
+far its recommendation is out of reach.
 
 Pods of a workload are alike, so that the target size of each shape is computed once per plan.
 
@@ -135,13 +136,21 @@ class NoUpdateNeed(msgspec.Struct, frozen=True):
     difference: float = 0.0
 
 
+# By so much a resource changes that is resized only for the kubelet to write the cgroup of the pod: 1m of CPU, 1Mi.
+NUDGE_UNITS: Final[Mapping[str, int]] = {"cpu": 1, "memory": 1 << 20}
+
+
 class SizeGap(msgspec.Struct, frozen=True):
-    """How far a pod of one shape is from one size, over all its containers. Pods of the same shape share it."""
+    """How far a pod of one shape is from one size, over all its containers. Pods of the same shape share it.
+
+    `is_within_nudge` says that no request is off by more than one unit.
+    """
 
     has_recommendation: bool
     lacks_request: bool
     rises: bool
     is_outside_bounds: bool
+    is_within_nudge: bool
     difference: float
     changes: tuple[RequestComparison, ...]
 
@@ -153,6 +162,7 @@ class _GapTotals:
         self.requested: dict[str, int] = {}
         self.recommended: dict[str, int] = {}
         self.lacks_request = self.rises = self.is_outside_bounds = False
+        self.is_within_nudge = True
         self.changes: list[RequestComparison] = []
 
     @property
@@ -171,6 +181,7 @@ def measure_gap(shape: PodShape, size: PodSize, bounds: Mapping[str, CappedResou
         sums.lacks_request,
         sums.rises,
         sums.is_outside_bounds,
+        sums.is_within_nudge,
         sums.difference,
         tuple(sums.changes),
     )
@@ -184,6 +195,7 @@ def assess_update_need(
         return NoUpdateNeed(NOTHING_RECOMMENDED)
     if not gap.changes:
         return NoUpdateNeed(SIZE_AS_RECOMMENDED)
+    quick_oom = quick_oom and not gap.is_within_nudge
     if not gap.is_outside_bounds and not quick_oom:
         if started is None:
             return NoUpdateNeed(POD_TOO_YOUNG, difference=gap.difference)
@@ -219,9 +231,11 @@ def _add_resource(sums: _GapTotals, resource: str, target: int, request: int | N
     sums.requested[resource] = sums.requested.get(resource, 0) + (request or 0)
     if request is None:
         sums.lacks_request = sums.rises = sums.is_outside_bounds = True
+        sums.is_within_nudge = False
     elif request != target:
         sums.rises |= target > request
         sums.is_outside_bounds |= not _is_within_bounds(resource, request, bounds.lower, bounds.upper)
+        sums.is_within_nudge &= abs(target - request) <= NUDGE_UNITS[resource]
 
 
 def _is_within_bounds(resource: str, request: int, lower: ResourceAmounts, upper: ResourceAmounts) -> bool:

@@ -33,6 +33,7 @@ from trellis.api.kube.pods import (
     Pod,
     ResourceRequirements,
 )
+from trellis.api.kube.slices import Quantities
 from trellis.api.kube.workloads import DaemonSet, ReplicaSet, ReplicationController, StatefulSet
 from trellis.core.boost.annotation import is_boosted
 from trellis.core.cluster.pod_annotations import OBSERVED_CONTAINERS_ANNOTATION
@@ -69,14 +70,30 @@ class ResizeStatus(msgspec.Struct, frozen=True):
 
 
 def read_resources_in_force(pod: Pod) -> dict[str, ResourceRequirements]:
-    """The resources in force by container, as the kubelet reports them; without containers that it does not report."""
-    status = pod.status
-    return {
+    """The resources in force by container, as the kubelet reports them; without containers that it does not report.
+
+    Where the pod has resources of its own, kubelet 1.36 reports the pod's limit for a container that has none. Such a
+    limit is left out, or a resize in proportion to it would give the container a limit of its own.
+    """
+    status, spec = pod.status, pod.spec
+    in_force = {
         container.name: container.resources
         for container in (*status.container_statuses, *status.init_container_statuses)
         # A runtime that cannot tell reports an empty one.
         if container.resources is not None and (container.resources.requests or container.resources.limits)
     }
+    if spec.resources is None:
+        return in_force
+    own_limits = {container.name: container.resources.limits for container in (*spec.containers, *spec.init_containers)}
+    return {
+        name: _remove_inherited_limits(resources, own_limits.get(name, resources.limits))
+        for name, resources in in_force.items()
+    }
+
+
+def _remove_inherited_limits(resources: ResourceRequirements, own_limits: Quantities) -> ResourceRequirements:
+    limits = {name: amount for name, amount in resources.limits.items() if name in own_limits}
+    return msgspec.structs.replace(resources, limits=limits)
 
 
 def read_resize_status(pod: Pod, in_force: PodShape) -> ResizeStatus:

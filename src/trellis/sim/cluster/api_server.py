@@ -30,7 +30,7 @@ from trellis.core.cluster.write_results import WriteResult
 from trellis.core.recommend.amounts import RESOURCES, parse_amounts
 from trellis.core.resize.actions import PodRef
 from trellis.core.sizing.shapes import PodShape
-from trellis.sim.cluster.kubelet.resizes import PodResizes
+from trellis.sim.cluster.kubelet.resizes import PodResizes, compute_allocation
 from trellis.sim.cluster.pod_lifecycle import PodLifecycle
 from trellis.sim.cluster.pod_state import ModelPod
 from trellis.sim.cluster.pods import FAILED, PENDING, SUCCEEDED, api_time
@@ -221,7 +221,10 @@ class PodWriteApi:
         return WriteResult.APPLIED
 
     def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[WriteResult, str]:
-        """Patch the resources of a pod's containers; a refusal comes with its reason."""
+        """Patch the resources of a pod's containers; a refusal comes with its reason.
+
+        Kubernetes 1.36 answers 403 to a size beyond what the pod's node offers: the kubelet never sees it.
+        """
         model_pod = self._find(ref)
         if model_pod is None:
             return WriteResult.GONE, ""
@@ -232,6 +235,9 @@ class PodWriteApi:
         problem = next(_problems(model_pod.pod, new), "")
         if problem:
             return WriteResult.INVALID, problem
+        if model_pod.node >= 0 and not self._state.nodes.has_capacity(model_pod.node, compute_allocation(new)):
+            self._state.report(model_pod, PodEvent.RESIZE_INFEASIBLE)
+            return WriteResult.INFEASIBLE, "the pod would request more than its node offers (NodeCapacity)"
         if new.spec != model_pod.pod.spec:
             metadata = msgspec.structs.replace(
                 new.metadata,

@@ -16,8 +16,8 @@ from trellis.sim.cluster.pods import api_time, as_terminating, new_pod
 from trellis.sim.cluster.state import ModelState
 from trellis.sim.cluster.telemetry import PodEvent
 
-# Seconds from a pod's deletion until its containers have ended.
-_TERMINATION_SECONDS: Final = 2.0
+# Seconds from a pod's deletion until it is gone, if its containers end when they are asked to; as on kubelet 1.36.3.
+_TERMINATION_SECONDS: Final = 0.8
 
 
 class PodLifecycle:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -43,6 +44,13 @@ def pod(state: Document, last: Document | None = None, resized: float | None = N
     return document
 
 
+def enforced(document: Document, memory: str) -> Document:
+    """The same pod, whose status shows this limit."""
+    resources = {"limits": {"memory": memory}, "requests": {"memory": memory}}
+    document["status"]["containerStatuses"][0]["resources"] = resources
+    return document
+
+
 DOWN = ended(-100, -40)
 CASES = [
     (runs(-10), DOWN, None, False),
@@ -71,7 +79,7 @@ def test_a_resize_between_the_end_of_a_container_and_its_next_start_is_missed(
 
 
 def test_a_missed_resize_is_remembered_until_one_is_written_while_the_container_runs() -> None:
-    missed = MissedResizes()
+    missed, old = MissedResizes(), None
     for state, last, resized, expected in (
         (runs(-300), None, None, False),
         (runs(-100), ended(-300, -200), -150, True),
@@ -80,9 +88,11 @@ def test_a_missed_resize_is_remembered_until_one_is_written_while_the_container_
         (runs(10), ended(-50, -20), 20, False),
         (runs(50), ended(10, 40), 20, False),
     ):
-        missed.put(msgspec.convert(pod(state, last, resized), Pod))
+        new = msgspec.convert(pod(state, last, resized), Pod)
+        missed.put(old, new)
         assert ("uid-web-1-a" in missed) is expected
-    missed.put(msgspec.convert(pod(runs(-100), ended(-300, -200), -150), Pod))
+        old = new
+    missed.put(None, msgspec.convert(pod(runs(-100), ended(-300, -200), -150), Pod))
     missed.forget("uid-web-1-a")
     assert "uid-web-1-a" not in missed
 
@@ -123,10 +133,56 @@ def test_a_kill_after_a_resize_of_a_running_container_belongs_to_the_new_request
 
 def test_a_kill_before_the_kubelet_could_apply_the_resize_belongs_to_the_old_request() -> None:
     healed = (
-        pod(runs(-50), ended(-70, -60), -40, memory="200Mi"),
+        enforced(pod(runs(-50), ended(-70, -60), -40, memory="200Mi"), "100Mi"),
         pod(ended(-50, -38), ended(-70, -60), -40, memory="200Mi"),
     )
     assert versions(*PHANTOM, *healed)[3:] == [(-38, 100, False)]
+
+
+FAST_KILL = (
+    pod(runs(-300)),
+    pod(ended(-300, -100)),
+    pod(runs(-90), ended(-300, -100)),
+    enforced(pod(runs(-90), ended(-300, -100), -80, memory="200Mi"), "100Mi"),
+    enforced(pod(runs(-90), ended(-300, -100), -80, memory="200Mi"), "200Mi"),
+    enforced(pod(ended(-90, -78), ended(-300, -100), -80, memory="200Mi"), "200Mi"),
+    enforced(pod(runs(-70), ended(-90, -78), -80, memory="200Mi"), "200Mi"),
+    enforced(pod(ended(-70, -60), ended(-90, -78), -80, memory="200Mi"), "200Mi"),
+)
+
+
+@pytest.mark.parametrize(
+    ("skipped", "memory", "missed"), [((), 200, False), ((4,), 100, True), ((5,), 200, False), ((4, 5), 100, True)]
+)
+def test_kills_of_later_runs_belong_to_the_new_request_if_a_status_showed_the_resize_in_force(
+    skipped: tuple[int, ...], memory: int, missed: bool
+) -> None:
+    """Otherwise a container that fills its memory within seconds would never be given more than one step."""
+    documents = [document for index, document in enumerate(FAST_KILL) if index not in skipped]
+    assert versions(*documents) == [(-100, 100, False), (-78, 100, False), (-60, memory, False)]
+    resizes, old = MissedResizes(), None
+    for document in documents:
+        new = msgspec.convert(document, Pod)
+        resizes.put(old, new)
+        old = new
+    assert ("uid-web-1-a" in resizes) is missed
+
+
+def test_a_first_run_that_is_resized_and_killed_within_seconds_is_left_out_and_the_next_one_counts() -> None:
+    first = (
+        enforced(pod(runs(-90), memory="100Mi"), "100Mi"),
+        enforced(pod(runs(-90), resized=-80, memory="200Mi"), "200Mi"),
+        enforced(pod(ended(-90, -78), resized=-80, memory="200Mi"), "200Mi"),
+        enforced(pod(ended(-77, -76), ended(-90, -78), resized=-80, memory="200Mi"), "200Mi"),
+    )
+    (time, memory, marked), after = versions(*first)
+    assert (time, math.isnan(memory), marked) == (-78, True, True)
+    assert after == (-76, 200, False)
+
+
+def test_a_status_that_shows_the_limit_of_a_container_that_was_down_at_the_resize_says_nothing() -> None:
+    phantom = [enforced(copy.deepcopy(document), "200Mi") for document in PHANTOM[3:]]
+    assert versions(*PHANTOM[:3], *phantom) == [(-200, 100, False), (-80, 100, False), (-60, 100, False)]
 
 
 def test_a_kill_after_a_missed_resize_is_marked_if_the_earlier_request_is_unknown() -> None:

@@ -30,7 +30,8 @@ HOUR = 3600.0
 
 
 def pod(**more: Any) -> Document:
-    return running("web-1-a", container(cpu=more.pop("cpu", "500m")), **more)
+    amounts = {name: more.pop(name, usual) for name, usual in (("cpu", "500m"), ("memory", "1Gi"))}
+    return running("web-1-a", container(**amounts), **more)
 
 
 def targets(cpu: str, memory: str = "1Gi") -> dict[str, dict[str, str]]:
@@ -103,6 +104,16 @@ def test_with_the_gate_off_the_flag_says_it_for_all_objects() -> None:
 
 def test_an_oom_kill_is_no_need_if_a_new_pod_had_the_same_size() -> None:
     assert why("500m", *pair(killed(pod(age=HOUR), 10)))[0] == "SizeAsRecommended"
+
+
+@pytest.mark.parametrize("amounts", [{"cpu": "501m"}, {"memory": "1025Mi"}, {"cpu": "499m", "memory": "1023Mi"}])
+def test_an_oom_kill_is_no_need_if_a_new_pod_differed_by_a_nudge_alone(amounts: dict[str, str]) -> None:
+    """A repeated resize nudges a pod that ran out of memory: a resize back may fail, and the pod be evicted for it."""
+    assert why("500m", *pair(killed(pod(age=HOUR, **amounts), 10)))[0] != "QuickOom"
+
+
+def test_an_oom_kill_is_a_need_if_a_new_pod_differed_by_more_than_a_nudge() -> None:
+    assert why("500m", *pair(killed(pod(age=HOUR, memory="1022Mi"), 10)))[0] == "QuickOom"
 
 
 def test_an_oom_kill_of_an_unsized_container_is_ignored() -> None:

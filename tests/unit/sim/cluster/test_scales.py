@@ -110,9 +110,9 @@ def test_pods_that_crowd_a_node_go_before_those_that_are_alone() -> None:
 
 def test_the_last_of_a_stateful_set_goes_first_and_the_next_when_it_is_gone() -> None:
     world = World(fleet(workload("db", 4, kind="StatefulSet"), nodes=(shape("64"),))).run(120)
-    scaled(world, 1, "db", "StatefulSet").run(1)
+    scaled(world, 1, "db", "StatefulSet").run(0.5)
     assert names(world, "db") == {"db-0", "db-1", "db-2"}
-    assert set(world.run(2).pods) == {"db-0", "db-1", "db-2"}
+    assert set(world.run(0.5).pods) == {"db-0", "db-1", "db-2"}
     assert set(world.run(60).pods) == {"db-0"}
 
 

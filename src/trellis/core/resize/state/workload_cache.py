@@ -275,7 +275,7 @@ class WorkloadCache:
         self._put_boosted(key, old, new)
         if new is not None:
             self.pending_writes.observe(new)
-            self._missed_resizes.put(new)
+            self._missed_resizes.put(old, new)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._missed_resizes.forget(old.metadata.uid)
         if old is not None and new is None:

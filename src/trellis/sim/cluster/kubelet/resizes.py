@@ -1,9 +1,10 @@
 """Resizes of running pods, as a kubelet carries them out.
 
-The kubelet syncs the pod a moment later. A size that exceeds the node is infeasible, and stays so until another resize
-is requested. A size for which the node has no capacity now is deferred, and retried when capacity appears. Otherwise
-the new size is allocated at once and in force soon after; containers whose policy says so are restarted for it. A
-memory limit below what is in use is not enforced: the kubelet reports an error, and tries again.
+The kubelet syncs the pod a moment later. A size that exceeds the node, which the API server refuses while it knows the
+node, is infeasible, and stays so until another resize is requested. A size for which the node has no capacity now is
+deferred, and retried when capacity appears. Otherwise the new size is allocated at once and in force soon after;
+containers whose policy says so are restarted for it. A memory limit below what is in use is not enforced: nothing of
+the pod changes, the kubelet reports an error some seconds later, and tries again.
 
 A resize that is written while every container that changes is down never reaches the pod's cgroup, as on kubelet 1.36:
 the status says that it is done, and the limits in force are the lower of the old and the new ones. Each container is
@@ -54,6 +55,12 @@ def needs_resize(container: Container, pod: Pod) -> bool:
     )
 
 
+def compute_allocation(pod: Pod) -> ResourceAmounts:
+    """What a node allocates to a pod of this spec."""
+    requested = Demand.of(pod.spec).requests
+    return {name: requested.get(name, 0) for name in ALLOCATED_RESOURCES}
+
+
 def lowers_resources(container: Container, pod: Pod) -> bool:
     """Whether a resize lowers a request or a limit."""
     return any(
@@ -79,11 +86,16 @@ def _amounts(resources: ResourceRequirements) -> tuple[ResourceAmounts, Resource
     return parse_amounts(resources.requests), parse_amounts(resources.limits)
 
 
-# Seconds until a kubelet syncs a changed pod, drawn between these, and from its consent until the new size is in force.
-_MIN_SYNC_SECONDS: Final = 1.0
-_MAX_SYNC_SECONDS: Final = 3.0
-_ENFORCE_SECONDS: Final = 0.5
-_RETRY_SECONDS: Final = 30.0
+# Measured on kubelet 1.36.3. Seconds until a kubelet syncs a changed pod, drawn between these, and from its consent
+# until the new size is in force.
+_MIN_SYNC_SECONDS: Final = 0.01
+_MAX_SYNC_SECONDS: Final = 0.03
+_ENFORCE_SECONDS: Final = 0.01
+# Until it reports a memory limit below the usage, and between its attempts, both drawn.
+_ERROR_SECONDS: Final = (10.0, 14.0)
+_RETRY_SECONDS: Final = (12.0, 26.0)
+# A pod whose containers have not been started yet is asked about again.
+_START_CHECK_SECONDS: Final = 1.0
 _IN_USE: Final = "the memory limit would be below the memory in use"
 
 
@@ -133,14 +145,13 @@ class PodResizes:
             return
         self._deferred[model_pod.node].pop(model_pod.key, None)
         if model_pod.pod.status.phase == PENDING:
-            self._schedule(model_pod, _MIN_SYNC_SECONDS, partial(self._sync, model_pod))
+            self._schedule(model_pod, _START_CHECK_SECONDS, partial(self._sync, model_pod))
             return
         pod = model_pod.pod
         if not any(needs_resize(container, pod) for container in running_containers(pod.spec)):
             self._remove_resize_conditions(model_pod)
             return
-        requested = Demand.of(pod.spec).requests
-        size = {name: requested.get(name, 0) for name in ALLOCATED_RESOURCES}
+        size = compute_allocation(pod)
         if self._is_refused(model_pod) or not state.nodes.has_capacity(model_pod.node, size):
             self._postpone(model_pod, "Infeasible", PodEvent.RESIZE_INFEASIBLE)
         elif self._has_fault(model_pod, DEFER_RESIZES) or not state.nodes.can_allocate(model_pod.node, model_pod, size):
@@ -194,12 +205,8 @@ class PodResizes:
         if not self._is_served(model_pod):
             return
         if self._is_limit_below_usage(model_pod):
-            status = with_condition(
-                model_pod.pod.status, RESIZE_IN_PROGRESS, True, state.now, reason="Error", message=_IN_USE
-            )
-            if status is not model_pod.pod.status:
-                state.put(model_pod, msgspec.structs.replace(model_pod.pod, status=status))
-            self._schedule(model_pod, _RETRY_SECONDS, partial(self._enforce, model_pod))
+            delay = float(state.rng.uniform(*_ERROR_SECONDS))
+            self._schedule(model_pod, delay, partial(self._fail, model_pod))
             return
         pod, restarted = model_pod.pod, []
         changed = [
@@ -227,6 +234,21 @@ class PodResizes:
             self._terminations.restart_for_resize(container)
         self.retry_deferred(model_pod.node)
         state.kick_scheduler()
+
+    def _fail(self, model_pod: ModelPod) -> None:
+        """Report that a memory limit is below the usage, and try again later."""
+        state = self._state
+        model_pod.resize = None
+        if not self._is_served(model_pod):
+            return
+        if self._is_limit_below_usage(model_pod):
+            status = with_condition(
+                model_pod.pod.status, RESIZE_IN_PROGRESS, True, state.now, reason="Error", message=_IN_USE
+            )
+            if status is not model_pod.pod.status:
+                state.put(model_pod, msgspec.structs.replace(model_pod.pod, status=status))
+        delay = float(state.rng.uniform(*_RETRY_SECONDS))
+        self._schedule(model_pod, delay, partial(self._enforce, model_pod))
 
     def _remove_resize_conditions(self, model_pod: ModelPod) -> None:
         status = without_condition(without_condition(model_pod.pod.status, RESIZE_PENDING), RESIZE_IN_PROGRESS)

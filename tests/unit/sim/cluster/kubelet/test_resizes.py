@@ -36,7 +36,7 @@ def test_a_resize_is_requested_then_in_progress_then_in_force() -> None:
     assert world.resize(world.get_pod(), cpu="1") == (WriteResult.APPLIED, "")
     states = [PodView.from_pod(world.get_pod()).resize.state]
     for _ in range(40):
-        world.run(0.1)
+        world.run(0.001)
         state = PodView.from_pod(world.get_pod()).resize.state
         if state is not states[-1]:
             states.append(state)
@@ -73,13 +73,16 @@ def test_the_scheduler_reserves_the_request_of_a_deferred_resize() -> None:
     assert world.get_pod("late").status.phase == "Pending"
 
 
-def test_a_resize_beyond_the_node_is_infeasible_and_a_smaller_one_is_not() -> None:
+def test_the_api_server_refuses_a_resize_beyond_the_node_and_takes_a_smaller_one() -> None:
+    """As Kubernetes 1.36 does: `NodeCapacity`, before a kubelet sees the resize."""
     world = build_world()
-    world.resize(world.get_pod(), cpu="5")
-    world.run(5)
-    assert resize_conditions(world.get_pod()) == {"PodResizePending": "Infeasible"}
+    result, message = world.resize(world.get_pod(), cpu="5")
+    assert result is WriteResult.INFEASIBLE
+    assert "NodeCapacity" in message
     world.run(10 * MINUTE)
-    assert in_force(world.get_pod())["cpu"] == "500m"
+    assert not resize_conditions(world.get_pod())
+    assert world.get_pod().spec.containers[0].resources.requests["cpu"] == "500m"
+    assert world.count(PodEvent.RESIZE_INFEASIBLE) == 1
     world.resize(world.get_pod(), cpu="3")
     world.run(5)
     assert in_force(world.get_pod())["cpu"] == "3"
@@ -156,7 +159,7 @@ def test_resizes_deferred_by_a_fault_are_executed_when_it_ends() -> None:
 
 
 def test_a_resize_waits_for_a_node_that_is_off() -> None:
-    world = build_world(faults=(fault("node-down", 31, 60),))
+    world = build_world(faults=(fault("node-down", 30, 60),))
     world.resize(world.get_pod(), cpu="1")
     world.run(30)
     assert in_force(world.get_pod())["cpu"] == "500m"

@@ -12,7 +12,7 @@ from typing import Final
 
 from testbed.errors import HarnessError
 from testbed.node import packages
-from testbed.node.images import Image, build_busybox_layer
+from testbed.node.images.archives import Image, build_busybox_layer
 
 JAVA: Final = "trellis-node.local/java:1"
 

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Final
 
 from testbed.errors import HarnessError
-from testbed.node import images, packages
+from testbed.node import packages
+from testbed.node.images import archives
 from testbed.programs.cache import cache_directory, hold_lock, write_atomically
 
 IMAGE: Final = "trellis-node.local/trellis:1"
@@ -31,7 +32,7 @@ IMAGE: Final = "trellis-node.local/trellis:1"
 # Where the environment is in the image.
 HOME: Final = Path("/opt/trellis")
 
-_ROOT: Final = Path(__file__).resolve().parents[2]
+_ROOT: Final = Path(__file__).resolve().parents[3]
 _PROJECT_FILES: Final = ("pyproject.toml", "uv.lock", "README.md", "LICENSE")
 
 # Parts of the standard library that only developers need; some of them are large.
@@ -63,12 +64,12 @@ def _build(busybox: Path, archive: Path) -> None:
         environment = Path(temporary) / "environment"
         _install(environment)
         layers = (
-            images.build_busybox_layer(busybox),
+            archives.build_busybox_layer(busybox),
             _build_python_layer(environment),
             _build_environment_layer(environment),
         )
         variables = {"PATH": f"{HOME / 'bin'}:/bin"}
-        images.write_archive([images.Image(IMAGE, layers, ("trellis",), variables)], archive)
+        archives.write_archive([archives.Image(IMAGE, layers, ("trellis",), variables)], archive)
 
 
 def _install(environment: Path) -> None:
@@ -190,7 +191,7 @@ def _compute_state(busybox: Path) -> str:
     """Stands for all that the image is made of."""
     digest = hashlib.sha256(f"{sys.version} {sys.base_prefix}".encode())
     sources = [path for path in _list_files(_ROOT / "src") if path.suffix != ".pyc"]
-    builders = [Path(__file__), Path(images.__file__), busybox]
+    builders = [Path(__file__), Path(archives.__file__), busybox]
     for path in (*sources, *(_ROOT / name for name in _PROJECT_FILES), *builders):
         digest.update(f"{path.name} {path.stat().st_size} ".encode())
         digest.update(path.read_bytes())

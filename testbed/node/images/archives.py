@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import platform
 import subprocess
 import tarfile
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,9 @@ import msgspec
 
 BUSYBOX: Final = "trellis-node.local/busybox:1"
 PAUSE: Final = "trellis-node.local/pause:1"
+
+# As images name it.
+_ARCHITECTURE: Final = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 _DIRECTORIES: Final = ("bin", "dev", "etc", "proc", "root", "run", "sys", "var")
 _ACCOUNTS: Final = {
@@ -91,7 +95,7 @@ def _build_configuration(image: Image, digests: list[str]) -> bytes:
     environment = [f"{name}={value}" for name, value in image.environment.items()]
     return _encode(
         {
-            "architecture": "amd64",
+            "architecture": _ARCHITECTURE,
             "os": "linux",
             "config": {"Env": environment, "Cmd": list(image.command), "WorkingDir": "/"},
             "rootfs": {"type": "layers", "diff_ids": digests},

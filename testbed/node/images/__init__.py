@@ -1,0 +1,1 @@
+"""Container images for a real node, made without a registry: a shell, a JVM, and the components."""
