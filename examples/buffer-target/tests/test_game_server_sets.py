@@ -1,4 +1,4 @@
-"""It keeps to the protocol, and it reads what a GameServerSet says."""
+"""GameServerSets pass the conformance suite, and their fields are read as written."""
 # ruff: noqa: S101 - tests need nothing better than assert
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ CHESS: dict[str, Any] = {
 test_conformance = conformance_tests(GameServerSets, [CHESS])
 
 
-def test_the_servers_that_run_are_counted() -> None:
+def test_running_servers_are_counted() -> None:
     assert GameServerSets().read(CHESS).replicas == 12
 
 
-def test_a_set_that_is_new_has_none() -> None:
+def test_a_new_set_has_no_replicas() -> None:
     new = {name: part for name, part in CHESS.items() if name != "status"}
     assert GameServerSets().read(new).replicas == 0

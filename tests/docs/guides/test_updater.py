@@ -52,27 +52,27 @@ def pauses(first: float, longest: float) -> list[float]:
     ("words", "figures", "meant"),
     [
         (
-            "had no room for 5 minutes, when it has been at it for an hour",
+            "had no capacity for the resize for 5 minutes. - The resize has been in progress for an hour",
             [RULES.deferred_patience, RULES.progress_patience],
             [5 * MINUTE, HOUR],
         ),
         (
-            "left alone for 12 hours, and after that for less than 10 %",
+            "older than 12 hours, and its requests differ from the target by 10 % or more",
             [RULES.lifetime, RULES.update_threshold],
             [12 * HOUR, 0.1],
         ),
         (
-            "tried again after a minute, then after two, and so on up to half an hour",
+            "retried after a minute, then after two, and so on up to half an hour",
             pauses(RULES.retry, RULES.longest_retry),
             [MINUTE, 2 * MINUTE, HOUR / 2],
         ),
         (
-            "tried again after 2 s, 4 s, and so on up to 5 minutes",
+            "retries after 2 s, 4 s, and so on up to 5 minutes",
             pauses(RULES.unboost_retry, RULES.longest_unboost_retry),
             [2.0, 4.0, 5 * MINUTE],
         ),
         (
-            "left alone for an hour, after another such try for two, and so on up to a day",
+            "alone for an hour, after another eviction without effect for two, and so on up to a day",
             pauses(RULES.loop_backoff, RULES.longest_loop_backoff),
             [HOUR, 2 * HOUR, 24 * HOUR],
         ),

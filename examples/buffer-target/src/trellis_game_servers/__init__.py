@@ -1,4 +1,4 @@
-"""GameServerSets as targets of Buffers: a kind without a scale, whose pods are described in its own words."""
+"""GameServerSets as targets of Buffers: a kind without a scale, with its own format for the size of its pods."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from trellis.core.buffers import TargetReading, selector_in
 
 
 class GameServerSets:
-    """`games.example.com/v1`: so many servers of one game, each of them a pod."""
+    """`games.example.com/v1`: a number of servers of one game, each of them a pod."""
 
     api_version = "games.example.com/v1"
     kind = "GameServerSet"
     plural = "gameserversets"
 
     def read(self, document: Mapping[str, Any]) -> TargetReading:
-        """The servers that run, and the pod of one."""
+        """Return the count of running servers, their selector and the template of a server's pod."""
         game = document["spec"]["game"]
         labels = {"games.example.com/set": document["metadata"]["name"]}
         server = {"name": "server", "image": game["image"], "resources": {"requests": game["perServer"]}}
