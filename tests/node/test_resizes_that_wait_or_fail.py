@@ -63,7 +63,7 @@ def test_a_resize_waits_while_the_node_is_full_and_reaches_the_kernel_when_room_
     until("the Event", lambda: web.list_events("ResizeDeferred"))
     wait_for_two_passes(controller)
     explanation = web.explain()
-    assert web.has(amounts(50, 64))
+    assert (web.read_pods(), web.read_containers("app")) == ([amounts(50, 64)], [amounts(50, 64)])
     assert web.find_resize_conditions() == {("PodResizePending", "Deferred")}
     assert explanation.decision == ("Wait", "ResizeDeferred")
     assert {counterfactual["code"] for counterfactual in explanation.pod["counterfactuals"]} == {
