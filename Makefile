@@ -65,6 +65,12 @@ bench: ## Measure: ratios against a peer in the same run
 docs: setup ## Write the generated files anew: CRDs and reference pages
 	$(BIN)/python tools/generate.py
 
+.PHONY: site
+site: SYNC_FLAGS := --group docs
+site: ## Build the documentation as a site, with search, into build/site
+	@$(PYTHON) tools/bootstrap.py $(SYNC_FLAGS) && touch $(STAMP)
+	@$(BIN)/python tools/docs_site/build.py
+
 .PHONY: clean
 clean: ## Remove everything that make made
 	rm -rf $(VENV) .tools .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache dist build
