@@ -58,7 +58,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 _STANDARD_OUTPUT = 1
 # The errors of writing to a full disk.
-_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL_ERRORS = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 # Shorter names, which no list shows.
 ALIASES = {"admission": "admission-controller"}
 # Commands that other tools have, and what to type here.

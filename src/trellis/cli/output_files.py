@@ -90,6 +90,8 @@ def write_texts(directory: Path, texts: Mapping[str, str]) -> None:
 
 COMPRESSED: Final = ".gz"
 _OWNER_ONLY: Final = 0o600
+# Windows would write line ends of its own.
+_BINARY: Final[int] = getattr(os, "O_BINARY", 0)
 
 
 @contextmanager
@@ -105,7 +107,7 @@ def open_atomically(path: Path) -> Iterator[BufferedIOBase]:
         return
     target = path.resolve()  # of a link it is the file that changes, and not the link
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, _OWNER_ONLY)
     try:
         with os.fdopen(descriptor, "wb") as file, _compress(path, file) as packed:
             yield packed

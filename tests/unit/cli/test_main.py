@@ -127,7 +127,7 @@ def test_output_to_a_full_disk_is_one_line_about_it(arguments: list[str]) -> Non
 
 def test_the_installed_command_and_the_module_are_one() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-    assert project["scripts"] == {"trellis": "trellis.__main__:main"}
+    assert project["scripts"]["trellis"] == project["scripts"]["kubectl-trellis"] == "trellis.__main__:main"
     shown = subprocess.run([sys.executable, "-m", "trellis", "--version"], capture_output=True, text=True, check=False)
     assert (shown.returncode, shown.stdout) == (0, f"trellis {__version__}\n")
 

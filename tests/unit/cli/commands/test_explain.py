@@ -158,11 +158,11 @@ def test_of_several_namespaces_one_has_to_be_chosen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("vpa", "web", "--container", "app"), "--container goes with a recommendation"),
-        (("vpa", "web", "--ready-patience", "1m"), "--ready-patience goes with an Hvpa"),
+        (("vpa", "web", "--container", "app"), "--container needs a recommendation"),
+        (("vpa", "web", "--ready-patience", "1m"), "--ready-patience needs an Hvpa"),
         (("vpa", "shop/web", "-n", "other"), "in another namespace than -n other"),
-        (("vpa", "web", "--prometheus-url", "http://p"), "a dump has its history with it"),
-        (("nodes", "n1"), "is not one of"),
+        (("vpa", "web", "--prometheus-url", "http://p"), "a dump brings its own history"),
+        (("nodez", "n1"), "there is no kind \"nodez\" (did you mean \"node\"?)"),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:

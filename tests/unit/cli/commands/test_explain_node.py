@@ -147,4 +147,4 @@ def test_node_groups_have_the_nodes_with_their_label() -> None:
 @pytest.mark.parametrize("option", [["-n", "shop"], ["--prometheus-url", "http://prometheus"]])
 def test_options_that_make_no_sense_for_a_node_are_refused(option: list[str]) -> None:
     result = CliRunner().invoke(trellis, ["explain", "node", "small-2", *option])
-    assert (result.exit_code, "a node is in no namespace" in result.output) == (2, True)
+    assert (result.exit_code, "a node has no namespace" in result.output) == (2, True)
