@@ -6,20 +6,24 @@ temporary file, which is removed however the command ends. Messages name what th
 
 from __future__ import annotations
 
+import os
+import select
 import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from io import BufferedIOBase
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, Final, NoReturn, cast
+from typing import BinaryIO, Final, NoReturn
 
 import click
 
 STANDARD_INPUT: Final = "-"
 _SHOWN: Final = "<stdin>"
+_CHUNK: Final = 1 << 18  # bytes
 _PARQUET: Final = b"PAR1"
 # The exit status of a shell for a process that SIGTERM ended.
 _TERMINATED: Final = 143
@@ -76,11 +80,29 @@ def _copy_unseekable(name: str) -> Iterator[str]:
         copy = Path(directory, "stdin" if name == STANDARD_INPUT else path.name)
         with copy.open("wb") as file:
             if name == STANDARD_INPUT:
-                shutil.copyfileobj(sys.stdin.buffer, file)
+                _copy(sys.stdin.buffer, file)
             else:
                 with path.open("rb") as pipe:
-                    shutil.copyfileobj(cast("BinaryIO", pipe), file)
+                    _copy(pipe, file)
         yield str(_name_by_content(copy))
+
+
+def _copy(source: BinaryIO | BufferedIOBase, target: BinaryIO | BufferedIOBase) -> None:
+    """Copy to the end. A signal that comes right before a read is handled within a second, and not at the next byte."""
+    try:
+        descriptor = source.fileno()
+    except OSError:  # not a file of the system
+        shutil.copyfileobj(source, target)
+        return
+    if os.name == "nt":  # where only sockets can be waited for
+        shutil.copyfileobj(source, target)
+        return
+    while True:
+        if select.select([descriptor], [], [], 1.0)[0]:
+            chunk = os.read(descriptor, _CHUNK)
+            if not chunk:
+                return
+            target.write(chunk)
 
 
 def _name_by_content(copy: Path) -> Path:
@@ -115,7 +137,5 @@ def _restore_names_in_errors(restore_names: RestoreNames) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        message = restore_names(str(error))
-        if message == str(error):
-            raise
-        raise InvalidInput(restore_names(str(error.value)), restore_names(error.rule)) from error
+        error.args = (restore_names(str(error)),)
+        raise

@@ -162,7 +162,7 @@ def test_of_several_namespaces_one_has_to_be_chosen(tmp_path: Path) -> None:
         (("vpa", "web", "--ready-patience", "1m"), "--ready-patience needs an Hvpa"),
         (("vpa", "shop/web", "-n", "other"), "in another namespace than -n other"),
         (("vpa", "web", "--prometheus-url", "http://p"), "a dump brings its own history"),
-        (("nodez", "n1"), "there is no kind \"nodez\" (did you mean \"node\"?)"),
+        (("nodez", "n1"), 'there is no kind "nodez" (did you mean "node"?)'),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
