@@ -8,16 +8,18 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from trellis import __version__
 from trellis.base.errors import TrellisError
 from trellis.base.names import suggest_name
 from trellis.cli.interrupts import INTERRUPTED
 from trellis.cli.standard_output import discard_output_without_reader
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # Under each title, name, module and the line that `trellis --help` shows. The line stands here, and a test compares it
 # with the command's own help, because reading it from the command would import them all.
@@ -112,6 +114,8 @@ class LazyGroup(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands that begin with a text, without importing one."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 -- for shells alone
+
         commands = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items()]
         options = [] if incomplete[:1].isalnum() else click.Command.shell_complete(self, ctx, incomplete)
         return [item for item in commands if item.value.startswith(incomplete)] + options

@@ -89,8 +89,8 @@ def processes_option(command: F) -> F:
         type=click.IntRange(min=1),
         metavar="N",
         default=count_cores,
-        show_default="one for each core",
-        help="Number of processes that share the work.",
+        show_default=False,
+        help="Number of processes that share the work.  [default: one for each core]",
     )
     return option(command)
 
@@ -195,7 +195,7 @@ def machine_option(command: F) -> F:
         default="100,512Gi",
         show_default=True,
         metavar="CORES,MEMORY",
-        help="Size of the machine whose share a value is, in files whose values are fractions.",
+        help="Cores and memory of the machine, for files whose values are fractions of it.",
     )
     return option(command)
 

@@ -76,8 +76,7 @@ def output_options(formats: Sequence[str]) -> Callable[[F], F]:
             expose_value=False,
             is_eager=True,
             callback=_remember_file,
-            help="Write the result to this file instead of standard output. Its ending decides the format if -o does "
-            "not.",
+            help="File for the result, instead of standard output. Without -o its ending selects the format.",
         )
         choice = click.option(
             "-o",

@@ -122,8 +122,12 @@ def command(
         trellis backtest traces/ --sweep default.percentile=0.8:0.99:0.05
         trellis backtest --prometheus-url http://localhost:9090 -n shop
 
-    Exit status: 0 done, 1 a series could not be used or --fail-above applies, 2 the command could not run or had
-    nothing to compare for --fail-above, 130 interrupted by Ctrl-C; the results so far are printed.
+    \b
+    Exit status:
+      0    done
+      1    a series could not be used, or --fail-above applies
+      2    the command could not run, or --fail-above had nothing to compare
+      130  interrupted by Ctrl-C; the results so far are printed
     """  # noqa: D301 -- click wants the backspace character itself
     if not traces and not options["prometheus_url"]:
         raise click.UsageError("give files or directories with usage, - for standard input, or --prometheus-url")

@@ -61,8 +61,11 @@ def command(
         kustomize build . | trellis check - --strict
         trellis check manifests/ -o sarif --output-file check.sarif
 
-    Exit status: 0 no errors, 1 errors (with --strict also warnings), 2 the command could not run (with --strict also:
-    there was nothing to check).
+    \b
+    Exit status:
+      0  no errors
+      1  errors, or warnings with --strict
+      2  the command could not run, or found nothing to check with --strict
     """  # noqa: D301 -- click wants the backspace character itself
     if explain and output.format == "sarif":
         raise click.UsageError("--explain does not work with -o sarif: use text, json or yaml")

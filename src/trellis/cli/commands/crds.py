@@ -46,7 +46,10 @@ def command(
         trellis crds hvpa buffer
         trellis crds --downgrade-check
 
-    Exit status of --downgrade-check: 0 nothing would be lost, 1 something would be.
+    \b
+    Exit status of --downgrade-check:
+      0  nothing would be lost
+      1  something would be lost
     """  # noqa: D301 -- click wants the backspace character itself
     if downgrade_check:
         losses = asyncio.run(_find_losses(namespaces, kubeconfig, context))

@@ -58,8 +58,8 @@ class _RenamedOption(click.Option):
     cls=_RenamedOption,
     type=click.Path(path_type=Path, allow_dash=True),
     metavar="FILE",
-    show_default="trellis-dump-TIME.jsonl.gz",
-    help="File to write; - is standard output. Gzipped if the name ends in .gz.",
+    help="File to write, compressed if its name ends in .gz; - is standard output.  "
+    "[default: trellis-dump-TIME.jsonl.gz]",
 )
 @namespaces_options("Only namespaces that match the pattern, such as `team-*`; always with nodes and the components.")
 @click.option("--anonymous", is_flag=True, help="Replace all names by random ones, consistently.")
@@ -93,7 +93,11 @@ def command(
         trellis dump -n 'team-*' --anonymous --output-file dump.jsonl.gz
         trellis dump --prometheus-url http://localhost:9090 --history 14d
 
-    Exit status: 0 done, 2 the command could not run, 130 interrupted by Ctrl-C; then there is no file.
+    \b
+    Exit status:
+      0    done
+      2    the command could not run
+      130  interrupted by Ctrl-C; no file is written
     """  # noqa: D301 -- click wants the backspace character itself
     now = time.time()
     path = output or Path(f"trellis-dump-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}.jsonl.gz")

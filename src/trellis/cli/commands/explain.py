@@ -138,8 +138,11 @@ def command(
         trellis explain pod/web-7d4b9-x2x7k -o yaml
         trellis explain recommendation/web -c app --dump dump.jsonl.gz
 
-    Exit status: 0 the answer is complete, 1 something could not be read and the answer is partial, 2 there is no such
-    object or the command could not run.
+    \b
+    Exit status:
+      0  the answer is complete
+      1  the answer is partial: something could not be read
+      2  there is no such object, or the command could not run
     """  # noqa: D301 -- click wants the backspace character itself
     subject = parse_object_name(words, namespace)
     if container and subject.kind != "recommendation":

@@ -280,8 +280,13 @@ def command(
         trellis recommend --fail-over 20% -o markdown
         trellis recommend -n shop --suggest-buckets -o yaml
 
-    Exit status: 0 done, also if something could not be read, 1 --fail-over applies, 2 the command could not run, saw
-    nothing, or could judge nothing for --fail-over, 130 interrupted by Ctrl-C; the results so far are printed.
+    \b
+    Exit status:
+      0    done, also if something could not be read
+      1    --fail-over applies
+      2    the command could not run, found no workload, or could judge
+           none for --fail-over
+      130  interrupted by Ctrl-C; the results so far are printed
     """  # noqa: D301 -- click wants the backspace character itself
     if emit is not None:
         if suggest_buckets:

@@ -25,8 +25,11 @@ def command(names: tuple[str, ...], output: Output) -> None:
     The list has the recommenders of Trellis and those of installed packages, or only those of each NAME given.
     A recommender of a package is loaded in a process of its own, to test that it can be used.
 
-    Exit status: 0 all recommenders can be used, 1 one cannot, or a NAME is unknown.
-    """
+    \b
+    Exit status:
+      0  all recommenders can be used
+      1  a recommender cannot be used, or a NAME is unknown
+    """  # noqa: D301 -- click wants the backspace character itself
     logging.getLogger("trellis").addHandler(logging.NullHandler())  # the list has the problems
     listed = list_recommenders(names)
     formats = {

@@ -95,8 +95,12 @@ def command(
         trellis simulate --dump cluster.jsonl.gz --recommenders default,seasonal
         trellis simulate --replay updater.jsonl.gz
 
-    Exit status: 0 done, 1 the scenario has errors, a variant failed or a replay differs, 2 the command could not run
-    or a recording has no decision, 130 interrupted by Ctrl-C; the results so far are printed.
+    \b
+    Exit status:
+      0    done
+      1    the scenario has errors, a variant failed, or a replay differs
+      2    the command could not run, or the recording has no decision
+      130  interrupted by Ctrl-C; the results so far are printed
     """  # noqa: D301 -- click wants the backspace character itself
     if [scenario, replay, dump].count(None) != 2:
         raise click.UsageError("give one of: a SCENARIO, a dump with --dump, a recording with --replay")

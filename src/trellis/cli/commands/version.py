@@ -35,8 +35,11 @@ def command(
     Components are found by their Deployments, in all namespaces: those of Trellis and those of upstream's VPA. Their
     version is the tag of the image. A leader is the pod that holds the component's Lease.
 
-    Exit status: 0 done, 1 the cluster or a part of it could not be read.
-    """
+    \b
+    Exit status:
+      0  done
+      1  the cluster, or a part of it, could not be read
+    """  # noqa: D301 -- click wants the backspace character itself
     installed, problem = (None, "") if client else _ask_cluster(namespaces, kubeconfig, context)
     document = _build_document(installed)
     formats = {
