@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support.api_server.server import ModelServer
+from support.builders.collected_clusters import Cluster, shop, spare
 from support.builders.collected_node_groups import Pools, pools
 from trellis.cli.dump_reader import add_node_settings, read_node_groups
 from trellis.cli.main import trellis
@@ -33,7 +34,7 @@ def with_flags(**flags: str) -> Pools:
     return cluster
 
 
-def served(cluster: Pools) -> ModelServer:
+def served(cluster: Cluster) -> ModelServer:
     """The same cluster, to be asked."""
     server = ModelServer()
     server.objects["/version"] = {"major": "1", "minor": "36", "gitVersion": "v1.36.2"}
