@@ -59,7 +59,7 @@ class FormatChoice(_Choice):
         """The format's own name."""
         name = _ALIASES.get(str(value).lower(), str(value).lower())
         if name in _PLAIN_FORMATS:
-            name = next(choice for choice in self.choices if choice in _PLAIN_FORMATS)
+            name = next((choice for choice in self.choices if choice in _PLAIN_FORMATS), name)
         if name not in self.choices:
             self.fail(f'"{value}" is no format of this command; choose one of {", ".join(self.choices)}', param, ctx)
         return name

@@ -78,6 +78,17 @@ def test_a_wrong_format_is_refused_with_the_list(command: tuple[str, ...]) -> No
     )
 
 
+def test_a_format_for_people_is_refused_where_there_is_none() -> None:
+    assert '"table" is no format of this command; choose one of yaml, json' in " ".join(
+        run("crds", "-o", "table").stderr.split()
+    )
+
+
+def test_a_format_is_no_file_of_a_dump() -> None:
+    refused = run("dump", "-o", "json")
+    assert (refused.exit_code, "a dump has one format, and -o names its file" in refused.stderr) == (2, True)
+
+
 def test_the_ending_of_the_file_decides_where_no_format_is_given() -> None:
     assert run(*BACKTEST, "--output-file", "r.html").exit_code == 0
     assert Path("r.html").read_text().startswith("<!doctype html>")

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 _PART = "asking the cluster"
 _SECRET_BYTES = 32
+# What -o means in all other commands.
+_FORMATS_OF_OTHERS = frozenset({"text", "table", "json", "yaml", "csv", "html", "markdown", "wide", "name"})
 
 
 class _RenamedOption(click.Option):
@@ -99,6 +101,10 @@ def command(
       2    the command could not run
       130  interrupted by Ctrl-C; no file is written
     """  # noqa: D301 -- click wants the backspace character itself
+    if output is not None and str(output) in _FORMATS_OF_OTHERS:
+        raise click.UsageError(
+            f"a dump has one format, and -o names its file; for a file of that name write ./{output}"
+        )
     now = time.time()
     path = output or Path(f"trellis-dump-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}.jsonl.gz")
     check_writable({"--output-file": path})

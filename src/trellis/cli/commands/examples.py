@@ -37,7 +37,7 @@ TOPICS: Final = {
     "--copy-to",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Copy the examples into this directory, which is made if it is missing.",
+    help="Copy the examples into this directory, which is created if it is missing.",
 )
 @click.option("--force", is_flag=True, help="Overwrite files that differ from the examples.")
 def command(names: tuple[str, ...], *, copy_to: Path | None, force: bool) -> None:
