@@ -6,6 +6,7 @@ import asyncio
 import json
 import platform
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,8 +33,8 @@ def command(
 ) -> None:
     """Print versions of the client and of the components.
 
-    Components are found by their Deployments, in all namespaces: those of Trellis and those of upstream's VPA. Their
-    version is the tag of the image. A leader is the pod that holds the component's Lease.
+    Components of Trellis and of upstream's VPA are found by their Deployments in all namespaces, and by their Leases in
+    kube-system. The version is the tag of the image. The leader is the process that holds the Lease.
 
     \b
     Exit status:
@@ -73,7 +74,7 @@ async def _find_components(namespaces: tuple[str, ...], kubeconfig: Path | None,
     from trellis.sources.cluster.installed_components import find_installed_components  # noqa: PLC0415 -- see above
 
     async with open_chosen_client(kubeconfig, context, "trellis-version") as (client, _):
-        return await find_installed_components(client, namespaces)
+        return await find_installed_components(client, namespaces, time.time())
 
 
 def _build_document(installed: InstalledComponents | None) -> dict[str, Any]:
@@ -101,10 +102,10 @@ def _list_lines(document: dict[str, Any]) -> list[str]:
     rows = [
         [
             component["component"],
-            component["version"],
-            f"{component['ready']}/{component['replicas']}",
-            f"{component['namespace']}/{component['deployment']}",
-            component["image"],
+            component["version"] or "-",
+            f"{component['ready']}/{component['replicas']}" if component["deployment"] else "-",
+            f"{component['namespace']}/{component['deployment'] or '-'}",
+            component["image"] or "-",
             component["leader"] or "-",
         ]
         for component in components

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -25,15 +27,18 @@ class InstalledDeployment(ComponentDeployment, frozen=True):
 
 
 class InstalledComponent(msgspec.Struct, frozen=True, rename="camel"):
-    """A component, by the Deployment that runs it. `version` is the tag of its image; `leader` holds its Lease."""
+    """A component, by the Deployment that runs it. `version` is the tag of its image; `leader` holds its Lease.
+
+    One that is known by its Lease alone, such as a process outside of the cluster, has no Deployment and no image.
+    """
 
     component: str
     namespace: str
-    deployment: str
-    image: str
-    version: str
-    replicas: int
-    ready: int
+    deployment: str = ""
+    image: str = ""
+    version: str = ""
+    replicas: int = 0
+    ready: int = 0
     leader: str = ""
 
 
@@ -45,11 +50,24 @@ class InstalledComponents(msgspec.Struct, frozen=True, rename="camel"):
     problems: tuple[str, ...] = ()
 
 
+# How long a Lease without a duration is good for, such as that of an admission controller.
+_LEASE_SECONDS: Final = 60
 _WILD: Final = frozenset("*?[")
 _DEPLOYMENTS: Final[Resource[InstalledDeployment]] = DEPLOYMENTS.read_as(InstalledDeployment)
 
 
-async def find_installed_components(client: Client, namespaces: Sequence[str]) -> InstalledComponents:
+# The Leases of components by their usual names, upstream's included.
+COMPONENTS_BY_LEASE: Final = {
+    "vpa-recommender-lease": "recommender",
+    "vpa-updater": "updater",
+    "vpa-admission-controller": "admission-controller",
+    "trellis-hvpa": "hvpa",
+    "trellis-buffers": "buffers",
+    "trellis-nodes": "nodes",
+}
+
+
+async def find_installed_components(client: Client, namespaces: Sequence[str], now: float) -> InstalledComponents:
     """The components in matching namespaces, or in all; raises `KubeError` if the server does not respond."""
     server = (await client.version()).git_version
     problems: list[str] = []
@@ -64,13 +82,28 @@ async def find_installed_components(client: Client, namespaces: Sequence[str]) -
     by_key = {(item.metadata.namespace, item.metadata.name): item for item in deployments}
     components = list(find_components(deployments))
     leases: list[Lease] = []
-    for namespace in sorted({component.namespace for component in components}):
+    for namespace in sorted({component.namespace for component in components} | {NAMESPACE}):
+        if namespaces and not any(fnmatchcase(namespace, pattern) for pattern in namespaces):
+            continue
         try:
             leases += (await client.list_all(LEASES, namespace)).items
         except KubeError as error:
             problems.append(f"Leases in namespace {namespace}: {describe_error(error)}")
-    installed = (_describe(component, by_key[component.namespace, component.name], leases) for component in components)
+    installed = [_describe(component, by_key[component.namespace, component.name], leases) for component in components]
+    installed += _find_by_leases(leases, {component.component for component in installed}, now)
     return InstalledComponents(server, tuple(installed), tuple(problems))
+
+
+def _find_by_leases(leases: Iterable[Lease], found: Collection[str], now: float) -> Iterator[InstalledComponent]:
+    """The components that renew their Leases and that no Deployment runs."""
+    for lease in leases:
+        component = COMPONENTS_BY_LEASE.get(lease.metadata.name)
+        spec = lease.spec
+        renewed = spec.renew_time.timestamp() if spec.renew_time is not None else -math.inf
+        if component is None or component in found or not spec.holder_identity:
+            continue
+        if renewed + (spec.lease_duration_seconds or _LEASE_SECONDS) > now:
+            yield InstalledComponent(component, lease.metadata.namespace, leader=spec.holder_identity)
 
 
 async def _list_deployments(client: Client, namespace: str, problems: list[str]) -> list[InstalledDeployment]:
@@ -95,9 +128,13 @@ def _describe(
         version=read_image_tag(component.image),
         replicas=component.replicas,
         ready=deployment.status.ready_replicas,
-        # A holder is named after its pod, and a pod of a Deployment after that.
-        leader=next((holder for holder in holders if holder.startswith(f"{component.name}-")), ""),
+        leader=next((holder for holder in holders if _is_pod_of(component.name, holder)), ""),
     )
+
+
+def _is_pod_of(deployment: str, holder: str) -> bool:
+    """Whether the holder of a Lease is named after a pod of a Deployment: `updater-5d8f7c9b64-x7k2p`, and more."""
+    return re.fullmatch(rf"{re.escape(deployment)}-[a-z0-9]+-[a-z0-9]{{5}}(?:[^a-z0-9-].*)?", holder) is not None
 
 
 def read_image_tag(image: str) -> str:

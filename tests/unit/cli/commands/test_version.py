@@ -17,7 +17,14 @@ from support.builders.dumps import hide
 from trellis import __version__
 from trellis.cli.commands import version
 from trellis.cli.main import trellis
+from trellis.controllers.admission.settings import AdmissionSettings
+from trellis.controllers.buffers import settings as buffers
+from trellis.controllers.hvpa import settings as hvpa
+from trellis.controllers.nodes import settings as nodes
+from trellis.controllers.recommender import settings as recommender
+from trellis.controllers.updater import settings as updater
 from trellis.kube.client import Client
+from trellis.sources.cluster.installed_components import COMPONENTS_BY_LEASE
 
 
 def deployment(server: ModelServer, name: str, image: str, *command: str, namespace: str = "kube-system") -> None:
@@ -35,7 +42,7 @@ def server() -> ModelServer:
     deployment(server, "vpa-recommender", "registry/vpa-recommender:1.5.0@sha256:abc", "/recommender")
     deployment(server, "web", "shop/web:3", "serve", namespace="shop")
     lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/vpa-updater"
-    holder = {"holderIdentity": "trellis-updater-5d8f-x2"}
+    holder = {"holderIdentity": "trellis-updater-5d8f7c9b64-x7k2p_6f1e"}
     server.put(lease, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": holder})
     return server
 
@@ -59,7 +66,42 @@ def test_components_are_found_by_their_deployments(run: Callable[..., Result]) -
     assert found.keys() == {"updater", "recommender"}
     assert (found["updater"]["version"], found["recommender"]["version"]) == ("0.1.0", "1.5.0")
     assert (found["updater"]["ready"], found["updater"]["replicas"]) == (1, 2)
-    assert (found["updater"]["leader"], found["recommender"]["leader"]) == ("trellis-updater-5d8f-x2", "")
+    assert (found["updater"]["leader"], found["recommender"]["leader"]) == ("trellis-updater-5d8f7c9b64-x7k2p_6f1e", "")
+
+
+@pytest.mark.parametrize(("renewed", "found"), [("2999-01-01T00:00:00Z", True), ("2020-01-01T00:00:00Z", False)])
+def test_a_process_outside_of_the_cluster_is_found_by_the_lease_that_it_renews(
+    run: Callable[..., Result], server: ModelServer, renewed: str, found: bool
+) -> None:
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/trellis-nodes"
+    spec = {"holderIdentity": "laptop_1", "renewTime": renewed, "leaseDurationSeconds": 15}
+    server.put(lease, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec})
+    components = {item["component"]: item for item in json.loads(run("-o", "json").stdout)["components"]}
+    assert ("nodes" in components) is found
+    if found:
+        assert (components["nodes"]["leader"], components["nodes"]["deployment"]) == ("laptop_1", "")
+        rows = [line.split() for line in run().stdout.splitlines()]
+        assert ["nodes", "-", "-", "kube-system/-", "-", "laptop_1"] in rows
+
+
+def test_a_pod_of_a_deployment_with_a_longer_name_is_not_its_leader(
+    run: Callable[..., Result], server: ModelServer
+) -> None:
+    deployment(server, "trellis", "trellis:1", "trellis", "updater")
+    components = {item["deployment"]: item for item in json.loads(run("-o", "json").stdout)["components"]}
+    assert components["trellis"]["leader"] == ""
+    assert components["trellis-updater"]["leader"].startswith("trellis-updater-")
+
+
+def test_the_leases_are_those_of_the_components() -> None:
+    assert {
+        recommender.LEASE: "recommender",
+        updater.LEASE: "updater",
+        AdmissionSettings().presence.status_lease_name: "admission-controller",
+        hvpa.LEASE: "hvpa",
+        buffers.LEASE: "buffers",
+        nodes.LEASE: "nodes",
+    } == COMPONENTS_BY_LEASE
 
 
 def test_the_text_is_a_table(run: Callable[..., Result]) -> None:
