@@ -6,6 +6,7 @@ struct and not to the CRDs on disk fails the build with the command that mends i
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from pages import build_cli_page, build_component_page, build_kind_page, build_r
 from picture import draw_terminal  # noqa: E402
 from trellis.api.registry import ALL_KINDS, KINDS, Kind  # noqa: E402
 from trellis.api.schema.crds import build_crd  # noqa: E402
+from trellis.api.schema.json_schemas import build_combined_schema  # noqa: E402
 from trellis.controllers.admission.metrics import ADMISSION_METRICS  # noqa: E402
 from trellis.controllers.admission.settings import AdmissionSettings  # noqa: E402
 from trellis.controllers.buffers.metrics import BUFFER_METRICS  # noqa: E402
@@ -51,6 +53,8 @@ def list_generated() -> dict[str, Callable[[], str]]:
     }
     for kind in ALL_KINDS:
         files[f"docs/reference/{kind.name.lower()}.md"] = lambda kind=kind: build_kind_page(kind)  # type: ignore[misc]
+    # Comments in the examples lead editors there.
+    files["examples/trellis.schema.json"] = lambda: json.dumps(build_combined_schema(), indent=1) + "\n"
     files["docs/reference/reasons.md"] = build_reasons_page
     files["docs/reference/cli.md"] = build_cli_page
     files["docs/reference/recommender.md"] = lambda: build_component_page(

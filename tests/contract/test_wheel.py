@@ -37,3 +37,27 @@ def test_an_installed_wheel_renders_pages(tmp_path: Path) -> None:
     assert int(count) == len(list((ROOT / "src/trellis/reports/html/templates").iterdir()))
     assert page.startswith("<!doctype html>")
     assert "</html>" in page
+
+
+@pytest.mark.timeout(600)
+def test_an_installed_wheel_brings_the_examples_and_the_plug_in_of_kubectl(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    install(build_with_backend(ROOT, tmp_path), site)
+    run = f"import sys; sys.path.insert(0, {str(site)!r}); from trellis.__main__ import main; main()"
+    command = [sys.executable, "-c", run, "examples", "--copy-to", "copied"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert list_files(tmp_path / "copied") == list_files(ROOT / "examples")
+    command = [sys.executable, "-c", run, "check", "copied/web"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+    assert {"trellis", "kubectl-trellis", "kubectl_complete-trellis"} <= {
+        path.name for path in (site / "bin").iterdir()
+    }
+    assert list_files(site / "trellis", ".py") == list_files(ROOT / "src/trellis", ".py") | {
+        f"examples/{name}" for name in list_files(ROOT / "examples", ".py")
+    }
+
+
+def list_files(directory: Path, suffix: str = "") -> set[str]:
+    paths = (path for path in directory.rglob(f"*{suffix}") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(directory).as_posix() for path in paths}

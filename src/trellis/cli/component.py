@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
+from trellis.cli.command_class import TrellisCommand
 from trellis.runtime.settings.declarations import Settings
 from trellis.runtime.settings.loader import LoadedSettings, from_environment, from_file, from_flags, load_settings
 from trellis.runtime.settings.options import CLICK_CONTEXT, click_options
@@ -53,25 +54,10 @@ def component_command(
     config = click.Option(
         [f"--{_CONFIG}"],
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A YAML file of settings, named like the flags. Flags and variables win over it.",
+        metavar="FILE",
+        help="YAML file of settings, named like the flags. Flags and environment variables win over it.",
     )
-    return _ComponentCommand(name, CLICK_CONTEXT, run, [config, *click_options(settings)], help=summary)
-
-
-class _ComponentCommand(click.Command):
-    """A command that recognises a long flag with a single dash and suggests two."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the flags; for one with a single dash, suggest two."""
-        arguments = list(args)
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            options = {option for parameter in self.get_params(ctx) for option in parameter.opts}
-            for flag in (argument.partition("=")[0].replace("_", "-") for argument in arguments):
-                if flag.startswith(error.option_name) and f"-{flag}" in options:
-                    raise click.NoSuchOption(flag, possibilities=[f"-{flag}"], ctx=ctx) from error
-            raise
+    return TrellisCommand(name, CLICK_CONTEXT, run, [config, *click_options(settings)], help=summary)
 
 
 def _load_settings(settings: type[S], path: Path | None, parameters: dict[str, Any]) -> LoadedSettings[S]:

@@ -7,7 +7,8 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,58 +18,59 @@ from trellis.base.names import suggest_name
 from trellis.cli.interrupts import INTERRUPTED
 from trellis.cli.standard_output import discard_output_without_reader
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 # Under each title, name, module and the line that `trellis --help` shows. The line stands here, and a test compares it
 # with the command's own help, because reading it from the command would import them all.
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
-    "Try things without a cluster, or ask one": {
-        "simulate": ("trellis.cli.commands.simulate", "Play a fleet through time, sized in several ways, and compare."),
+    "Try without a cluster": {
+        "simulate": ("trellis.cli.commands.simulate", "Simulate a cluster over weeks, and compare policies."),
         "backtest": ("trellis.cli.commands.backtest", "Score recommenders on recorded usage."),
-        "recommend": (
-            "trellis.cli.commands.recommend",
-            "Say what workloads should request, and what that saves or risks.",
-        ),
-        "check": ("trellis.cli.commands.check", "Find what is wrong with autoscaling manifests."),
-        "explain": (
-            "trellis.cli.commands.explain",
-            "Say why a VPA, an Hvpa, a Buffer, a node, a pod or a recommendation is as it is.",
-        ),
-        "dump": ("trellis.cli.commands.dump", "Collect what decides about sizes in a cluster into one file."),
-        "recommenders": (
-            "trellis.cli.commands.recommenders",
-            "List the recommenders that can be had, with their parameters.",
-        ),
+        "check": ("trellis.cli.commands.check", "Find mistakes in autoscaling manifests."),
+        "examples": ("trellis.cli.commands.examples", "List the examples, or copy them into a directory."),
+    },
+    "Ask a cluster, or a dump of it": {
+        "recommend": ("trellis.cli.commands.recommend", "Advise requests for workloads, with savings and risks."),
+        "explain": ("trellis.cli.commands.explain", "Explain what is decided about an object, and why."),
+        "dump": ("trellis.cli.commands.dump", "Save the objects that decide about sizes and counts."),
+        "version": ("trellis.cli.commands.version", "Print versions of the client and of the components."),
+    },
+    "Look up and set up": {
+        "recommenders": ("trellis.cli.commands.recommenders", "List the available recommenders and their parameters."),
         "crds": ("trellis.cli.commands.crds", "Print the CustomResourceDefinitions."),
+        "schema": ("trellis.cli.commands.schema", "Print JSON Schemas of the kinds, for editors."),
+        "completion": ("trellis.cli.commands.completion", "Print the completion script of a shell."),
     },
     "Run in a cluster": {
         "recommender": (
-            "trellis.cli.commands.recommender",
-            "Recommend how big containers should be, as upstream does.",
+            "trellis.cli.commands.components.recommender",
+            "Recommend CPU and memory for the containers of VPAs.",
         ),
         "admission-controller": (
-            "trellis.cli.commands.admission",
-            "Size and boost pods as they are made, and check autoscaling objects.",
+            "trellis.cli.commands.components.admission",
+            "Size new pods, and validate autoscaling objects.",
         ),
-        "updater": (
-            "trellis.cli.commands.updater",
-            "Resize running pods to what is recommended, in place or by eviction.",
-        ),
-        "hvpa": (
-            "trellis.cli.commands.hvpa",
-            "Decide how many replicas a workload has and how big each is, by buckets.",
-        ),
-        "buffers": ("trellis.cli.commands.buffers", "Say in each Buffer's status for which pods room is to be kept."),
-        "nodes": (
-            "trellis.cli.commands.nodes",
-            "Order the nodes that pods and Buffers lack, and give back those that nobody needs.",
-        ),
+        "updater": ("trellis.cli.commands.components.updater", "Resize running pods, in place or by eviction."),
+        "hvpa": ("trellis.cli.commands.components.hvpa", "Scale replica counts and pod sizes together."),
+        "buffers": ("trellis.cli.commands.components.buffers", "Publish how much spare capacity each Buffer asks for."),
+        "nodes": ("trellis.cli.commands.components.nodes", "Add missing nodes, and remove unneeded nodes."),
     },
 }
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 _STANDARD_OUTPUT = 1
 # The errors of writing to a full disk.
-_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL_ERRORS = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 # Shorter names, which no list shows.
 ALIASES = {"admission": "admission-controller"}
+# Commands that other tools have, and what to type here.
+_REPLACEMENTS = {
+    "status": "`trellis version` lists the components in the cluster, and `trellis explain` answers for one object",
+    "run": f"start each component by its name: {', '.join(SECTIONS['Run in a cluster'])}",
+    "get": "kubectl lists the objects, as in `kubectl get vpa,hvpa,buffers`; `trellis explain` explains one",
+    "describe": "`trellis explain vpa/web` explains an object",
+    "install": "`trellis crds | kubectl apply --server-side -f -` installs the kinds, and deploy/ has the components",
+}
 
 
 class LazyGroup(click.Group):
@@ -86,15 +88,37 @@ class LazyGroup(click.Group):
         command: click.Command = importlib.import_module(COMMANDS[name][0]).command
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read `help COMMAND` as `COMMAND --help`; refuse options of a command that stand before it."""
+        if args and args[0] == "help":
+            args = [*args[1:2], "--help"]
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise click.UsageError(
+                f'there is no option "{error.option_name}" before the command; options of a command follow it, as in '
+                "trellis explain vpa/web -n shop",
+                ctx,
+            ) from error
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command, or the nearest name of one."""
-        exists = args[0] in COMMANDS or args[0] in ALIASES
-        guess = None if exists or args[0].startswith("-") else suggest_name(args[0], COMMANDS)
-        if guess is not None:
-            ctx.fail(f'there is no command "{args[0]}" (did you mean "{guess}"?)')
+        """The command; for an unknown name, the error with the nearest name or the list of all."""
+        name = args[0]
+        if ctx.resilient_parsing:  # a shell completes the line
+            return super().resolve_command(ctx, args)
+        if name not in COMMANDS and name not in ALIASES:
+            ctx.fail(f'there is no command "{name}"{_suggest_command(name)}')
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands that begin with a text, without importing one."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 -- for shells alone
+
+        commands = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items()]
+        options = [] if incomplete[:1].isalnum() else click.Command.shell_complete(self, ctx, incomplete)
+        return [item for item in commands if item.value.startswith(incomplete)] + options
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -114,24 +138,40 @@ class LazyGroup(click.Group):
             return ctx.exit(INTERRUPTED)
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The lists of commands, without importing one."""
+        """Write the lists of commands, without importing one."""
         longest = max(map(len, COMMANDS))
         for title, section in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(longest), line) for name, (_, line) in section.items()])
 
 
+def _suggest_command(name: str) -> str:
+    """What to type instead of an unknown command."""
+    if name in _REPLACEMENTS:
+        return f": {_REPLACEMENTS[name]}"
+    guess = suggest_name(name, COMMANDS)
+    return f' (did you mean "{guess}"?)' if guess else f"; the commands are {', '.join(COMMANDS)}"
+
+
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="trellis %(version)s")
 def trellis() -> None:
-    """Autoscaling for Kubernetes that can be asked what it will do, and why."""
+    """Autoscaling for Kubernetes: pod sizes, replica counts and spare capacity.
+
+    Try a policy in a simulation before you apply it, and ask why a decision was made afterwards.
+    """
+
+
+def _find_program_name() -> str:
+    """What usage lines call the program: kubectl runs `kubectl-trellis` for `kubectl trellis`."""
+    return "kubectl trellis" if Path(sys.argv[0]).stem == "kubectl-trellis" else "trellis"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a `TrellisError` or an error of the disk is one line, never a traceback."""
     discard_output_without_reader()
     try:
-        trellis.main(args=list(arguments) if arguments is not None else None, prog_name="trellis")
+        trellis.main(args=list(arguments) if arguments is not None else None, prog_name=_find_program_name())
     except TrellisError as error:
         click.echo(f"trellis: {error}", err=True)
         sys.exit(2)

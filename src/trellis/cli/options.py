@@ -1,4 +1,4 @@
-"""Options that several commands share: cluster access, Prometheus, `--history` and `--machine`.
+"""Options that several commands share: cluster access, namespaces, Prometheus, `--history`, `--machine`, `--quiet`.
 
 Imports only click at the top; what reads a value or connects to a cluster is imported when it is called.
 """
@@ -15,6 +15,8 @@ import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from trellis.kube.client import Client
     from trellis.sources.series.units import Machine
 
@@ -23,13 +25,97 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def cluster_access_options(command: F) -> F:
-    """Add `--kubeconfig` and `--context`."""
+    """Add `--context` and `--kubeconfig`."""
     path = click.Path(dir_okay=False, path_type=Path)
     kubeconfig = click.option(
-        "--kubeconfig", type=path, help="Kubeconfig to use.  [default: $KUBECONFIG, ~/.kube/config]"
+        "--kubeconfig",
+        type=path,
+        metavar="FILE",
+        help="Kubeconfig file for access to the cluster.  [default: $KUBECONFIG, ~/.kube/config]",
     )
-    context = click.option("--context", default="", help="Context of the kubeconfig.  [default: its current one]")
-    return kubeconfig(context(command))
+    context = click.option(
+        "--context",
+        default="",
+        metavar="NAME",
+        shell_complete=complete("contexts"),
+        help="Context of the kubeconfig to use.  [default: its current context]",
+    )
+    return context(kubeconfig(command))
+
+
+def namespace_option(help_text: str) -> Callable[[F], F]:
+    """Add `-n` for one namespace."""
+    option: Callable[[F], F] = click.option(
+        "-n", "--namespace", default="", metavar="NAME", shell_complete=complete("namespaces"), help=help_text
+    )
+    return option
+
+
+def namespaces_options(help_text: str) -> Callable[[F], F]:
+    """Add `-n` for namespaces by name or pattern, and `-A`, which is the default and contradicts `-n`."""
+
+    def refuse_both(ctx: click.Context, _option: click.Parameter, everywhere: bool) -> None:
+        if everywhere and ctx.params.get("namespaces"):
+            raise click.UsageError("-n names namespaces, and -A means all of them: give one of the two")
+
+    def decorate(command: F) -> F:
+        namespaces = click.option(
+            "-n",
+            "--namespace",
+            "namespaces",
+            multiple=True,
+            metavar="PATTERN",
+            is_eager=True,
+            shell_complete=complete("namespaces"),
+            help=help_text,
+        )
+        everywhere = click.option(
+            "-A",
+            "--all-namespaces",
+            is_flag=True,
+            expose_value=False,
+            callback=refuse_both,
+            help="All namespaces, which is the default.",
+        )
+        return namespaces(everywhere(command))
+
+    return decorate
+
+
+def processes_option(command: F) -> F:
+    """Add `--processes`."""
+    option: Callable[[F], F] = click.option(
+        "--processes",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=count_cores,
+        show_default=False,
+        help="Number of processes that share the work.  [default: one for each core]",
+    )
+    return option(command)
+
+
+def count_cores() -> int:
+    """The cores that this process may use; all of the machine where the system cannot say."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def quiet_option(command: F) -> F:
+    """Add `--quiet`."""
+    option: Callable[[F], F] = click.option("--quiet", is_flag=True, help="Show no progress.")
+    return option(command)
+
+
+def complete(what: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """A function that completes values of an option in a shell; what finds them is imported when it is called."""
+
+    def find(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from trellis.cli import completion  # noqa: PLC0415 -- for shells alone
+
+        return completion.complete(what, ctx, option, incomplete)
+
+    return find
 
 
 @asynccontextmanager
@@ -58,7 +144,7 @@ def history_option(default: str) -> Callable[[F], F]:
         default=default,
         show_default=True,
         metavar="DURATION",
-        help="How far back.",
+        help="How far back to read usage.",
         callback=_check_history,
     )
     return option
@@ -78,7 +164,7 @@ def _check_history(context: click.Context, option: click.Parameter, text: str) -
 def prometheus_history_url_option(command: F) -> F:
     """Add `--prometheus-url` to a command that can do without usage."""
     option: Callable[[F], F] = click.option(
-        "--prometheus-url", metavar="URL", help="Take usage of the last days from Prometheus along."
+        "--prometheus-url", metavar="URL", help="Address of a Prometheus to read past usage from."
     )
     return option(command)
 
@@ -86,7 +172,7 @@ def prometheus_history_url_option(command: F) -> F:
 def resolution_option(command: F) -> F:
     """Add `--resolution`."""
     option: Callable[[F], F] = click.option(
-        "--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples."
+        "--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples of usage."
     )
     return option(command)
 
@@ -96,7 +182,8 @@ def prometheus_config_option(command: F) -> F:
     option: Callable[[F], F] = click.option(
         "--prometheus-config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A YAML file of further settings of Prometheus, named like the flags of `trellis recommender`.",
+        metavar="FILE",
+        help="YAML file with further settings of Prometheus. Keys are named like the flags of `trellis recommender`.",
     )
     return option(command)
 
@@ -108,7 +195,7 @@ def machine_option(command: F) -> F:
         default="100,512Gi",
         show_default=True,
         metavar="CORES,MEMORY",
-        help="What fractions are of, in files that have no other unit.",
+        help="Cores and memory of the machine, for files whose values are fractions of it.",
     )
     return option(command)
 

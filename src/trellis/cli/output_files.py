@@ -1,4 +1,4 @@
-"""Writes results, manifests and dumps to files; whether they can be written is checked before the work.
+"""Writes results, manifests and dumps to files, after a check before the work that they can be written.
 
 A dump or a manifest is written beside its place and then moved, so that it exists whole or not at all. What is no
 regular file is written to as it is: standard output, and a pipe or a device, whose place nothing may take.
@@ -10,15 +10,13 @@ import gzip
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, cast
 
 import click
-
-R_contra = TypeVar("R_contra", contravariant=True)
 
 STANDARD_OUTPUT: Final = Path("-")
 # Columns where neither a terminal nor $COLUMNS says how many there are, and the most: longer lines are hard to follow.
@@ -57,40 +55,6 @@ def get_wrap_width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
-class ReportModule(Protocol[R_contra]):
-    """A report module: formats of a result for terminals, browsers and programs."""
-
-    def as_text(self, result: R_contra, width: int, /) -> Iterable[str]:
-        """Lines for a terminal."""
-
-    def as_html(self, result: R_contra, /) -> str:
-        """The result as an HTML page."""
-
-    def as_json(self, result: R_contra, /) -> bytes:
-        """The result for programs."""
-
-    def as_csv(self, result: R_contra, /) -> str:
-        """The figures as a table."""
-
-
-def write_report(report: ReportModule[R_contra], result: R_contra, outputs: Mapping[str, Path | None]) -> None:
-    """Write the requested files, and print the table unless another format goes to standard output.
-
-    Files come first: whatever becomes of standard output, they are there.
-    """
-    formats: dict[str, Callable[[], bytes]] = {
-        "--html": lambda: report.as_html(result).encode(),
-        "--json": lambda: report.as_json(result),
-        "--csv": lambda: report.as_csv(result).encode(),
-    }
-    written = [path for option, make in formats.items() if (path := outputs[option]) and write_output(path, make)]
-    if STANDARD_OUTPUT not in outputs.values():
-        for line in report.as_text(result, get_text_width()):
-            click.echo(line)
-    for path in written:
-        click.echo(f"wrote {path}", err=True)
-
-
 def write_output(path: Path, make: Callable[[], bytes]) -> bool:
     """Write the result of `make` to a file, or print it; returns whether there is a file."""
     if path == STANDARD_OUTPUT:
@@ -126,6 +90,8 @@ def write_texts(directory: Path, texts: Mapping[str, str]) -> None:
 
 COMPRESSED: Final = ".gz"
 _OWNER_ONLY: Final = 0o600
+# Windows would write line ends of its own.
+_BINARY: Final[int] = getattr(os, "O_BINARY", 0)
 
 
 @contextmanager
@@ -141,7 +107,7 @@ def open_atomically(path: Path) -> Iterator[BufferedIOBase]:
         return
     target = path.resolve()  # of a link it is the file that changes, and not the link
     temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, _OWNER_ONLY)
     try:
         with os.fdopen(descriptor, "wb") as file, _compress(path, file) as packed:
             yield packed

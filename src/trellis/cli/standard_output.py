@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,8 @@ def discard_output_without_reader() -> None:
     """Let writes to a closed pipe succeed, so that the work goes on and sets the exit status."""
     output = sys.stdout
     if not isinstance(output, io.TextIOWrapper) or output is not sys.__stdout__:
+        return
+    if os.name == "nt" and output.isatty():  # a console has no reader that could go, and a stream of its own
         return
     writer = io.BufferedWriter(_PipeWriter(_STANDARD_OUTPUT, "w", closefd=False))
     sys.stdout = io.TextIOWrapper(

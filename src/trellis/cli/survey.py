@@ -17,6 +17,7 @@ import msgspec
 
 from trellis.base.errors import InvalidInput
 from trellis.base.names import suggest_name
+from trellis.cli.input_files import open_inputs
 from trellis.cli.interrupts import catch_interrupt
 from trellis.cli.options import open_chosen_client, read_machine
 from trellis.cli.progress import show_progress
@@ -33,6 +34,7 @@ from trellis.sim.backtest.request import SHORT_NAMES, load_recommender
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.settings import PrometheusSettings
 from trellis.sources.series.files import find_parts
+from trellis.sources.series.units import Machine
 from trellis.sources.survey.cluster import list_cluster_workloads
 from trellis.sources.survey.files import survey_files
 from trellis.sources.survey.prometheus_discovery import find_prometheus
@@ -131,23 +133,34 @@ def run_survey(traces: Sequence[str], **parameters: Any) -> SurveyOutcome:
     settings = SurveySettings(configured.recommender, totals=options.suggest_buckets)
     if traces:
         machine = read_machine(options.machine)
-        outcome = SurveyOutcome(
-            survey_files(find_parts(traces), ", ".join(traces), options.workload_filter, settings, machine)
-        )
+        outcome = SurveyOutcome(_survey_files(traces, options, settings, machine))
     else:
         outcome = asyncio.run(_run_in_cluster(options, settings, time.time()))
     return msgspec.structs.replace(outcome, parameters=configured.parameters)
 
 
+def _survey_files(
+    traces: Sequence[str], options: SurveyOptions, settings: SurveySettings, machine: Machine
+) -> SurveyResult:
+    with open_inputs(traces) as (paths, restore_names):
+        source = ", ".join(restore_names(path) for path in paths)
+        surveyed = survey_files(find_parts(paths), source, options.workload_filter, settings, machine)
+    missing = tuple(
+        msgspec.structs.replace(item, what=restore_names(item.what), why=restore_names(item.why))
+        for item in surveyed.missing
+    )
+    return msgspec.structs.replace(surveyed, missing=missing)
+
+
 def _check(traces: Sequence[str], options: SurveyOptions) -> None:
     if options.vpas and (traces or options.no_cluster or options.prometheus_url):
-        raise click.UsageError("--vpas takes everything from the cluster: neither files nor Prometheus are asked")
+        raise click.UsageError("--vpas reads everything from the cluster: give neither files nor options of Prometheus")
     if options.suggest_buckets and (traces or options.vpas):
-        raise click.UsageError("--suggest-buckets needs to know how many pods there were, which only Prometheus tells")
+        raise click.UsageError("--suggest-buckets needs Prometheus, which knows how many pods there were")
     if traces and (options.prometheus_url or options.no_cluster or options.resume):
-        raise click.UsageError("give files with usage, or ask Prometheus, but not both")
+        raise click.UsageError("give files with usage or options of Prometheus, and not both")
     if options.no_cluster and not options.prometheus_url:
-        raise click.UsageError("--no-cluster needs --prometheus-url: nobody else says where Prometheus is")
+        raise click.UsageError("--no-cluster needs --prometheus-url: Prometheus is found only in a cluster")
 
 
 async def _run_in_cluster(options: SurveyOptions, survey_settings: SurveySettings, now: float) -> SurveyOutcome:
@@ -214,7 +227,7 @@ def _follow_progress(*, quiet: bool) -> Iterator[Any]:
     """A function that reports progress, and one that returns whether a stop is requested."""
     with (
         catch_interrupt(
-            "stopping after this namespace, or at once by another Ctrl-C; what there is so far follows"
+            "stopping after this namespace, or at once on another Ctrl-C; the results so far follow"
         ) as stop_requested,
         show_progress([_PART], lambda rate: f"{rate:,.1f} namespaces/s", quiet=quiet) as report_progress,
     ):

@@ -54,6 +54,71 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert CliRunner().invoke(trellis, ["frobnicate"]).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("status", "`trellis version` lists the components in the cluster"),
+        ("run", "start each component by its name: recommender, admission-controller, updater"),
+        ("get", "`kubectl get vpa,hvpa,buffers`"),
+        ("describe", "`trellis explain vpa/web`"),
+        ("frobnicate", "the commands are simulate, backtest, check"),
+    ],
+)
+def test_a_command_of_other_tools_leads_to_ours_or_to_the_list(name: str, message: str) -> None:
+    refused = CliRunner().invoke(trellis, [name])
+    assert (refused.exit_code, message in refused.stderr) == (2, True), refused.stderr
+
+
+def test_help_is_also_a_word() -> None:
+    for words, options in ((["help"], ["--help"]), (["help", "explain"], ["explain", "--help"])):
+        assert CliRunner().invoke(trellis, words).stdout == CliRunner().invoke(trellis, options).stdout
+
+
+def test_an_option_before_the_command_leads_behind_it() -> None:
+    refused = CliRunner().invoke(trellis, ["-n", "shop", "explain", "vpa/web"])
+    assert refused.exit_code == 2
+    assert 'there is no option "-n" before the command; options of a command follow it' in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (["explain", "vpa/web", "--namespce", "shop"], "--namespace"),
+        (["dump", "--anonymos"], "--anonymous"),
+        (["explain", "vpa/web", "-dump=x"], "--dump"),
+        (["recommender", "-recommender-name=x"], "--recommender-name"),
+    ],
+)
+def test_a_misspelled_option_leads_to_the_nearest(arguments: list[str], nearest: str) -> None:
+    refused = CliRunner().invoke(trellis, arguments)
+    assert (refused.exit_code, nearest in refused.stderr) == (2, True), refused.stderr
+
+
+def test_the_help_of_trellis_needs_no_second_line_for_a_command() -> None:
+    shown = CliRunner().invoke(trellis, ["--help"], terminal_width=80).stdout
+    for name, (_, summary) in COMMANDS.items():
+        assert any(line.split() == [name, *summary.split()] for line in shown.splitlines()), name
+
+
+def test_defaults_and_flags_stay_whole_in_help() -> None:
+    shown = CliRunner().invoke(trellis, ["recommend", "--help"], terminal_width=80).stdout
+    assert "[default: default]" in shown
+    assert "X-Scope-OrgID" in shown
+    assert "\u00a0" not in shown
+    assert "\u2011" not in shown
+
+
+@pytest.mark.parametrize("name", ["recommend", "explain", "dump", "version", "crds", "check"])
+def test_commands_that_read_a_cluster_choose_it_as_kubectl_does(name: str) -> None:
+    shown = CliRunner().invoke(trellis, [name, "--help"]).stdout
+    for option in ("--kubeconfig FILE", "--context NAME", "-n, --namespace"):
+        assert option in shown
+    if name not in ("explain", "check"):  # about one object, and about files
+        assert "-A, --all-namespaces" in shown
+        both = CliRunner().invoke(trellis, [name, "-A", "-n", "shop"])
+        assert (both.exit_code, "give one of the two" in both.stderr) == (2, True)
+
+
 def test_a_trellis_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def refuse(**_: object) -> None:
         raise InvalidQuantity("1Kg", "must be a quantity")
@@ -127,7 +192,7 @@ def test_output_to_a_full_disk_is_one_line_about_it(arguments: list[str]) -> Non
 
 def test_the_installed_command_and_the_module_are_one() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-    assert project["scripts"] == {"trellis": "trellis.__main__:main"}
+    assert project["scripts"]["trellis"] == project["scripts"]["kubectl-trellis"] == "trellis.__main__:main"
     shown = subprocess.run([sys.executable, "-m", "trellis", "--version"], capture_output=True, text=True, check=False)
     assert (shown.returncode, shown.stdout) == (0, f"trellis {__version__}\n")
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from trellis.cli.command_class import TrellisCommand
+from trellis.cli.commands.simulate import REPORT_FORMATS, build_report_formats
+from trellis.cli.input_files import RestoreNames, open_inputs
 from trellis.cli.interrupts import INTERRUPTED, catch_interrupt
 from trellis.cli.options import (
+    complete,
     history_option,
     machine_option,
+    namespaces_options,
+    processes_option,
     prometheus_config_option,
+    quiet_option,
     read_machine,
     resolution_option,
 )
-from trellis.cli.output_files import check_writable, write_report
+from trellis.cli.output_formats import Output, check_older_files, older_file_option, output_options, write_result
 from trellis.cli.progress import show_progress
 
 if TYPE_CHECKING:
@@ -30,79 +36,73 @@ if TYPE_CHECKING:
 _MEASURES = ("footprint", "time-over", "overrun", "memory-footprint", "kills")
 
 
-@click.command(name="backtest")
-@click.argument("traces", nargs=-1, metavar="[FILE|DIR]...")
+@click.command(name="backtest", cls=TrellisCommand)
+@click.argument("traces", nargs=-1, metavar="[FILE|DIR|-]...", type=click.Path())
 @click.option(
     "--recommenders",
     default="default,seasonal,adaptive",
     show_default=True,
     metavar="NAME[,NAME...]",
-    help="What to replay. The others are held against the first.",
+    shell_complete=complete("recommenders"),
+    help="Recommenders to score. The first is the baseline of the comparison.",
 )
 @click.option(
     "--set",
     "sets",
     multiple=True,
     metavar="NAME.PARAMETER=VALUE",
-    help="Another value for a parameter. `trellis recommenders` lists them.",
+    help="Set a parameter of a recommender. `trellis recommenders` lists the parameters.",
 )
 @click.option(
     "--sweep",
     "sweeps",
     multiple=True,
     metavar="NAME.PARAMETER=A:B:STEP",
-    help="One more variant for each value from A to B, or of a list with commas. `percentile` and `margin` are short "
-    "for the parameters they are part of.",
+    help="Add a variant for each value from A to B, or for each value of a list with commas. `percentile` and `margin` "
+    "stand for all parameters with these words in their names.",
 )
-@click.option("--step", default="1h", show_default=True, metavar="DURATION", help="How often a recommender is asked.")
+@click.option("--step", default="1h", show_default=True, metavar="DURATION", help="Time between two recommendations.")
 @click.option(
     "--warm-up",
     default="7d",
     show_default=True,
     metavar="DURATION",
-    help="What is not scored at the beginning; of a short series at most two fifths.",
+    help="Time at the start of a series that is not scored; at most two fifths of a short series.",
 )
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
+    metavar="FRACTION",
     default=0.05,
     show_default=True,
-    help="By what fraction a recommendation must differ from what is requested to be applied.",
+    help="Apply a recommendation only if it differs from the request by more than this fraction.",
 )
 @machine_option
-@click.option("--prometheus-url", metavar="URL", help="Take series from Prometheus, or what speaks its HTTP API.")
-@click.option(
-    "--namespace", "namespaces", multiple=True, metavar="PATTERN", help="Only of such namespaces, as `team-*`."
-)
+@click.option("--prometheus-url", metavar="URL", help="Read usage from this Prometheus, or a server with its HTTP API.")
+@namespaces_options("With --prometheus-url: only namespaces that match the pattern, such as `team-*`.")
 @history_option("14d")
 @resolution_option
 @prometheus_config_option
-@click.option(
-    "--processes",
-    type=click.IntRange(min=1),
-    default=lambda: len(os.sched_getaffinity(0)),
-    show_default="one for each core",
-    help="How many processes share the work.",
-)
-@click.option("--html", type=click.Path(path_type=Path), help="Write a report of one file to look at in a browser.")
-@click.option(
-    "--json", "json_", type=click.Path(path_type=Path), help="Write everything as JSON; - is standard output."
-)
-@click.option("--csv", "csv_", type=click.Path(path_type=Path), help="Write a row for each series under each variant.")
+@output_options(REPORT_FORMATS)
+@older_file_option("html")
+@older_file_option("json")
+@older_file_option("csv")
 @click.option(
     "--fail-above",
     multiple=True,
     metavar="MEASURE=RATIO",
-    help="Fail if a variant has more than so many times what the first has, or if nothing was scored. Measures: "
+    help="Exit with 1 if a measure of a variant exceeds this multiple of the first variant's. Measures: "
     f"{', '.join(_MEASURES)}.",
 )
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@processes_option
+@quiet_option
 def command(
     traces: tuple[str, ...],
     *,
-    html: Path | None,
-    json_: Path | None,
-    csv_: Path | None,
+    output: Output,
+    html_file: Path | None,
+    json_file: Path | None,
+    csv_file: Path | None,
     fail_above: tuple[str, ...],
     processes: int,
     quiet: bool,
@@ -110,34 +110,40 @@ def command(
 ) -> None:
     """Score recommenders on recorded usage.
 
-    Each is asked again and again what to request, from what was used until then, and held against what was used next.
-    Usage is read from CSV files, as they are or compressed, from Parquet files, from directories of them, and from
-    Prometheus. A table needs a column `timestamp` and `cpu_cores`, `memory_bytes` or both; a column `series` where it
-    has more than one.
+    At every step each recommender sees the usage until then, and its recommendation is compared with the usage that
+    follows. Usage comes from CSV files, also compressed, from Parquet files, from directories of them, from standard
+    input (-), or from Prometheus. A table needs a column `timestamp` and `cpu_cores`, `memory_bytes` or both, and a
+    column `series` if it holds more than one series.
 
     \b
         trellis backtest usage.csv
-        trellis backtest traces/ --set seasonal.horizon=2h --html report.html
+        cat usage.csv | trellis backtest -
+        trellis backtest traces/ --set seasonal.horizon=2h -o html > report.html
         trellis backtest traces/ --sweep default.percentile=0.8:0.99:0.05
-        trellis backtest --prometheus-url http://localhost:9090 --namespace shop
+        trellis backtest --prometheus-url http://localhost:9090 -n shop
 
-    Exit status: 0 done, 1 a series could not be used or --fail-above holds, 2 the command could not run or had nothing
-    to compare for --fail-above, 130 stopped by Ctrl-C, with what there was so far.
+    \b
+    Exit status:
+      0    done
+      1    a series could not be used, or --fail-above applies
+      2    the command could not run, or --fail-above had nothing to compare
+      130  interrupted by Ctrl-C; the results so far are printed
     """  # noqa: D301 -- click wants the backspace character itself
     if not traces and not options["prometheus_url"]:
-        raise click.UsageError("give files or directories with usage, or --prometheus-url")
+        raise click.UsageError("give files or directories with usage, - for standard input, or --prometheus-url")
     if options["namespaces"] and not options["prometheus_url"]:
-        raise click.UsageError("--namespace goes with --prometheus-url; of files all series are scored")
-    outputs = {"--html": html, "--json": json_, "--csv": csv_}
-    check_writable(outputs)
+        raise click.UsageError("--namespace needs --prometheus-url; of files all series are scored")
+    older_files = {"html": html_file, "json": json_file, "csv": csv_file}
+    check_older_files(output, older_files)
     limits = _parse_limits(fail_above)
-    result, is_stopped = _replay(traces, processes, quiet=quiet, **options)
+    with open_inputs(traces) as (paths, restore_names):
+        result, is_stopped = _replay(tuple(paths), processes, restore_names, quiet=quiet, **options)
     if result is None:
         sys.exit(INTERRUPTED if is_stopped else 2)
     from trellis.reports.backtest import report  # noqa: PLC0415 -- see below
     from trellis.sim.backtest.limits import find_exceeded, find_uncompared  # noqa: PLC0415
 
-    write_report(report, result, outputs)
+    write_result(build_report_formats(report, result), output, older_files)
     worse, missing = list(find_exceeded(result, limits)), list(find_uncompared(result, limits))
     for line in (*worse, *(f"--fail-above: {line}" for line in missing)):
         click.echo(f"trellis: {line}", err=True)
@@ -150,9 +156,9 @@ def command(
 
 
 def _replay(
-    traces: tuple[str, ...], processes: int, *, quiet: bool, **options: Any
+    traces: tuple[str, ...], processes: int, restore_names: RestoreNames, *, quiet: bool, **options: Any
 ) -> tuple[BacktestResult | None, bool]:
-    """What came of it, and whether it was stopped; None if there is nothing to show, which has been said."""
+    """The result, and whether Ctrl-C ended the run early; None if there is none, after a message."""
     from trellis.sim.backtest.run import backtest  # noqa: PLC0415 -- NumPy comes with it, for which --help does not wait
     from trellis.sources.series.files import find_parts  # noqa: PLC0415
 
@@ -161,7 +167,7 @@ def _replay(
     loaded = _read_prometheus(quiet=quiet, **options) if options["prometheus_url"] else None
     problems = [str(error) for error in (*parts.problems, *(loaded.problems if loaded else ()))]
     with (
-        catch_interrupt("stopping; what there is so far follows") as stop_requested,
+        catch_interrupt("stopping; the results so far follow") as stop_requested,
         show_progress(["replaying"], lambda samples: f"{samples:,.0f} samples/s", quiet=quiet) as report_progress,
     ):
         result = backtest(
@@ -173,7 +179,7 @@ def _replay(
             stop=stop_requested,
         )
         is_stopped = stop_requested()
-    skipped = [*problems, *result.left_out]
+    skipped = [restore_names(problem) for problem in (*problems, *result.left_out)]
     if not result.facts:
         for line in skipped or ["stopped before anything was finished"]:
             click.echo(f"trellis: {line}", err=True)

@@ -14,8 +14,10 @@ import click
 from trellis import __version__
 from trellis.api.registry import FILE_KINDS
 from trellis.base.reasons import Severity
-from trellis.cli.options import cluster_access_options, open_chosen_client
+from trellis.cli.command_class import TrellisCommand
+from trellis.cli.options import cluster_access_options, namespace_option, open_chosen_client
 from trellis.cli.output_files import get_wrap_width
+from trellis.cli.output_formats import Output, RenderResult, encode_as_yaml, output_options, write_result
 from trellis.core.lint.check import CheckResult, check
 from trellis.core.lint.findings import Finding
 from trellis.core.lint.manifests import ManifestSource
@@ -27,46 +29,56 @@ _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
 
 
-@click.command(name="check")
-@click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR|-...")
+@click.command(name="check", cls=TrellisCommand)
+@click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR|-...", type=click.Path())
+@output_options(["text", "json", "yaml", "sarif"])
+@click.option("--explain", is_flag=True, help="Describe in sentences what each object does.")
+@click.option("--strict", is_flag=True, help="Exit with 1 on warnings too, and with 2 if there is nothing to check.")
 @click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "sarif"]),
-    default="text",
-    show_default=True,
-    help="Form of the report.",
+    "--cluster", is_flag=True, help="Also send the objects to the API server, in a dry run that stores nothing."
 )
-@click.option("--explain", is_flag=True, help="Say in plain sentences what each object will do.")
-@click.option("--strict", is_flag=True, help="Fail on warnings too, and if there is nothing to check.")
-@click.option("--cluster", is_flag=True, help="Ask the API server too, in a dry run that stores nothing.")
+@namespace_option("With --cluster: namespace of objects that name none.  [default: that of the context]")
 @cluster_access_options
 def command(
     paths: tuple[str, ...],
     *,
-    output: str,
+    output: Output,
     explain: bool,
     strict: bool,
     cluster: bool,
+    namespace: str,
     kubeconfig: Path | None,
     context: str,
 ) -> None:
-    """Find what is wrong with autoscaling manifests.
+    """Find mistakes in autoscaling manifests.
 
-    Reads any mix of manifests, offline: files, directories (every .yaml, .yml and .json below them) and - for standard
-    input. VerticalPodAutoscaler, Hvpa and Buffer objects and Scenarios are checked against every rule of their API;
-    workloads and HPAs are looked at where one of them refers to them; everything else is ignored.
+    No cluster is needed. Reads files, directories (all .yaml, .yml and .json files below them) and standard input (-).
+    VerticalPodAutoscalers, Hvpas, Buffers and Scenarios are checked against every rule of their APIs. Workloads and
+    HPAs are read where one of these objects refers to them. All other objects are ignored.
 
-    Exit status: 0 no errors, 1 errors (with --strict also warnings), 2 the command could not run (with --strict also:
-    there was nothing to check).
-    """
-    if explain and output == "sarif":
-        raise click.UsageError("--explain has no place in SARIF: use text or json")
+    \b
+        trellis check manifests/
+        kustomize build . | trellis check - --strict
+        trellis check manifests/ -o sarif --output-file check.sarif
+
+    \b
+    Exit status:
+      0  no errors
+      1  errors, or warnings with --strict
+      2  the command could not run, or found nothing to check with --strict
+    """  # noqa: D301 -- click wants the backspace character itself
+    if explain and output.format == "sarif":
+        raise click.UsageError("--explain does not work with -o sarif: use text, json or yaml")
     checked = check(_read_sources(paths))
     if cluster:
-        checked = checked.with_findings(asyncio.run(_check_in_cluster(checked, kubeconfig, context)))
-    for line in _report(checked, output, explain):
-        click.echo(line)
+        checked = checked.with_findings(asyncio.run(_check_in_cluster(checked, namespace, kubeconfig, context)))
+    formats: dict[str, RenderResult] = {
+        "text": lambda: _render_text(checked, explain, to_file=output.file is not None),
+        "json": lambda: _render_json(checked, explain),
+        "yaml": encode_as_yaml(lambda: _render_json(checked, explain)),
+        "sarif": lambda: encode_indented(as_sarif(checked, __version__)),
+    }
+    write_result(formats, output)
     if checked.errors or (strict and checked.warnings):
         sys.exit(1)
     if strict and not checked.objects:
@@ -75,34 +87,37 @@ def command(
         sys.exit(2)
 
 
-async def _check_in_cluster(checked: CheckResult, kubeconfig: Path | None, context: str) -> list[Finding]:
-    """What the API server says of the objects that we find nothing wrong with."""
+async def _check_in_cluster(
+    checked: CheckResult, chosen_namespace: str, kubeconfig: Path | None, context: str
+) -> list[Finding]:
+    """The findings of the API server about the objects without errors."""
     from trellis.core.lint.check import convert_server_error  # noqa: PLC0415 -- only for those who ask a cluster
     from trellis.kube.write.dry_run import dry_run  # noqa: PLC0415
 
     findings: list[Finding] = []
-    async with open_chosen_client(kubeconfig, context, "trellis-check") as (client, namespace):
+    async with open_chosen_client(kubeconfig, context, "trellis-check") as (client, context_namespace):
         for trellis_object in checked.valid_objects:
             if trellis_object.kind in FILE_KINDS:
                 continue
             manifest = trellis_object.manifest
-            where = manifest.namespace or namespace
+            where = manifest.namespace or chosen_namespace or context_namespace
             error = await dry_run(client, trellis_object.kind, manifest.value, where)
             if error is not None:
                 findings += convert_server_error(trellis_object, error)
     return findings
 
 
-def _report(checked: CheckResult, output: str, explain: bool) -> Iterator[str]:
-    if output == "json":
-        explanations = {"explanations": _describe(checked)} if explain else {}
-        yield encode_indented(as_json(checked) | explanations).decode().rstrip()
-        return
-    if output == "sarif":
-        yield encode_indented(as_sarif(checked, __version__)).decode().rstrip()
-        return
-    # For a person sentences fit the terminal; for a program each is a line.
-    width = get_wrap_width()
+def _render_json(checked: CheckResult, explain: bool) -> bytes:
+    explanations = {"explanations": _describe(checked)} if explain else {}
+    return encode_indented(as_json(checked) | explanations)
+
+
+def _render_text(checked: CheckResult, explain: bool, *, to_file: bool) -> str:
+    return "".join(f"{line}\n" for line in _list_lines(checked, explain, 0 if to_file else get_wrap_width()))
+
+
+def _list_lines(checked: CheckResult, explain: bool, width: int) -> Iterator[str]:
+    """The lines of the report; a width of zero leaves sentences whole, for programs."""
     if explain:
         for explanation in _describe(checked):
             yield f"{explanation['object']} ({explanation['file']})"
@@ -124,7 +139,7 @@ def _paint(text: str, severity: Severity) -> str:
 
 
 def _read_sources(paths: tuple[str, ...]) -> Iterator[ManifestSource]:
-    """The files to check; what cannot be read is said at once, with the operating system's reason."""
+    """The files to check; raises `click.UsageError` with the operating system's reason for one that cannot be read."""
     yielded: set[Path] = set()
     for name in paths:
         if name == "-":
@@ -151,7 +166,7 @@ def _list_manifests(directory: Path) -> list[Path]:
 
 
 def _refuse(error: OSError) -> NoReturn:
-    """What cannot be seen into may hold anything: that nothing is wrong with it cannot be said."""
+    """Refuse a directory that cannot be listed: its manifests would pass unchecked."""
     raise click.UsageError(f"{error.filename}: {error.strerror}")
 
 

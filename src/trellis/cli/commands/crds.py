@@ -5,45 +5,54 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import click
 
 from trellis.api.registry import CHECKPOINT, KINDS, VPA
 from trellis.api.schema.crds import build_crds
-from trellis.cli.options import cluster_access_options, open_chosen_client
+from trellis.cli.command_class import TrellisCommand
+from trellis.cli.options import cluster_access_options, namespaces_options, open_chosen_client
+from trellis.cli.output_formats import Output, output_options, write_result
 
 
-@click.command(name="crds")
+@click.command(name="crds", cls=TrellisCommand)
 @click.argument("kinds", nargs=-1, metavar="[KIND]...")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["yaml", "json"]),
-    default="yaml",
-    show_default=True,
-    help="Form of the output.",
-)
+@output_options(["yaml", "json"])
 @click.option(
     "--downgrade-check",
     is_flag=True,
-    help="Print nothing but what the cluster's objects would lose under upstream's CRDs.",
+    help="Print instead which fields of the cluster's objects upstream's CRDs would drop.",
 )
+@namespaces_options("With --downgrade-check: only objects in matching namespaces, such as `team-*`.")
 @cluster_access_options
-def command(kinds: tuple[str, ...], output: str, downgrade_check: bool, kubeconfig: Path | None, context: str) -> None:
+def command(
+    kinds: tuple[str, ...],
+    *,
+    output: Output,
+    downgrade_check: bool,
+    namespaces: tuple[str, ...],
+    kubeconfig: Path | None,
+    context: str,
+) -> None:
     """Print the CustomResourceDefinitions.
 
-    All of them, or those of the KINDs named (kind, plural or short name):
+    All of them, or only those of each KIND given: a kind, its plural or its short name.
 
     \b
         trellis crds | kubectl apply --server-side -f -
         trellis crds hvpa buffer
         trellis crds --downgrade-check
 
-    Exit status of --downgrade-check: 0 nothing would be lost, 1 something would.
+    \b
+    Exit status of --downgrade-check:
+      0  nothing would be lost
+      1  something would be lost
     """  # noqa: D301 -- click wants the backspace character itself
     if downgrade_check:
-        losses = asyncio.run(_find_losses(kubeconfig, context))
+        losses = asyncio.run(_find_losses(namespaces, kubeconfig, context))
         for line in losses:
             click.echo(line)
         nouns = "field or value" if len(losses) == 1 else "fields and values"
@@ -51,16 +60,21 @@ def command(kinds: tuple[str, ...], output: str, downgrade_check: bool, kubeconf
         sys.exit(1 if losses else 0)
     chosen = set(_choose_kinds(kinds))
     definitions = [crd for crd in build_crds() if crd["spec"]["names"]["kind"] in chosen]
-    if output == "json":
-        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions}, indent=2))
-    else:
-        from trellis.reports.formats import encode_yaml  # noqa: PLC0415 -- the YAML writer is slow to import
+    formats = {
+        "yaml": lambda: _encode_yaml(definitions),
+        "json": lambda: json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions}, indent=2) + "\n",
+    }
+    write_result(formats, output)
 
-        click.echo(encode_yaml(definitions), nl=False)
+
+def _encode_yaml(definitions: list[dict[str, Any]]) -> str:
+    from trellis.reports.formats import encode_yaml  # noqa: PLC0415 -- the YAML writer is slow to import
+
+    return encode_yaml(definitions)
 
 
-async def _find_losses(kubeconfig: Path | None, context: str) -> list[str]:
-    """What upstream's CRDs would drop or strand, object by object."""
+async def _find_losses(namespaces: tuple[str, ...], kubeconfig: Path | None, context: str) -> list[str]:
+    """The fields and values that upstream's CRDs would drop or strand, object by object."""
     from trellis.api.schema.downgrade import find_losses  # noqa: PLC0415 -- only for those who ask a cluster
     from trellis.kube.client import iterate_stored_objects  # noqa: PLC0415
 
@@ -69,13 +83,16 @@ async def _find_losses(kubeconfig: Path | None, context: str) -> list[str]:
         for kind in (VPA, CHECKPOINT):
             async for document in iterate_stored_objects(client, kind):
                 metadata = document.get("metadata", {})
-                name = f"{kind.name} {metadata.get('namespace')}/{metadata.get('name')}"
+                where = str(metadata.get("namespace"))
+                if namespaces and not any(fnmatchcase(where, pattern) for pattern in namespaces):
+                    continue
+                name = f"{kind.name} {where}/{metadata.get('name')}"
                 losses += [f"{name}: {problem} [{problem.reason}]" for problem in find_losses(kind, document)]
     return losses
 
 
 def _choose_kinds(names: tuple[str, ...]) -> list[str]:
-    """The kinds that were asked for, by any of their names."""
+    """The kinds to print, found by any of their names."""
     kinds_by_alias = {
         alias.lower(): kind.name for kind in KINDS for alias in (kind.name, kind.plural, *kind.short_names)
     }

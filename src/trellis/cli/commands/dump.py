@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trellis.cli.command_class import TrellisCommand
 from trellis.cli.interrupts import INTERRUPTED
 from trellis.cli.options import (
     cluster_access_options,
     history_option,
+    namespaces_options,
     open_chosen_client,
     prometheus_config_option,
     prometheus_history_url_option,
+    quiet_option,
     resolution_option,
 )
 from trellis.cli.output_files import STANDARD_OUTPUT, check_writable, open_atomically
@@ -35,30 +38,38 @@ if TYPE_CHECKING:
 
 _PART = "asking the cluster"
 _SECRET_BYTES = 32
+# What -o means in all other commands.
+_FORMATS_OF_OTHERS = frozenset({"text", "table", "json", "yaml", "csv", "html", "markdown", "wide", "name"})
 
 
-@click.command(name="dump")
+class _RenamedOption(click.Option):
+    """`--output-file`, with the spellings that it had before left out of the help."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The line of the help, with the first spelling alone."""
+        record = super().get_help_record(ctx)
+        return None if record is None else (f"{self.opts[0]} {self.make_metavar(ctx)}", record[1])
+
+
+@click.command(name="dump", cls=TrellisCommand)
 @click.option(
+    "--output-file",
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
-    show_default="trellis-dump-TIME.jsonl.gz",
-    help="Where to write, `-` for standard output; gzipped if the name ends in .gz.",
+    "output",
+    cls=_RenamedOption,
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help="File to write, compressed if its name ends in .gz; - is standard output.  "
+    "[default: trellis-dump-TIME.jsonl.gz]",
 )
-@click.option(
-    "-n",
-    "--namespace",
-    "namespaces",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only such namespaces, as `team-*`; nodes and the components themselves come along.",
-)
-@click.option("--anonymous", is_flag=True, help="Give everything another name, the same one wherever it is named.")
+@namespaces_options("Only namespaces that match the pattern, such as `team-*`; always with nodes and the components.")
+@click.option("--anonymous", is_flag=True, help="Replace all names by random ones, consistently.")
 @prometheus_history_url_option
 @history_option("7d")
 @resolution_option
 @prometheus_config_option
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@quiet_option
 @cluster_access_options
 def command(
     output: Path | None,
@@ -73,22 +84,30 @@ def command(
     kubeconfig: Path | None,
     context: str,
 ) -> None:
-    """Collect what decides about sizes in a cluster into one file.
+    """Save the objects that decide about sizes and counts.
 
-    For `trellis explain --dump`, `trellis simulate --dump` and reports of bugs. Objects are collected as far as Trellis
-    reads them: no Secrets, environments, commands, images and mounts, and only annotations that are known. What may not
-    be read is named and left out.
+    The file is for `trellis explain --dump`, `trellis simulate --dump` and bug reports. It holds the fields that
+    Trellis reads: no Secrets, environment variables, commands, images or mounts, and only known annotations. Objects
+    that may not be read are listed and left out.
 
     \b
         trellis dump
-        trellis dump -n 'team-*' --anonymous -o dump.jsonl.gz
+        trellis dump -n 'team-*' --anonymous --output-file dump.jsonl.gz
         trellis dump --prometheus-url http://localhost:9090 --history 14d
 
-    Exit status: 0 done, 2 the command could not run, 130 stopped by Ctrl-C; then there is no file.
+    \b
+    Exit status:
+      0    done
+      2    the command could not run
+      130  interrupted by Ctrl-C; no file is written
     """  # noqa: D301 -- click wants the backspace character itself
+    if output is not None and str(output) in _FORMATS_OF_OTHERS:
+        raise click.UsageError(
+            f"a dump has one format, and -o names its file; for a file of that name write ./{output}"
+        )
     now = time.time()
     path = output or Path(f"trellis-dump-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}.jsonl.gz")
-    check_writable({"--output": path})
+    check_writable({"--output-file": path})
     from trellis.sources.cluster.anonymization import Anonymizer  # noqa: PLC0415 -- NumPy comes with it; --help does not wait
     from trellis.sources.cluster.dump_writer import DumpWriter  # noqa: PLC0415
 
@@ -155,7 +174,7 @@ def _read_history(
 
 
 def _summarize(writing: DumpWriter) -> Iterator[str]:
-    """What is in the file, and what is not."""
+    """Counts of the objects in the file, and the data that is missing."""
     counts = sorted(writing.counts.items())
     yield ", ".join(f"{name} {count:,}" for name, count in counts) or "there is nothing in it"
     if writing.missing:

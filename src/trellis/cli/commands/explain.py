@@ -1,4 +1,4 @@
-"""`trellis explain`: explains the state of a VPA, an Hvpa, a Buffer, a node, a pod or a recommendation.
+"""`trellis explain`: explains a VPA, an Hvpa, a Buffer, a workload, a pod, a node or a recommendation.
 
 The explanation is made from a dump, or from as much of a cluster as the answer takes.
 """
@@ -13,15 +13,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trellis.cli.command_class import TrellisCommand
+from trellis.cli.input_files import open_input
+from trellis.cli.object_names import NamedObject, parse_object_name
 from trellis.cli.options import (
     cluster_access_options,
+    complete,
     history_option,
+    namespace_option,
     open_chosen_client,
     prometheus_config_option,
     prometheus_history_url_option,
     resolution_option,
 )
 from trellis.cli.output_files import get_text_width
+from trellis.cli.output_formats import Output, encode_as_yaml, output_options, write_result
 
 if TYPE_CHECKING:
     from trellis.cli.prometheus_series import PrometheusOptions
@@ -37,26 +43,24 @@ def load_dump(path: Path, namespace: str) -> tuple[ClusterState, str]:
     snapshots = (collected.vpas, collected.hvpas, collected.buffers, collected.pods)
     namespaces = sorted({namespace for snapshot in snapshots for namespace, _ in snapshot.objects})
     if not namespace and len(namespaces) != 1:
-        raise click.UsageError(f"say in which namespace with -n: the dump has {', '.join(namespaces) or 'none'}")
+        raise click.UsageError(f"name the namespace with -n: the dump has {', '.join(namespaces) or 'none'}")
     return collected, namespace or namespaces[0]
 
 
-async def load_cluster(
-    access: tuple[Path | None, str], namespace: str, kind: str, name: str
-) -> tuple[ClusterState, str]:
-    """What a cluster has in a namespace; for a Buffer, or a pod that waits, all that decides about nodes as well."""
+async def load_cluster(access: tuple[Path | None, str], subject: NamedObject) -> tuple[ClusterState, str]:
+    """The state of a namespace; with all that decides about nodes where a Buffer or a waiting pod is asked about."""
     from trellis.providers.kwok import CONFIG_MAP  # noqa: PLC0415 -- see above
     from trellis.sources.cluster.collector import collect_state  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
     async with open_chosen_client(*access, "trellis-explain") as (client, context_namespace):
-        chosen = namespace or context_namespace
+        chosen = subject.namespace or context_namespace
         with_nodes = CollectionScope((chosen,), chosen, all_pods=True, node_groups=CONFIG_MAP)
-        if kind == "buffer":
+        if subject.kind == "buffer":
             return await collect_state(client, with_nodes, time.time()), chosen
         collected = await collect_state(client, CollectionScope((chosen,), chosen), time.time())
-        pod = collected.pods.get(chosen, name) if kind == "pod" else None
-        if pod is not None and not pod.spec.node_name:
+        pod = collected.pods.get(chosen, subject.name) if subject.kind == "pod" else None
+        if (pod is not None and not pod.spec.node_name) or (subject.is_workload and len(collected.buffers)):
             collected = await collect_state(client, with_nodes, time.time())
         return collected, chosen
 
@@ -73,42 +77,39 @@ async def load_cluster_nodes(access: tuple[Path | None, str]) -> ClusterState:
 
 
 _MAX_WIDTH = 120  # columns of text
-_KINDS = ("vpa", "hvpa", "buffer", "node", "pod", "recommendation")
 
 
-@click.command(name="explain")
-@click.argument(
-    "kind", type=click.Choice(_KINDS, case_sensitive=False), metavar="vpa|hvpa|buffer|node|pod|recommendation"
+@click.command(name="explain", cls=TrellisCommand)
+@click.argument("words", nargs=-1, required=True, metavar="KIND/NAME", shell_complete=complete("objects"))
+@namespace_option("Namespace of the object.  [default: that of the context]")
+@click.option("-c", "--container", default="", metavar="NAME", help="Only this container, of a recommendation.")
+@click.option(
+    "--dump",
+    type=click.Path(dir_okay=False, path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help="Explain from a file that `trellis dump` wrote, as of then, without a cluster; - is standard input.",
 )
-@click.argument("name", metavar="[NAMESPACE/]NAME")
-@click.option("-n", "--namespace", default="", help="Where it is.  [default: that of the context]")
-@click.option("-c", "--container", default="", help="Of a recommendation, only that for this container.")
+@output_options(["text", "json", "yaml"])
+@click.option("--json", "json_", is_flag=True, hidden=True)
 @click.option(
     "--ready-patience",
     default="",
     metavar="DURATION",
-    help="Of an Hvpa, as its controller has been told.  [default: the flag of its Deployment, else 1m]",
+    help="Value of this flag of the Hvpa controller to assume.  [default: the flag of its Deployment, else 1m]",
 )
-@click.option(
-    "--dump",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Explain from what `trellis dump` wrote, as of then, and ask no cluster.",
-)
-@click.option("--json", "json_", is_flag=True, help="Print the explanation as JSON.")
 @prometheus_history_url_option
 @history_option("1d")
 @resolution_option
 @prometheus_config_option
 @cluster_access_options
 def command(
-    kind: str,
-    name: str,
+    words: tuple[str, ...],
     *,
     namespace: str,
     container: str,
     ready_patience: str,
     dump: Path | None,
+    output: Output,
     json_: bool,
     prometheus_url: str | None,
     history: str,
@@ -117,54 +118,70 @@ def command(
     kubeconfig: Path | None,
     context: str,
 ) -> None:
-    """Say why a VPA, an Hvpa, a Buffer, a node, a pod or a recommendation is as it is.
+    """Explain what is decided about an object, and why.
 
-    Which usage there is, what the recommender makes of it step by step, what becomes of each pod and why, what would
-    have to change for something else, and who else has a say. Of an Hvpa: where demand comes from, how the count and
-    the size follow from it, and a drawing of its buckets. Of a Buffer: how many chunks it stands for and why, what one
-    looks like, when, what it costs, and whether the nodes there are have room. Of a node: why it is there, and why it
-    is not removed; of a pod without one, why no node and no group of nodes takes it. It asks the code that decides in
-    the components; what they alone can know is named at the end.
+    KIND is vpa, hvpa, buffer, pod, node, recommendation, or a workload such as deployment or statefulset. Short names
+    work, and so does `KIND NAME`. The answer is computed by the code that decides in the components. What only a
+    running component knows is listed at the end.
 
     \b
-        trellis explain vpa web -n shop
-        trellis explain hvpa web -n shop
-        trellis explain buffer web -n shop
-        trellis explain node pool-7
-        trellis explain pod shop/web-7d4b9-x2x7k
-        trellis explain recommendation web -c app --dump dump.jsonl.gz
+      vpa, hvpa       what is decided for each container and pod, and why
+      recommendation  how the numbers come about, step by step
+      deployment      what governs a workload: size, count, spare capacity
+      buffer          how many chunks (virtual pods), their shape and cost
+      pod             what happens to it; which nodes take it if it waits
+      node            why it is there, and why it is not removed
 
-    Exit status: 0 done, 1 the answer is partial, because something could not be read,
-    2 there is no such object, or the command could not run.
+    \b
+        trellis explain vpa/web -n shop
+        trellis explain deployment web
+        trellis explain pod/web-7d4b9-x2x7k -o yaml
+        trellis explain recommendation/web -c app --dump dump.jsonl.gz
+
+    \b
+    Exit status:
+      0  the answer is complete
+      1  the answer is partial: something could not be read
+      2  there is no such object, or the command could not run
     """  # noqa: D301 -- click wants the backspace character itself
-    if container and kind != "recommendation":
-        raise click.UsageError("--container goes with a recommendation")
-    if ready_patience and kind != "hvpa":
-        raise click.UsageError("--ready-patience goes with an Hvpa")
+    subject = parse_object_name(words, namespace)
+    if container and subject.kind != "recommendation":
+        raise click.UsageError("--container needs a recommendation, as in recommendation/web")
+    if ready_patience and subject.kind != "hvpa":
+        raise click.UsageError("--ready-patience needs an Hvpa, as in hvpa/web")
     if dump is not None and prometheus_url:
-        raise click.UsageError("a dump has its history with it: --prometheus-url goes with a cluster")
-    if kind == "node":
-        if namespace or prometheus_url:
-            raise click.UsageError("a node is in no namespace and has no usage: -n and --prometheus-url go with others")
-        _finish(_explain_node(name, dump, (kubeconfig, context)), json_=json_)
+        raise click.UsageError("--prometheus-url needs a cluster: a dump brings its own history")
+    chosen = Output("json", output.file) if json_ else output
+    access = (kubeconfig, context)
+    if subject.kind == "node":
+        if subject.namespace or prometheus_url:
+            raise click.UsageError("a node has no namespace and no usage: leave out -n and --prometheus-url")
+        _finish(_explain_node(subject.name, dump, access), chosen)
         return
-    where, _, short = name.rpartition("/")
-    if where and namespace not in ("", where):
-        raise click.UsageError(f"{name} is in another namespace than -n {namespace}")
     if dump is not None:
-        collected, own = load_dump(dump, where or namespace)
+        with open_input(dump) as path:
+            collected, own = load_dump(path, subject.namespace)
     else:
-        collected, own = asyncio.run(load_cluster((kubeconfig, context), where or namespace, kind, short))
+        collected, own = asyncio.run(load_cluster(access, subject))
     if prometheus_url:
         from trellis.cli.prometheus_series import PrometheusOptions  # noqa: PLC0415 -- for those who ask Prometheus
 
         options = PrometheusOptions(prometheus_url, history, resolution, prometheus_config)
         collected = _add_history(collected, own, options)
-    _finish(_explain(collected, own, kind, short, container, ready_patience=ready_patience), json_=json_)
+    _finish(_explain(collected, own, subject, container, ready_patience=ready_patience), chosen)
 
 
-def _finish(explained: ObjectExplanation, *, json_: bool) -> None:
-    _print(explained, json_=json_)
+def _finish(explained: ObjectExplanation, output: Output) -> None:
+    from trellis.reports.explain.report import as_json, as_text  # noqa: PLC0415 -- see above
+
+    # A file takes every character; a terminal may not.
+    plain = output.file is None and "utf" not in (sys.stdout.encoding or "").lower()
+    formats = {
+        "text": lambda: "".join(f"{line}\n" for line in as_text(explained, get_text_width(_MAX_WIDTH), plain=plain)),
+        "json": lambda: as_json(explained).decode(),
+        "yaml": encode_as_yaml(lambda: as_json(explained)),
+    }
+    write_result(formats, output)
     if explained.partial:
         sys.exit(1)
 
@@ -178,7 +195,11 @@ def _explain_node(name: str, dump: Path | None, access: tuple[Path | None, str])
     )
     from trellis.core.explain import CollectedSettings, explain_node  # noqa: PLC0415
 
-    collected = read_dump(dump) if dump is not None else asyncio.run(load_cluster_nodes(access))
+    if dump is not None:
+        with open_input(dump) as path:
+            collected = read_dump(path)
+    else:
+        collected = asyncio.run(load_cluster_nodes(access))
     names = tuple(component.component for component in collected.components)
     components = add_node_settings(CollectedSettings(with_flags=names), collected)
     return explain_node(collected, name, read_node_groups(collected), components)
@@ -196,7 +217,7 @@ def _add_history(collected: ClusterState, namespace: str, options: PrometheusOpt
 
 
 def _explain(
-    collected: ClusterState, namespace: str, kind: str, name: str, container: str, *, ready_patience: str
+    collected: ClusterState, namespace: str, subject: NamedObject, container: str, *, ready_patience: str
 ) -> ObjectExplanation:
     from trellis.cli.dump_reader import add_node_settings, read_node_groups  # noqa: PLC0415
     from trellis.core.explain import (  # noqa: PLC0415 -- see above
@@ -206,16 +227,20 @@ def _explain(
         explain_pod,
         explain_recommendation,
         explain_vpa,
+        explain_workload,
     )
     from trellis.core.explain.component_decisions.node_plans import run_node_autoscaler  # noqa: PLC0415
     from trellis.sim.dump.component_settings import read_components, with_ready_patience  # noqa: PLC0415
 
+    kind, name = subject.kind, subject.name
     components = read_components(collected)
     if ready_patience:
         components = with_ready_patience(components, ready_patience)
-    if kind in ("buffer", "pod"):
+    if kind in ("buffer", "pod") or subject.is_workload:
         components = add_node_settings(components, collected)
     evidence: Evidence = build_evidence(collected, namespace, components)
+    if subject.is_workload:
+        return explain_workload(evidence, kind, name)
     if kind == "recommendation":
         return explain_recommendation(evidence, name, container)
     if kind in ("vpa", "hvpa"):
@@ -225,14 +250,3 @@ def _explain(
     if kind == "buffer":
         return explain_buffer(evidence, name, node_evidence=noded)
     return explain_pod(evidence, name, noded)
-
-
-def _print(explained: ObjectExplanation, *, json_: bool) -> None:
-    from trellis.reports.explain.report import as_json, as_text  # noqa: PLC0415 -- see above
-
-    if json_:
-        click.echo(as_json(explained), nl=False)
-        return
-    plain = "utf" not in (sys.stdout.encoding or "").lower()
-    for line in as_text(explained, get_text_width(_MAX_WIDTH), plain=plain):
-        click.echo(line)

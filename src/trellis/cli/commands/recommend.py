@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from trellis.cli.command_class import TrellisCommand
 from trellis.cli.interrupts import INTERRUPTED
 from trellis.cli.options import (
     cluster_access_options,
+    complete,
     history_option,
     machine_option,
+    namespaces_options,
     prometheus_config_option,
+    quiet_option,
     resolution_option,
 )
-from trellis.cli.output_files import check_directory, check_writable, get_text_width, write_output, write_texts
+from trellis.cli.output_files import check_directory, get_text_width, write_texts
+from trellis.cli.output_formats import Output, output_options, write_result
 from trellis.cli.progress import format_plural
 
 if TYPE_CHECKING:
@@ -38,7 +43,6 @@ ReadOption = Callable[[click.Context, click.Parameter, str | None], float]
 FORMATS = ("table", "json", "yaml", "csv", "html", "markdown")
 MANIFEST_FORMS = ("patches", "vpa", "kustomize")
 UPDATE_MODES = ("Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace")
-_PATH = click.Path(path_type=Path)
 
 
 class RequestBounds(NamedTuple):
@@ -91,36 +95,39 @@ def _read_share(_context: click.Context, _option: click.Parameter, text: str | N
 
 
 _SELECTION_OPTIONS = (
+    namespaces_options("Only namespaces that match the pattern, such as `team-*`; a leading ! excludes them."),
+    click.option("-l", "--selector", default="", metavar="SELECTOR", help="Only workloads with matching labels."),
     click.option(
-        "-n",
-        "--namespace",
-        "namespaces",
-        multiple=True,
-        metavar="PATTERN",
-        help="Only such namespaces, as `team-*`; a pattern that begins with ! takes some out.",
+        "--kind", "kinds", multiple=True, metavar="KIND", help="Only workloads of this kind, such as `deployment`."
     ),
-    click.option("-l", "--selector", default="", metavar="SELECTOR", help="Only workloads with such labels."),
-    click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only workloads of a kind, as `deployment`."),
     click.option(
         "--job-grouping-labels",
         "job_labels",
         default="",
         metavar="KEY[,KEY...]",
-        help="Take Jobs with the same value of such a label for one workload. Those of a CronJob are one anyway.",
+        help="Treat Jobs with the same value of one of these labels as one workload. Jobs of a CronJob always are one.",
     ),
 )
 _SOURCE_OPTIONS = (
-    click.option("--vpas", is_flag=True, help="Take what VerticalPodAutoscalers recommend, and look at no usage."),
-    click.option("--no-cluster", is_flag=True, help="Ask Prometheus alone, also about workloads and their requests."),
-    click.option("--prometheus-url", metavar="URL", help="Prometheus, or what speaks its HTTP API.  [default: found]"),
+    click.option(
+        "--vpas", is_flag=True, help="Read recommendations from VerticalPodAutoscalers instead of computing them."
+    ),
+    click.option(
+        "--no-cluster", is_flag=True, help="Read workloads and requests from Prometheus too, and ask no API server."
+    ),
+    click.option(
+        "--prometheus-url",
+        metavar="URL",
+        help="Prometheus, or a server with its HTTP API.  [default: found by the labels of its Service]",
+    ),
     click.option(
         "--prometheus-header",
         "prometheus_headers",
         multiple=True,
         metavar="NAME: VALUE",
-        help="Send such a header with every query.",
+        help="HTTP header to send with every query.",
     ),
-    click.option("--prometheus-tenant", metavar="NAME", help="Of which tenant, for Mimir: sent as X-Scope-OrgID."),
+    click.option("--prometheus-tenant", metavar="NAME", help="Tenant of Mimir, sent as the header X-Scope-OrgID."),
     prometheus_config_option,
     history_option("14d"),
     resolution_option,
@@ -128,37 +135,44 @@ _SOURCE_OPTIONS = (
         "--resume",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="Keep what was read in this file, and go on from it.",
+        help="Store finished namespaces in this file, and skip those that it already holds.",
     ),
     machine_option,
 )
 _RULE_OPTIONS = (
-    click.option("--recommender", default="default", show_default=True, metavar="NAME", help="Who is asked."),
+    click.option(
+        "--recommender",
+        default="default",
+        show_default=True,
+        metavar="NAME",
+        shell_complete=complete("recommenders"),
+        help="Recommender that computes the requests.",
+    ),
     click.option(
         "--set",
         "sets",
         multiple=True,
         metavar="PARAMETER=VALUE",
-        help="Another value for a parameter. `trellis recommenders` lists them.",
+        help="Set a parameter of the recommender. `trellis recommenders` lists the parameters.",
     ),
     click.option(
         "--limits",
         default="",
         metavar="RULE",
-        help="What becomes of limits: none, request (the same), keep, or keep-ratio; or one for each resource, as in "
-        "cpu=keep,memory=request.  [default: cpu=none,memory=request]",
+        help="Limits to advise: none, request (equal to the request), keep, or keep-ratio; or one rule for each "
+        "resource, as in cpu=keep,memory=request.  [default: cpu=none,memory=request]",
     ),
-    click.option("--min-cpu", callback=_read_amount("cpu"), metavar="QUANTITY", help="Request at least so much."),
-    click.option("--max-cpu", callback=_read_amount("cpu"), metavar="QUANTITY", help="Request at most so much."),
-    click.option("--min-memory", callback=_read_amount("memory"), metavar="QUANTITY", help="Request at least so much."),
-    click.option("--max-memory", callback=_read_amount("memory"), metavar="QUANTITY", help="Request at most so much."),
+    click.option("--min-cpu", callback=_read_amount("cpu"), metavar="QUANTITY", help="Least CPU to request."),
+    click.option("--max-cpu", callback=_read_amount("cpu"), metavar="QUANTITY", help="Most CPU to request."),
+    click.option("--min-memory", callback=_read_amount("memory"), metavar="QUANTITY", help="Least memory to request."),
+    click.option("--max-memory", callback=_read_amount("memory"), metavar="QUANTITY", help="Most memory to request."),
     click.option(
         "--min-history",
         callback=_read_seconds,
         metavar="DURATION",
         default="1d",
         show_default=True,
-        help="Leave containers alone of which there is less, unless they lack memory.",
+        help="Advise no change for containers with less history, unless they ran out of memory.",
     ),
     click.option(
         "--tolerance",
@@ -166,50 +180,51 @@ _RULE_OPTIONS = (
         metavar="SHARE",
         default="10%",
         show_default=True,
-        help="Leave requests alone that are off by no more.",
+        help="Advise no change if a request differs by this share or less.",
     ),
     click.option(
         "--prices",
         default="",
         metavar="CORE,GIB[,CURRENCY]",
-        help="Money for an hour of one.  [default: an example, 0.0316,0.0042,USD]",
+        help="Price of a core and of a GiB for an hour.  [default: an example, 0.0316,0.0042,USD]",
     ),
 )
-_OUTPUT_OPTIONS = (
+_RESULT_OPTIONS = (
+    output_options(FORMATS),
+    click.option("--top", type=click.IntRange(min=0), default=0, metavar="N", help="Show only the first N rows."),
     click.option(
         "--suggest-buckets",
         is_flag=True,
-        help="Propose an Hvpa with buckets for each workload that can be scaled, with its cost beside the present one.",
+        help="Propose an Hvpa with buckets for each scalable workload, with its cost beside the present cost.",
     ),
-    click.option("-o", "--output", type=click.Choice(FORMATS), default="table", show_default=True, help="Form of it."),
-    click.option("--output-file", type=_PATH, help="Write it there instead of to standard output."),
     click.option(
         "--emit",
-        type=(click.Choice(MANIFEST_FORMS), _PATH),
+        type=(click.Choice(MANIFEST_FORMS), click.Path(path_type=Path)),
         metavar=f"{'|'.join(MANIFEST_FORMS)} DIR",
-        help="Write manifests to commit: a patch for each workload that should change, a VerticalPodAutoscaler for "
-        "each that has none, or patches with a component for kustomize.",
+        help="Write manifests to a directory: a patch for each workload that should change, a VerticalPodAutoscaler "
+        "for each workload without one, or patches with a component for kustomize.",
     ),
     click.option(
         "--update-mode",
         type=click.Choice(UPDATE_MODES),
+        metavar="MODE",
         default="Off",
         show_default=True,
-        help="Of the VerticalPodAutoscalers that are written.",
+        help=f"Mode of the VerticalPodAutoscalers to write: {', '.join(UPDATE_MODES)}.",
     ),
-    click.option("--top", type=click.IntRange(min=0), default=0, metavar="N", help="Show only so many rows."),
     click.option(
         "--fail-over",
         callback=_read_share,
         metavar="SHARE",
-        help="Fail if more than this share of what is requested, by its price, is not needed, or if nothing is known.",
+        help="Exit with 1 if more than this share of the cost of all requests can be saved, and with 2 if no container "
+        "can be judged.",
     ),
-    click.option("--quiet", is_flag=True, help="Show no progress."),
+    quiet_option,
 )
 
 
 def recommend_options(command: F) -> F:
-    """Add all of them, in the order in which they are listed here; the four bounds come as one."""
+    """Add all options in the order of the lists above; the four bounds become one argument."""
 
     @wraps(command)
     def bounded(**options: Any) -> Any:
@@ -220,7 +235,7 @@ def recommend_options(command: F) -> F:
         return command(bounds=RequestBounds(least, most), **options)
 
     wrapped: Any = bounded
-    for option in reversed((*_SELECTION_OPTIONS, *_SOURCE_OPTIONS, *_RULE_OPTIONS, *_OUTPUT_OPTIONS)):
+    for option in reversed((*_SELECTION_OPTIONS, *_SOURCE_OPTIONS, *_RULE_OPTIONS, *_RESULT_OPTIONS)):
         wrapped = option(wrapped)
     decorated: F = wrapped
     return decorated
@@ -229,15 +244,14 @@ def recommend_options(command: F) -> F:
 _MAX_SKIPPED_SHOWN = 10  # lines
 
 
-@click.command(name="recommend")
-@click.argument("traces", nargs=-1, metavar="[FILE|DIR]...")
+@click.command(name="recommend", cls=TrellisCommand)
+@click.argument("traces", nargs=-1, metavar="[FILE|DIR|-]...", type=click.Path())
 @recommend_options
 @cluster_access_options
 def command(
     traces: tuple[str, ...],
     *,
-    output: str,
-    output_file: Path | None,
+    output: Output,
     emit: tuple[str, Path] | None,
     update_mode: str,
     fail_over: float | None,
@@ -250,31 +264,36 @@ def command(
     suggest_buckets: bool,
     **options: Any,
 ) -> None:
-    """Say what workloads should request, and what that saves or risks.
+    """Advise requests for workloads, with savings and risks.
 
-    No autoscaler needs to be there. Workloads and what they request are read from the cluster, and what they used from
-    its Prometheus, Thanos, VictoriaMetrics or Mimir, which is found by the labels of its Service; or everything from
-    Prometheus alone, with --no-cluster; or usage from files, as for `trellis backtest`. Nothing is changed.
+    No autoscaler needs to be installed, and nothing is changed. Workloads and their requests are read from the
+    cluster, and usage from its Prometheus, Thanos, VictoriaMetrics or Mimir. With --no-cluster everything comes from
+    Prometheus. With files, or - for standard input, usage comes from them, as for `trellis backtest`.
 
     \b
         trellis recommend
-        trellis recommend --namespace 'team-*' --recommender seasonal --top 20
+        trellis recommend -n 'team-*' --recommender seasonal --top 20
+        cat usage.csv | trellis recommend -
         trellis recommend -o html --output-file sizes.html
         trellis recommend --prometheus-url http://localhost:9090 --no-cluster
         trellis recommend --vpas --emit kustomize sizes/
         trellis recommend --fail-over 20% -o markdown
         trellis recommend -n shop --suggest-buckets -o yaml
 
-    Exit status: 0 done, also if something could not be seen, 1 --fail-over holds, 2 the command could not run, saw
-    nothing, or has nothing to judge for --fail-over, 130 stopped by Ctrl-C, with what there was so far.
+    \b
+    Exit status:
+      0    done, also if something could not be read
+      1    --fail-over applies
+      2    the command could not run, found no workload, or could judge
+           none for --fail-over
+      130  interrupted by Ctrl-C; the results so far are printed
     """  # noqa: D301 -- click wants the backspace character itself
-    check_writable({"--output-file": output_file})
     if emit is not None:
         if suggest_buckets:
-            raise click.UsageError("--suggest-buckets has its manifests with -o yaml, and --emit has others")
+            raise click.UsageError("--suggest-buckets prints its manifests with -o yaml, and goes with no --emit")
         if traces:
             raise click.UsageError(
-                "--emit needs a cluster or Prometheus: files of usage do not say of which kind it is"
+                "--emit needs a cluster or Prometheus: files of usage do not name the kinds of workloads"
             )
         check_directory("--emit", emit[1])
     from trellis.base.prices import EXAMPLE_PRICES, parse_prices  # noqa: PLC0415 -- NumPy comes with the rest
@@ -289,12 +308,12 @@ def command(
     surveyed = outcome.result
     if surveyed.is_partial and not surveyed.workloads and not outcome.is_stopped:
         # A report of nothing would be taken for an answer.
-        for line in (*surveyed.missing, "nothing was seen that could be sized"):
+        for line in (*surveyed.missing, "there is no workload to advise on"):
             click.echo(f"trellis: {line}", err=True)
         sys.exit(2)
     advised = advise(surveyed, policy, priced, surveyed.time, parameters=outcome.parameters)
     notices = _write_manifests(advised, emit[0], emit[1], update_mode) if emit is not None else []
-    _write(advised, output, output_file, top, buckets=suggest_buckets)
+    _write(advised, output, top, buckets=suggest_buckets)
     for notice in notices:
         click.echo(notice, err=True)
     if outcome.is_stopped:
@@ -354,22 +373,17 @@ def _read_option(option: str, text: str, read: Any) -> Any:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
-def _write(advised: SurveyAdvice, output: str, output_file: Path | None, top: int, *, buckets: bool) -> None:
+def _write(advised: SurveyAdvice, output: Output, top: int, *, buckets: bool) -> None:
     if buckets:
         from trellis.reports.buckets.report import render_buckets as render  # noqa: PLC0415 -- see above
     else:
         from trellis.reports.advice.report import render_advice as render  # noqa: PLC0415 -- see above
 
-    width = get_text_width()
-    if output_file is not None:
-        if write_output(output_file, lambda: render(advised, output, width, top).encode()):
-            click.echo(f"wrote {output_file}", err=True)
-    else:
-        click.echo(render(advised, output, width, top), nl=False)
+    write_result({output.format: lambda: render(advised, output.format, get_text_width(), top)}, output)
 
 
 def _write_manifests(advised: SurveyAdvice, form: str, directory: Path, update_mode: str) -> list[str]:
-    """Write the manifests; returns what is to be said of them."""
+    """Write the manifests; returns messages about them."""
     from trellis.reports.advice.report import ManifestForm, build_manifest_files  # noqa: PLC0415 -- see above
 
     files = build_manifest_files(advised, ManifestForm(form), update_mode)

@@ -8,40 +8,40 @@ import sys
 
 import click
 
+from trellis.cli.command_class import TrellisCommand
+from trellis.cli.options import complete
 from trellis.cli.output_files import get_wrap_width
+from trellis.cli.output_formats import Output, encode_as_yaml, output_options, write_result
 from trellis.controllers.recommender.plugins.catalog import list_names, list_recommenders
 from trellis.reports.recommenders import as_json, as_text
 
 
-@click.command(name="recommenders")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Form of the list.",
-)
-def command(names: tuple[str, ...], output: str) -> None:
-    """List the recommenders that can be had, with their parameters.
+@click.command(name="recommenders", cls=TrellisCommand)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete("recommenders"))
+@output_options(["text", "json", "yaml"])
+def command(names: tuple[str, ...], output: Output) -> None:
+    """List the available recommenders and their parameters.
 
-    All of them, or those of the NAMEs given: those that come with Trellis, and those of packages installed beside it.
-    The latter are loaded, each in a process of its own, to see whether they can be used.
+    The list has the recommenders of Trellis and those of installed packages, or only those of each NAME given.
+    A recommender of a package is loaded in a process of its own, to test that it can be used.
 
-    Exit status: 0 all can be used, 1 one cannot, or there is none of a name.
-    """
-    logging.getLogger("trellis").addHandler(logging.NullHandler())  # the list says what is wrong
+    \b
+    Exit status:
+      0  all recommenders can be used
+      1  a recommender cannot be used, or a NAME is unknown
+    """  # noqa: D301 -- click wants the backspace character itself
+    logging.getLogger("trellis").addHandler(logging.NullHandler())  # the list has the problems
     listed = list_recommenders(names)
-    if output == "json":
-        click.echo(json.dumps(as_json(listed), indent=2))
-    else:
-        for line in as_text(listed, get_wrap_width()):
-            click.echo(line)
+    formats = {
+        "text": lambda: "".join(f"{line}\n" for line in as_text(listed, 0 if output.file else get_wrap_width())),
+        "json": lambda: json.dumps(as_json(listed), indent=2) + "\n",
+        "yaml": encode_as_yaml(lambda: json.dumps(as_json(listed)).encode()),
+    }
+    write_result(formats, output)
     missing = [name for name in names if name not in {recommender.name for recommender in listed}]
     for name in missing:
-        names_by_recommender = ", ".join(list_names())
-        remedy = "install the package that has it, or else the default algorithm is run under that name"
-        click.echo(f"trellis: there is no recommender {name}, but {names_by_recommender}: {remedy}", err=True)
+        available = ", ".join(list_names())
+        remedy = "install the package that provides it; until then the default algorithm runs under that name"
+        click.echo(f"trellis: there is no recommender {name}; available: {available}. {remedy}", err=True)
     if missing or any(recommender.problem for recommender in listed):
         sys.exit(1)

@@ -2,68 +2,78 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from trellis.base.wording import pluralize
+from trellis.cli.command_class import TrellisCommand
+from trellis.cli.input_files import STANDARD_INPUT, open_input, read_input
 from trellis.cli.interrupts import INTERRUPTED, catch_interrupt
-from trellis.cli.output_files import check_writable, write_report
+from trellis.cli.options import complete, processes_option, quiet_option
+from trellis.cli.output_formats import (
+    Output,
+    check_older_files,
+    encode_as_yaml,
+    join_lines,
+    older_file_option,
+    output_options,
+    write_result,
+)
 from trellis.cli.progress import FormatSpeed, show_progress
 
 if TYPE_CHECKING:
     from trellis.sim.fleet import Fleet
-    from trellis.sim.results import NotPlayed
+    from trellis.sim.results import NotPlayed, RunResult
 
 
 _HOUR, _DAY = 3_600.0, 86_400.0
 
 
-@click.command(name="simulate")
-@click.argument("scenario", required=False, metavar="[SCENARIO]", type=click.Path(path_type=Path))
-@click.option("--html", type=click.Path(path_type=Path), help="Write a report of one file to look at in a browser.")
-@click.option(
-    "--json", "json_", type=click.Path(path_type=Path), help="Write everything as JSON; - is standard output."
-)
-@click.option("--csv", "csv_", type=click.Path(path_type=Path), help="Write a row for each workload in each variant.")
-@click.option("--only", metavar="VARIANT[,VARIANT...]", default="", help="Run these variants alone.")
-@click.option("--seed", type=int, help="Draw everything from this seed instead of the scenario's.")
-@click.option(
-    "--processes",
-    type=click.IntRange(min=1),
-    default=lambda: len(os.sched_getaffinity(0)),
-    show_default="one for each core",
-    help="Run so many variants at a time.",
-)
-@click.option("--quiet", is_flag=True, help="Show no progress.")
-@click.option(
-    "--replay",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Decide again what a component that ran with --record saw, and compare. Takes no SCENARIO.",
-)
+# The formats of simulations and backtests.
+REPORT_FORMATS = ("table", "json", "yaml", "csv", "html")
+_FILE = click.Path(path_type=Path, allow_dash=True)
+
+
+@click.command(name="simulate", cls=TrellisCommand)
+@click.argument("scenario", required=False, metavar="[SCENARIO]", type=_FILE)
+@output_options(REPORT_FORMATS)
+@older_file_option("html")
+@older_file_option("json")
+@older_file_option("csv")
+@click.option("--only", metavar="VARIANT[,VARIANT...]", default="", help="Run only these variants of the scenario.")
+@click.option("--seed", type=int, metavar="N", help="Seed of all random numbers, instead of the scenario's.")
 @click.option(
     "--dump",
-    type=click.Path(path_type=Path),
+    type=_FILE,
     metavar="FILE",
-    help="Play the cluster that `trellis dump` has collected, with its own autoscalers. Takes no SCENARIO.",
+    help="Simulate the cluster in a file that `trellis dump` wrote, with its own autoscalers, instead of a SCENARIO.",
 )
 @click.option(
     "--recommenders",
     metavar="NAME[,NAME...]",
     default="",
-    help="With --dump: also with a VPA over every workload, by each of these recommenders.",
+    shell_complete=complete("recommenders"),
+    help="With --dump: add a variant for each recommender, with a VPA for every workload.",
 )
+@click.option(
+    "--replay",
+    type=_FILE,
+    metavar="FILE",
+    help="Repeat the decisions in a recording that a component wrote with --record, and compare. Takes no SCENARIO.",
+)
+@processes_option
+@quiet_option
 def command(
     scenario: Path | None,
     *,
-    html: Path | None,
-    json_: Path | None,
-    csv_: Path | None,
+    output: Output,
+    html_file: Path | None,
+    json_file: Path | None,
+    csv_file: Path | None,
     only: str,
     seed: int | None,
     processes: int,
@@ -72,48 +82,78 @@ def command(
     dump: Path | None,
     recommenders: str,
 ) -> None:
-    """Play a fleet through time, sized in several ways, and compare.
+    """Simulate a cluster over weeks, and compare policies.
 
-    A scenario says which nodes and workloads there are, what the workloads use, and which objects size them in each
-    variant. Decisions are made by the code that makes them in a cluster; nodes, scheduler, kubelets and controllers
-    are a model. The same scenario and seed give the same result.
+    A scenario lists nodes, workloads and what they use, and the autoscaling objects of each variant. The decisions
+    are made by the code that runs in a cluster; nodes, scheduler, kubelets and controllers are a model. The same
+    scenario and seed give the same result. SCENARIO may be - for standard input.
 
     \b
-        trellis simulate examples/simulate/small.yaml --html report.html
-        trellis simulate fleet.yaml --only fixed,seasonal --csv figures.csv
-        trellis simulate --replay updater.jsonl.gz
+        trellis simulate examples/simulate/small.yaml
+        trellis simulate fleet.yaml -o html --output-file report.html
+        trellis simulate fleet.yaml --only fixed,seasonal -o csv
         trellis simulate --dump cluster.jsonl.gz --recommenders default,seasonal
+        trellis simulate --replay updater.jsonl.gz
 
-    Exit status: 0 done, 1 the scenario has errors, a variant failed or a replay differs,
-    2 the command could not run or a recording has no decision, 130 stopped by Ctrl-C, with what there was so far.
+    \b
+    Exit status:
+      0    done
+      1    the scenario has errors, a variant failed, or a replay differs
+      2    the command could not run, or the recording has no decision
+      130  interrupted by Ctrl-C; the results so far are printed
     """  # noqa: D301 -- click wants the backspace character itself
     if [scenario, replay, dump].count(None) != 2:
-        raise click.UsageError("give a SCENARIO, a recording with --replay, or a dump with --dump")
+        raise click.UsageError("give one of: a SCENARIO, a dump with --dump, a recording with --replay")
     if recommenders and dump is None:
-        raise click.UsageError("--recommenders goes with --dump; a SCENARIO names them in its variants")
+        raise click.UsageError("--recommenders needs --dump; a SCENARIO names recommenders in its variants")
     if replay is not None:
-        _replay(replay)
+        with open_input(replay) as path:
+            _replay(path, str(replay))
         return
-    outputs = {"--html": html, "--json": json_, "--csv": csv_}
-    check_writable(outputs)
+    older_files = {"html": html_file, "json": json_file, "csv": csv_file}
+    check_older_files(output, older_files)
     names = [name for name in recommenders.split(",") if name]
     notes: Sequence[str] = ()
     not_played: Sequence[NotPlayed] | None = None
     if scenario is not None:
         fleet = _load_scenario(scenario, seed)
     elif dump is not None:
-        fleet, notes, not_played = _load_dump(dump, names, seed)
-    _simulate(fleet, (notes, not_played), outputs, [name for name in only.split(",") if name], processes, quiet=quiet)
+        with open_input(dump) as path:
+            fleet, notes, not_played = _load_dump(path, names, seed)
+    variants = [name for name in only.split(",") if name]
+    result, stopped = _simulate(fleet, (notes, not_played), variants, processes, quiet=quiet)
+    from trellis.reports.simulation import report  # noqa: PLC0415 -- NumPy comes with it; --help does not wait
+
+    write_result(build_report_formats(report, result), output, older_files)
+    if stopped:
+        sys.exit(INTERRUPTED)
+    if result.partial:
+        sys.exit(1)
+
+
+def build_report_formats(report: Any, result: Any) -> Mapping[str, Callable[[], str | bytes]]:
+    """The formats of a simulation or a backtest, by name; `report` is the module that renders the result."""
+    return {
+        "table": join_lines(lambda width: report.as_text(result, width)),
+        "json": lambda: report.as_json(result),
+        "yaml": encode_as_yaml(lambda: report.as_json(result)),
+        "csv": lambda: report.as_csv(result),
+        "html": lambda: report.as_html(result),
+    }
 
 
 def _load_scenario(scenario: Path, seed: int | None) -> Fleet:
-    from trellis.reports.findings import format_findings  # noqa: PLC0415 -- NumPy comes with it; --help does not wait
-    from trellis.sim.scenario.files import load_scenario  # noqa: PLC0415
+    from trellis.core.lint.manifests import ManifestSource  # noqa: PLC0415 -- NumPy comes with the rest
+    from trellis.reports.findings import format_findings  # noqa: PLC0415
+    from trellis.sim.scenario.files import parse_scenario  # noqa: PLC0415
 
     try:
-        loaded = load_scenario(scenario, seed=seed)
+        name, content = read_input(scenario)
     except OSError as error:
         raise click.UsageError(f"{scenario}: {error.strerror or error}") from error
+    # What a scenario from standard input names lies in the working directory.
+    directory = Path() if str(scenario) == STANDARD_INPUT else scenario.parent
+    loaded = parse_scenario(ManifestSource(name, content), directory, seed=seed)
     for line in format_findings(loaded.findings):
         click.echo(line, err=True)
     if loaded.fleet is None:
@@ -138,15 +178,14 @@ def _load_dump(
 def _simulate(
     fleet: Fleet,
     remarks: tuple[Sequence[str], Sequence[NotPlayed] | None],
-    outputs: dict[str, Path | None],
     only: list[str],
     processes: int,
     *,
     quiet: bool,
-) -> None:
+) -> tuple[RunResult, bool]:
+    """The result, and whether Ctrl-C ended the run early."""
     from msgspec.structs import replace  # noqa: PLC0415 -- see above
 
-    from trellis.reports.simulation import report  # noqa: PLC0415
     from trellis.reports.text.numbers import format_days  # noqa: PLC0415
     from trellis.sim.run import simulate  # noqa: PLC0415
     from trellis.sim.scenario.files import select_variants  # noqa: PLC0415
@@ -155,7 +194,7 @@ def _simulate(
     clock = fleet.clock
     facts = [pluralize(len(fleet.workloads), "workload"), format_days(clock.steps * clock.step)]
     facts.append(pluralize(len(fleet.variants), "variant"))
-    with catch_interrupt("stopping; what there is so far follows") as stop_requested:
+    with catch_interrupt("stopping; the results so far follow") as stop_requested:
         if not quiet:
             click.echo(f"{fleet.name}: {', '.join(facts)}", err=True)
         with show_progress(
@@ -171,11 +210,7 @@ def _simulate(
     result = replace(result, notes=[*notes, *result.notes])
     if not_played is not None:
         result = replace(result, not_played=list(not_played))
-    write_report(report, result, outputs)
-    if stop_requested():
-        sys.exit(INTERRUPTED)
-    if result.partial:
-        sys.exit(1)
+    return result, stop_requested()
 
 
 def _choose_speed_format(step: float) -> FormatSpeed:
@@ -185,7 +220,7 @@ def _choose_speed_format(step: float) -> FormatSpeed:
     )
 
 
-def _replay(recording: Path) -> None:
+def _replay(recording: Path, shown: str) -> None:
     from trellis.cli.dump_reader import name_file_in_errors  # noqa: PLC0415 -- see above
     from trellis.runtime.recorder import read_recording  # noqa: PLC0415
     from trellis.sim.replay.replay import replay  # noqa: PLC0415
@@ -200,5 +235,5 @@ def _replay(recording: Path) -> None:
     if report.different:
         sys.exit(1)
     if not report.decisions:
-        click.echo(f"trellis: {recording}: there is no decision in it to compare; record for longer", err=True)
+        click.echo(f"trellis: {shown}: the recording has no decision to compare; record for longer", err=True)
         sys.exit(2)

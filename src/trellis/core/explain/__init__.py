@@ -13,6 +13,7 @@ from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.explain.explanation.document import ObjectExplanation
 from trellis.core.explain.node import explain_node
 from trellis.core.explain.workload import explain_hvpa, explain_pod, explain_recommendation, explain_vpa
+from trellis.core.explain.workload_summary import explain_workload
 
 __all__ = [
     "CollectedSettings",
@@ -26,4 +27,5 @@ __all__ = [
     "explain_pod",
     "explain_recommendation",
     "explain_vpa",
+    "explain_workload",
 ]

@@ -55,7 +55,7 @@ def explain_vpa(evidence: Evidence, name: str) -> ObjectExplanation:
     target = read_vpa_target(vpa)
     pods = _list_pods(evidence, name, target)
     scaled = next((scaled for scaled in evidence.hvpas.values() if find_vpa(scaled.hvpa, [vpa]) is not None), None)
-    return _explain_subject(evidence, _ExplanationSubject(VPA_KIND, name, part, containers, pods, target, scaled))
+    return explain_subject(evidence, ExplanationSubject(VPA_KIND, name, part, containers, pods, target, scaled))
 
 
 def explain_hvpa(evidence: Evidence, name: str) -> ObjectExplanation:
@@ -65,7 +65,7 @@ def explain_hvpa(evidence: Evidence, name: str) -> ObjectExplanation:
         raise build_unknown_object_error(HVPA.name, name, evidence, evidence.collected.hvpas)
     every, own = evidence.collected.pods.by_index(BY_NAMESPACE, evidence.namespace), frozenset(scaled.pods)
     pods = [pod for pod in every if pod.metadata.name in own]
-    return _explain_subject(evidence, _ExplanationSubject(HVPA_KIND, name, None, (), pods, scaled.target, scaled))
+    return explain_subject(evidence, ExplanationSubject(HVPA_KIND, name, None, (), pods, scaled.target, scaled))
 
 
 def explain_pod(evidence: Evidence, name: str, node_evidence: NodeEvidence | None = None) -> ObjectExplanation:
@@ -81,7 +81,7 @@ def explain_pod(evidence: Evidence, name: str, node_evidence: NodeEvidence | Non
     part, containers = build_vpa_part(evidence, vpa) if vpa is not None else (None, ())
     scaled = next((scaled for scaled in evidence.hvpas.values() if name in scaled.pods and _sizes(scaled)), None)
     target = read_vpa_target(vpa) if vpa is not None else scaled.target if scaled is not None else None
-    explained = _explain_subject(evidence, _ExplanationSubject(POD_KIND, name, part, containers, [pod], target, scaled))
+    explained = explain_subject(evidence, ExplanationSubject(POD_KIND, name, part, containers, [pod], target, scaled))
     if pod.spec.node_name:
         return explained
     placement = explain_pod_placement(node_evidence, pod) if node_evidence is not None else None
@@ -100,10 +100,10 @@ def explain_recommendation(evidence: Evidence, name: str, container: str = "") -
             hint = f' (did you mean "{guess}"?)' if guess else ""
             raise InvalidInput(container, f"is no container that {VPA.name} {name} has usage of{hint}")
         containers = chosen
-    return _explain_subject(evidence, _ExplanationSubject(RECOMMENDATION_KIND, name, part, containers))
+    return explain_subject(evidence, ExplanationSubject(RECOMMENDATION_KIND, name, part, containers))
 
 
-class _ExplanationSubject(msgspec.Struct, frozen=True):
+class ExplanationSubject(msgspec.Struct, frozen=True):
     """The subject of an explanation."""
 
     kind: str
@@ -122,7 +122,8 @@ class _ExplanationSubject(msgspec.Struct, frozen=True):
         return objects | ({(HVPA.name, self.hvpa.hvpa.metadata.name)} if self.hvpa is not None else set())
 
 
-def _explain_subject(evidence: Evidence, subject: _ExplanationSubject) -> ObjectExplanation:
+def explain_subject(evidence: Evidence, subject: ExplanationSubject) -> ObjectExplanation:
+    """Put the parts about a subject together, with what influences it and what could not be seen."""
     vpa, pods, target = subject.vpa, subject.pods, subject.target
     parts = tuple(_pod_parts(evidence, pods))
     missing = tuple(

@@ -7,6 +7,7 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO
 
 from trellis.base.errors import BadKubeconfig
@@ -47,7 +48,16 @@ def load_certificate_chain(context: ssl.SSLContext, certificate: bytes, key: byt
 
 @contextmanager
 def _unnamed_file(content: bytes) -> Iterator[str]:
-    """A file without a name in any directory, deleted with its descriptor, so that no key remains on disk."""
+    """A file without a name in any directory, deleted with its descriptor, so that no key remains on disk.
+
+    On Windows, where every file has a name, it is a file in a directory of its own.
+    """
+    if not Path("/dev/fd").exists():
+        with tempfile.TemporaryDirectory() as directory:
+            named = Path(directory, "content")
+            named.write_bytes(content)
+            yield str(named)
+        return
     with _open_unnamed() as file:
         file.write(content)
         file.flush()

@@ -8,8 +8,9 @@ from typing import Any, Final
 from trellis.base.wording import pluralize
 from trellis.core.explain.explanation.document import MissingEvidencePart, ObjectExplanation, VpaPart
 from trellis.core.explain.explanation.hvpa import HvpaPart
+from trellis.core.explain.explanation.workload import WorkloadPart
 from trellis.core.resize.actions import DecisionKind
-from trellis.reports.explain import buffer, node
+from trellis.reports.explain import buffer, node, workload
 from trellis.reports.explain.hvpa import (
     count_lines,
     mention_hvpa,
@@ -67,7 +68,8 @@ def as_json(explained: ObjectExplanation) -> bytes:
 def _lines(explained: ObjectExplanation, width: int, *, plain: bool) -> Iterator[tuple[int, str]]:
     now, vpa = explained.time, explained.vpa
     where = f"{explained.namespace}/" if explained.namespace else ""
-    yield 0, f"{_KINDS[explained.kind]} {where}{explained.name}, at {now}"
+    kind = explained.workload.kind if explained.workload is not None else _KINDS[explained.kind]
+    yield 0, f"{kind} {where}{explained.name}, at {now}"
     if explained.partial:
         yield 0, "This answer is partial: the end says what could not be seen."
     yield 0, ""
@@ -80,7 +82,8 @@ def _lines(explained: ObjectExplanation, width: int, *, plain: bool) -> Iterator
     for title, lines in _titled_chapters(explained):
         yield from _chapter_title(title)
         yield from ((1, line) for line in lines)
-    for container in explained.containers:
+    # Of a workload the whole is of interest: how its recommendation comes about is a question of its own.
+    for container in explained.containers if explained.workload is None else ():
         yield from _chapter_title(f"RECOMMENDATION FOR CONTAINER {container.name}")
         parameters = vpa.parameters if vpa is not None else {}
         yield from ((1, line) for line in container_lines(container, parameters, now, plain=plain))
@@ -95,9 +98,11 @@ def _lines(explained: ObjectExplanation, width: int, *, plain: bool) -> Iterator
 def _first_lines(explained: ObjectExplanation) -> Iterator[str]:
     """The lines at the top of an explanation."""
     now = explained.time
-    if explained.vpa is not None:
-        yield from _vpa_lines(explained.vpa, explained.kind)
-    if explained.hvpa is not None:
+    if explained.workload is not None:
+        yield from _workload_lines(explained, explained.workload)
+    elif explained.vpa is not None:
+        yield from _vpa_lines(explained.vpa, named=explained.kind == _POD)
+    if explained.hvpa is not None and explained.workload is None:
         yield from summary_lines(explained.hvpa, now) if explained.kind == _HVPA else (mention_hvpa(explained.hvpa),)
     if explained.buffer is not None:
         yield from buffer.summary_lines(explained.buffer, now)
@@ -109,8 +114,26 @@ def _first_lines(explained: ObjectExplanation) -> Iterator[str]:
     yield from _refusal_lines(explained)
 
 
+def _workload_lines(explained: ObjectExplanation, part: WorkloadPart) -> Iterator[str]:
+    """What governs a workload: its size, its count and its spare capacity."""
+    yield from workload.origin_lines(part)
+    sizes = [*_vpa_lines(explained.vpa, named=True)] if explained.vpa is not None else []
+    sizes += [mention_hvpa(explained.hvpa)] if explained.hvpa is not None else []
+    if sizes:
+        yield f"Size: {sizes[0]}"
+        yield from sizes[1:]
+    yield from workload.ungoverned_lines(part, governed=bool(sizes))
+    yield from workload.count_lines(part)
+    yield from workload.capacity_lines(part, explained.time)
+
+
 def _titled_chapters(explained: ObjectExplanation) -> Iterator[tuple[str, Iterator[str]]]:
-    """Chapters about a Buffer or a node, and about nodes for pods that wait for one."""
+    """Chapters about a workload's template, a Buffer or a node, and about nodes for pods that wait for one."""
+    if explained.workload is not None and explained.workload.containers:
+        yield (
+            "CONTAINERS",
+            workload.container_lines(explained.workload, explained.vpa.name if explained.vpa is not None else ""),
+        )
     if explained.buffer is not None:
         yield from buffer.chapters(explained.buffer, explained.time)
     if explained.node is not None:
@@ -195,8 +218,8 @@ def _chapter_title(title: str) -> Iterator[tuple[int, str]]:
     yield 0, title
 
 
-def _vpa_lines(vpa: VpaPart, kind: str) -> Iterator[str]:
-    subject = "It" if kind != _POD else f"VerticalPodAutoscaler {vpa.name}"
+def _vpa_lines(vpa: VpaPart, *, named: bool) -> Iterator[str]:
+    subject = f"VerticalPodAutoscaler {vpa.name}" if named else "It"
     if vpa.problem:
         yield f"Its target cannot be used. {vpa.problem}."
     yield f"{subject} governs {pluralize(vpa.pods, 'pod')} of {vpa.target} in mode {vpa.mode}: {_MODES[vpa.mode]}."

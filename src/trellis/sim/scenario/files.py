@@ -36,7 +36,14 @@ class LoadedScenario(msgspec.Struct, frozen=True):
 
 def load_scenario(path: Path, traces: TraceReader | None = None, *, seed: int | None = None) -> LoadedScenario:
     """Load the scenario of a file, with another seed if one is given; `OSError` if the file itself cannot be read."""
-    result = check([ManifestSource(str(path), path.read_bytes())])
+    return parse_scenario(ManifestSource(str(path), path.read_bytes()), path.parent, traces, seed=seed)
+
+
+def parse_scenario(
+    source: ManifestSource, directory: Path, traces: TraceReader | None = None, *, seed: int | None = None
+) -> LoadedScenario:
+    """The same of a text; the files that it names are relative to the directory."""
+    result = check([source])
     scenarios = [candidate for candidate in result.objects if candidate.kind is SCENARIO]
     if result.errors:
         return LoadedScenario(result.findings)
@@ -44,8 +51,8 @@ def load_scenario(path: Path, traces: TraceReader | None = None, *, seed: int | 
         count = "no Scenario" if not scenarios else f"{len(scenarios)} Scenarios"
         hint = "" if scenarios else "; other manifests are for `trellis check`"
         message = f"the file holds {count}; it must hold one{hint}"
-        return LoadedScenario((*result.findings, Finding(str(path), 1, 1, 1, NO_SCENARIO, message)))
-    beside = FilesBeside(path.parent)
+        return LoadedScenario((*result.findings, Finding(source.name, 1, 1, 1, NO_SCENARIO, message)))
+    beside = FilesBeside(directory)
     return _compile(scenarios[0], result.findings, traces or beside.trace, beside, seed)
 
 

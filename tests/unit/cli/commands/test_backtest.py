@@ -106,8 +106,8 @@ def test_a_limit_for_memory_fails_where_only_cpu_is_known(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give files or directories with usage, or --prometheus-url"),
-        (["a.csv", "--namespace=shop"], "--namespace goes with --prometheus-url; of files all series are scored"),
+        ([], "give files or directories with usage, - for standard input, or"),
+        (["a.csv", "--namespace=shop"], "--namespace needs --prometheus-url; of files all series are scored"),
         (["a.csv", "--fail-above=speed=1"], "there is no measure speed, but footprint, time-over"),
         (["a.csv", "--fail-above=kills"], '"kills": must be written as measure=ratio'),
         (["a.csv", "--warm-up=week"], '"week" is no duration such as 1h or 7d'),

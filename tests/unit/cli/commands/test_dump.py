@@ -259,9 +259,9 @@ def test_a_dump_without_names_explains_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give a SCENARIO, a recording with --replay, or a dump with --dump"),
-        (["s.yaml", "--dump", "d"], "give a SCENARIO, a recording with --replay, or a dump with --dump"),
-        (["s.yaml", "--recommenders", "default"], "--recommenders goes with --dump"),
+        ([], "give one of: a SCENARIO, a dump with --dump, a recording with --replay"),
+        (["s.yaml", "--dump", "d"], "give one of: a SCENARIO, a dump with --dump, a recording with --replay"),
+        (["s.yaml", "--recommenders", "default"], "--recommenders needs --dump"),
     ],
 )
 def test_scenario_dump_and_replay_exclude_one_another(arguments: list[str], message: str) -> None:

@@ -158,11 +158,11 @@ def test_of_several_namespaces_one_has_to_be_chosen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("vpa", "web", "--container", "app"), "--container goes with a recommendation"),
-        (("vpa", "web", "--ready-patience", "1m"), "--ready-patience goes with an Hvpa"),
+        (("vpa", "web", "--container", "app"), "--container needs a recommendation"),
+        (("vpa", "web", "--ready-patience", "1m"), "--ready-patience needs an Hvpa"),
         (("vpa", "shop/web", "-n", "other"), "in another namespace than -n other"),
-        (("vpa", "web", "--prometheus-url", "http://p"), "a dump has its history with it"),
-        (("nodes", "n1"), "is not one of"),
+        (("vpa", "web", "--prometheus-url", "http://p"), "a dump brings its own history"),
+        (("nodez", "n1"), 'there is no kind "nodez" (did you mean "node"?)'),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
@@ -211,3 +211,25 @@ def test_an_explanation_from_a_truncated_dump_is_partial(tmp_path: Path) -> None
     assert "DumpCutOff: the dump is cut off: what came after its last line is missing." in result.output
     file.write_bytes(b"".join(lines[:2]))
     assert "in namespace shop (the dump is cut off)" in str(explain("vpa", "shop/web", "--dump", file).exception)
+
+
+def test_the_forms_of_kubectl_give_the_answers_of_the_older_form(tmp_path: Path) -> None:
+    file = dumped(tmp_path)
+    older = explain("vpa", "web", "-n", "shop", "--dump", file).output
+    for words in (("vpa/web",), ("vpa/shop/web",), ("verticalpodautoscaler", "web"), ("VPA", "shop/web")):
+        assert explain(*words, "--dump", file).output == older
+
+
+def test_a_workload_is_explained_as_a_whole(tmp_path: Path) -> None:
+    file = dumped(tmp_path)
+    result = explain("deployment", "web", "--dump", file)
+    assert result.exit_code == 0, result.output
+    assert "Size: VerticalPodAutoscaler web governs 2 pods of Deployment web in mode Recreate" in result.output
+    assert "Count: 2 replicas" in result.output
+    assert "Spare capacity: no Buffer asks for any." in result.output
+    document = json.loads(explain("deploy/web", "--dump", file, "-o", "json").output)
+    assert (document["kind"], document["workload"]["kind"], document["workload"]["replicas"]) == (
+        "deployment",
+        "Deployment",
+        2,
+    )

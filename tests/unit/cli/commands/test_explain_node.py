@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support.api_server.server import ModelServer
+from support.builders.collected_clusters import Cluster, shop, spare
 from support.builders.collected_node_groups import Pools, pools
 from trellis.cli.dump_reader import add_node_settings, read_node_groups
 from trellis.cli.main import trellis
@@ -33,7 +34,7 @@ def with_flags(**flags: str) -> Pools:
     return cluster
 
 
-def served(cluster: Pools) -> ModelServer:
+def served(cluster: Cluster) -> ModelServer:
     """The same cluster, to be asked."""
     server = ModelServer()
     server.objects["/version"] = {"major": "1", "minor": "36", "gitVersion": "v1.36.2"}
@@ -147,4 +148,17 @@ def test_node_groups_have_the_nodes_with_their_label() -> None:
 @pytest.mark.parametrize("option", [["-n", "shop"], ["--prometheus-url", "http://prometheus"]])
 def test_options_that_make_no_sense_for_a_node_are_refused(option: list[str]) -> None:
     result = CliRunner().invoke(trellis, ["explain", "node", "small-2", *option])
-    assert (result.exit_code, "a node is in no namespace" in result.output) == (2, True)
+    assert (result.exit_code, "a node has no namespace" in result.output) == (2, True)
+
+
+def test_of_a_workload_the_cluster_is_asked_about_nodes_only_where_there_are_buffers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = served(shop())
+    shown = ask(server, monkeypatch, "deployment/web").output
+    assert "Size: VerticalPodAutoscaler web governs 3 pods of Deployment web" in shown, shown
+    assert not [request.path for request in server.requests if "persistentvolumes" in request.path]
+    server = served(spare())
+    shown = ask(server, monkeypatch, "deploy", "web").output
+    assert "Spare capacity: Buffer web. It keeps room for" in shown, shown
+    assert "nodes that there are have room for all of it" in shown

@@ -180,7 +180,7 @@ def test_finding_nothing_without_rights_is_an_error_without_a_report(asked: dict
     result = run("--fail-over=50%")
     assert result.exit_code == 2
     assert "may not be read" in result.stderr
-    assert "nothing was seen that could be sized" in result.stderr
+    assert "there is no workload to advise on" in result.stderr
     assert result.stdout == ""
 
 
@@ -207,8 +207,8 @@ def test_a_path_that_does_not_exist_is_an_error_without_a_report(tmp_path: Path)
         (["usage.csv", "--machine=64"], "must be cores and memory, as in 64,256Gi"),
         (["usage.csv", "--machine=0,256Gi"], "is no machine: both must be above zero"),
         (["--no-cluster"], "--no-cluster needs --prometheus-url"),
-        (["--vpas", "--prometheus-url=http://x"], "--vpas takes everything from the cluster"),
-        (["usage.csv", "--prometheus-url=http://x"], "give files with usage, or ask Prometheus"),
+        (["--vpas", "--prometheus-url=http://x"], "--vpas reads everything from the cluster"),
+        (["usage.csv", "--prometheus-url=http://x"], "give files with usage or options of Prometheus"),
     ],
 )
 def test_invalid_options_are_refused(arguments: list[str], message: str) -> None:

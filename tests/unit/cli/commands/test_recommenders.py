@@ -1,4 +1,4 @@
-"""`trellis recommenders`: what can be had, and what can be set of it."""
+"""`trellis recommenders`: the available recommenders, and their parameters."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def test_an_invalid_recommender_is_reported_with_its_problem(tmp_path: Path, mon
 def test_an_unknown_name_is_reported() -> None:
     result = CliRunner().invoke(trellis, ["recommenders", "weekly"])
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "there is no recommender weekly, but default, window," in result.stderr
-    assert "install the package that has it, or else the default algorithm is run under that name" in result.stderr
+    assert "there is no recommender weekly; available: default, window," in result.stderr
+    assert "install the package that provides it; until then the default algorithm runs under" in result.stderr
 
 
 def test_an_invalid_parameter_is_refused_before_the_start(

@@ -110,9 +110,9 @@ def test_a_typo_is_one_line_with_file_line_and_the_nearest_name(folder: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give a SCENARIO, a recording with --replay, or a dump with --dump"),
+        ([], "give one of: a SCENARIO, a dump with --dump, a recording with --replay"),
         (["nowhere.yaml"], "nowhere.yaml: No such file or directory"),
-        (["tiny.yaml", "--replay", "x"], "give a SCENARIO, a recording with --replay, or a dump with --dump"),
+        (["tiny.yaml", "--replay", "x"], "give one of: a SCENARIO, a dump with --dump, a recording with --replay"),
         (["tiny.yaml", "--html", "no/r.html"], "--html no/r.html: there is no directory no"),
         (["tiny.yaml", "--csv", "."], "--csv .: is a directory; name a file"),
         (["tiny.yaml", "--csv", "-", "--json", "-"], "--json and --csv cannot both go to standard output"),
@@ -143,7 +143,7 @@ def test_a_recording_without_a_decision_is_no_replay_that_agrees(folder: Path) -
     (folder / "short.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     result = run("--replay", "short.jsonl")
     assert result.exit_code == 2
-    assert "short.jsonl: there is no decision in it to compare" in result.stderr
+    assert "short.jsonl: the recording has no decision to compare" in result.stderr
 
 
 def test_ctrl_c_leaves_what_there_is_so_far_marked_as_partial(folder: Path) -> None:
@@ -156,6 +156,6 @@ def test_ctrl_c_leaves_what_there_is_so_far_marked_as_partial(folder: Path) -> N
         os.kill(process.pid, signal.SIGINT)
         output = process.stderr.read()
     assert process.returncode == 130
-    assert "stopping; what there is so far follows" in output
+    assert "stopping; the results so far follow" in output
     result = json.loads((folder / "r.json").read_bytes())
     assert result["partial"] is True

@@ -11,7 +11,6 @@ import gc
 import importlib
 import os
 import pickle
-import resource
 import select
 import signal
 import sys
@@ -104,6 +103,8 @@ def _send(replies: BinaryIO, reply: WorkerReply) -> None:
 
 
 def _limit_memory(memory: int) -> None:
+    import resource  # noqa: PLC0415 -- Windows has none, and the client imports this module for its name
+
     _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
     if memory and (hard_limit == resource.RLIM_INFINITY or memory < hard_limit):
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))

@@ -14,6 +14,7 @@ from trellis.core.explain.explanation.buffer import BufferPart
 from trellis.core.explain.explanation.hvpa import HvpaPart
 from trellis.core.explain.explanation.node import NodePart, PlacementPart
 from trellis.core.explain.explanation.values import ExplanationPart, QuantityTexts
+from trellis.core.explain.explanation.workload import WorkloadPart
 
 
 class AmountChangePart(ExplanationPart, frozen=True):
@@ -166,7 +167,7 @@ class VpaPart(ExplanationPart, frozen=True):
 
 
 class ObjectExplanation(ExplanationPart, frozen=True):
-    """The answer about one VPA, Hvpa, Buffer, node, pod or recommendation.
+    """The answer about one VPA, Hvpa, Buffer, node, pod, recommendation or workload.
 
     `placement` is what is found for a Buffer, or for a pod that waits, where groups of nodes are known.
     """
@@ -180,6 +181,7 @@ class ObjectExplanation(ExplanationPart, frozen=True):
     buffer: BufferPart | None = None
     node: NodePart | None = None
     placement: PlacementPart | None = None
+    workload: WorkloadPart | None = None
     containers: tuple[ContainerRecommendationPart, ...] = ()
     pods: tuple[PodPart, ...] = ()
     new_pods: tuple[NewPodPart, ...] = ()

@@ -8,7 +8,7 @@ from trellis.controllers.buffers.settings import BufferControllerSettings
 
 command = component_command(
     "buffers",
-    "Say in each Buffer's status for which pods room is to be kept.",
+    "Publish how much spare capacity each Buffer asks for.",
     BufferControllerSettings,
     log_settings=lambda settings: settings.logs,
     start=buffers_main,

@@ -8,7 +8,7 @@ from trellis.controllers.updater.settings import UpdaterSettings
 
 command = component_command(
     "updater",
-    "Resize running pods to what is recommended, in place or by eviction.",
+    "Resize running pods, in place or by eviction.",
     UpdaterSettings,
     log_settings=lambda settings: settings.logs,
     start=updater_main,

@@ -84,7 +84,7 @@ def test_every_flag_reaches_the_plans() -> None:
 
 
 def test_the_manifest_runs_it_with_its_lease_port_account_and_config_map() -> None:
-    text = (Path(__file__).parents[4] / "deploy" / "nodes.yaml").read_text()
+    text = (Path(__file__).parents[5] / "deploy" / "nodes.yaml").read_text()
     documents = {document["kind"]: document for document in yaml.safe_load_all(text)}
     spec = documents["Deployment"]["spec"]["template"]["spec"]
     [container] = spec["containers"]

@@ -51,7 +51,7 @@ def test_flags_become_the_figures_that_buffers_are_translated_by() -> None:
 
 
 def test_the_manifest_runs_it_with_its_lease_port_and_account() -> None:
-    text = (Path(__file__).parents[4] / "deploy" / "buffers.yaml").read_text()
+    text = (Path(__file__).parents[5] / "deploy" / "buffers.yaml").read_text()
     documents = {document["kind"]: document for document in yaml.safe_load_all(text)}
     spec = documents["Deployment"]["spec"]["template"]["spec"]
     [container] = spec["containers"]

@@ -47,7 +47,7 @@ UPSTREAM = {
 # Taken as well, with another default, or with none.
 TAKEN = {"feature-gates", "kube-api-qps", "kube-api-burst", "profiling", "v", "stderrthreshold"}
 
-DEPLOY = Path(__file__).parents[4] / "deploy"
+DEPLOY = Path(__file__).parents[5] / "deploy"
 RESIZES = Served((ServedKind("", "v1", "pods", "Pod", True, subresources=("resize",)),))
 
 

@@ -8,7 +8,7 @@ from trellis.controllers.recommender.settings import RecommenderSettings
 
 command = component_command(
     "recommender",
-    "Recommend how big containers should be, as upstream does.",
+    "Recommend CPU and memory for the containers of VPAs.",
     RecommenderSettings,
     log_settings=lambda settings: settings.logs,
     start=recommender_main,

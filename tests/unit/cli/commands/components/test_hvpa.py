@@ -30,7 +30,7 @@ def test_a_flag_without_sense_is_refused_by_its_name(flag: str, capsys: pytest.C
 
 
 def test_the_manifest_runs_it_with_its_lease_port_and_account() -> None:
-    text = (Path(__file__).parents[4] / "deploy" / "hvpa.yaml").read_text()
+    text = (Path(__file__).parents[5] / "deploy" / "hvpa.yaml").read_text()
     documents = {document["kind"]: document for document in yaml.safe_load_all(text)}
     spec = documents["Deployment"]["spec"]["template"]["spec"]
     [container] = spec["containers"]

@@ -21,7 +21,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 command = component_command(
     "admission-controller",
-    "Size and boost pods as they are made, and check autoscaling objects.",
+    "Size new pods, and validate autoscaling objects.",
     AdmissionSettings,
     log_settings=lambda settings: settings.logs,
     start=admission_main,

@@ -8,7 +8,7 @@ from trellis.controllers.hvpa.settings import HvpaControllerSettings
 
 command = component_command(
     "hvpa",
-    "Decide how many replicas a workload has and how big each is, by buckets.",
+    "Scale replica counts and pod sizes together.",
     HvpaControllerSettings,
     log_settings=lambda settings: settings.logs,
     start=hvpa_main,

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from trellis.base.quantities import Quantity
 from trellis.cli import component
-from trellis.cli.commands.recommender import command
+from trellis.cli.commands.components.recommender import command
 from trellis.cli.main import main
 from trellis.controllers.recommender.settings import RecommenderSettings, build_lease_names
 from trellis.kube.flow_control import Rate

@@ -1,0 +1,1 @@
+"""The commands that run a component until a signal, one module each."""

@@ -1,0 +1,33 @@
+"""`trellis schema` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+
+from click.testing import CliRunner, Result
+
+from trellis.cli.main import trellis
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(trellis, ["schema", *arguments])
+
+
+def test_without_a_kind_all_are_in_one_schema() -> None:
+    schema = json.loads(run().stdout)
+    assert schema["definitions"].keys() >= {"VerticalPodAutoscaler", "Hvpa", "Buffer", "Scenario"}
+
+
+def test_a_kind_is_found_by_any_of_its_names() -> None:
+    for name in ("vpa", "VerticalPodAutoscaler", "verticalpodautoscalers"):
+        assert json.loads(run(name).stdout)["title"] == "VerticalPodAutoscaler"
+    assert json.loads(run("scenario").stdout)["title"] == "Scenario"
+    assert json.loads(run("hvpa", "buf").stdout)["definitions"].keys() == {"Hvpa", "Buffer"}
+
+
+def test_an_unknown_kind_is_refused_with_the_list() -> None:
+    refused = run("pod")
+    assert (refused.exit_code, 'there is no kind "pod"; choose among VerticalPodAutoscaler' in refused.stderr) == (
+        2,
+        True,
+    )
