@@ -15,6 +15,7 @@ from trellis.cli.options import (
     machine_option,
     prometheus_config_option,
     read_machine,
+    refuse_with_files,
     resolution_option,
 )
 from trellis.cli.output_files import check_writable, write_report
@@ -128,6 +129,8 @@ def command(
         raise click.UsageError("give files or directories with usage, or --prometheus-url")
     if options["namespaces"] and not options["prometheus_url"]:
         raise click.UsageError("--namespace goes with --prometheus-url; of files all series are scored")
+    if not options["prometheus_url"]:
+        refuse_with_files("history", "resolution", "prometheus_config")
     outputs = {"--html": html, "--json": json_, "--csv": csv_}
     check_writable(outputs)
     limits = _parse_limits(fail_above)

@@ -36,6 +36,7 @@ NO_AMOUNT = "none"
 UNKNOWN = "?"
 _UNITS = ((2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"))
 _CENT = 0.01
+_DAY = 86_400.0
 
 
 def format_amount(resource: str, value: float) -> str:
@@ -88,6 +89,8 @@ def format_history(container: ContainerAdvice) -> str:
     days = container.surveyed.days
     if math.isnan(container.surveyed.first):
         return NO_VALUE
+    if days < 1 / 24:
+        return format_span(round(days * _DAY))
     return f"{days:.0f} d" if days >= 2 else f"{days * 24:.0f} h"
 
 
@@ -160,7 +163,7 @@ def list_facts(advised: SurveyAdvice) -> list[str]:
     ]
     days = sorted(row.container.surveyed.days for row in advised.rows if row.container.surveyed.samples)
     if days:
-        facts.append(f"{format_span(days[len(days) // 2] * 86_400)} of history")
+        facts.append(f"{format_span(days[len(days) // 2] * _DAY)} of history")
     parameters = ", ".join(f"{name}={value}" for name, value in advised.parameters.items())
     facts.append(f"recommender {surveyed.recommender}" + (f" ({parameters})" if parameters else ""))
     return [*facts, f"from {surveyed.source}", describe_limits(advised.policy.limits)]

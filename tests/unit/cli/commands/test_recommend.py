@@ -209,6 +209,8 @@ def test_a_path_that_does_not_exist_is_an_error_without_a_report(tmp_path: Path)
         (["--no-cluster"], "--no-cluster needs --prometheus-url"),
         (["--vpas", "--prometheus-url=http://x"], "--vpas takes everything from the cluster"),
         (["usage.csv", "--prometheus-url=http://x"], "give files with usage, or ask Prometheus"),
+        (["usage.csv", "--history=3d"], "--history: only for usage from Prometheus"),
+        (["usage.csv", "--prometheus-tenant=a", "--resolution=1m"], "--resolution, --prometheus-tenant: only for"),
     ],
 )
 def test_invalid_options_are_refused(arguments: list[str], message: str) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from support.builders.results import simulated
 from support.golden_files import assert_golden, page_body
+from trellis.reports.simulation.charts import build_chart_data
 from trellis.reports.simulation.report import as_csv, as_html, as_json, as_text
-from trellis.sim.results import RunResult, SimulationTotals
+from trellis.sim.results import RunResult, SimulationTotals, WorkloadResult
 
 SMALL = simulated(workloads=4, days=4, points=8)
 GOLDEN = simulated(workloads=2, days=4, points=6)
@@ -162,3 +163,32 @@ def test_without_prices_cores_are_reported() -> None:
 def test_a_workload_with_all_its_points_takes_less_than_eighty_kilobytes() -> None:
     few, more = (len(as_html(simulated(workloads, days=14, points=336)).encode()) for workloads in (2, 12))
     assert more - few < 10 * 80_000  # so that sixty of them in four variants stay below five megabytes
+
+
+def test_the_page_opens_with_a_workload_that_has_pods_in_the_variant_shown() -> None:
+    result = simulated(workloads=4, days=4, points=8)
+    shown = build_chart_data(result)["shown"]
+    chosen = build_chart_data(result)["chosen"]
+    empty = msgspec.structs.replace(
+        result,
+        variants=[
+            msgspec.structs.replace(
+                variant,
+                workloads=[
+                    _without_pods(workload) if (number, at) == (shown, chosen) else workload
+                    for at, workload in enumerate(variant.workloads)
+                ],
+            )
+            for number, variant in enumerate(result.variants)
+        ],
+    )
+    assert build_chart_data(empty)["shown"] == shown
+    opened = empty.variants[shown].workloads[build_chart_data(empty)["chosen"]].chart
+    assert opened is not None
+    assert max(opened.pods) > 0
+
+
+def _without_pods(workload: WorkloadResult) -> WorkloadResult:
+    assert workload.chart is not None
+    chart = msgspec.structs.replace(workload.chart, pods=[0.0] * len(workload.chart.pods))
+    return msgspec.structs.replace(workload, chart=chart)

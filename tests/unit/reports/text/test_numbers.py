@@ -69,7 +69,8 @@ def test_money_has_cents_while_they_matter() -> None:
 
 def test_spans_are_in_the_unit_that_suits_them() -> None:
     assert [format_span(value) for value in (4.0, 90.0, 3600.0, 1209600.0)] == ["4 s", "1.5 min", "1 h", "14 d"]
-    assert [format_days(value) for value in (3600.0, 86400.0, 129600.0, 1209600.0)] == [
+    assert [format_days(value) for value in (300.0, 3600.0, 86400.0, 129600.0, 1209600.0)] == [
+        "5 min",
         "1 h",
         "1 day",
         "36 h",
