@@ -100,11 +100,11 @@ def _find_name_problem(workload: SurveyedWorkload) -> str:
 
 def _find_patch_problem(workload: SurveyedWorkload) -> str:
     if workload.kind == "Pod":
-        return "nobody makes this pod anew; change it where it comes from"
+        return "no controller recreates this pod; change it where it is created"
     if workload.kind == "Job":
-        return "the template of a Job cannot be changed; change it where the Job comes from"
+        return "the template of a Job is immutable; change it where the Job is created"
     if workload.kind not in _TEMPLATES:
-        return f"a patch of a {workload.kind} would replace all its containers; change it where it comes from"
+        return f"a patch of a {workload.kind} would replace all its containers; change it where it is created"
     return ""
 
 
@@ -112,7 +112,7 @@ def _find_vpa_problem(workload: SurveyedWorkload) -> str:
     if workload.kind == "Pod":
         return "a VerticalPodAutoscaler needs an owner of the pod"
     if workload.group:
-        return f"{workload.members} Jobs have no owner that a VerticalPodAutoscaler could point at"
+        return f"{workload.members} Jobs have no owner that a VerticalPodAutoscaler can target"
     if workload.vpas:
         return f"it has a VerticalPodAutoscaler already: {workload.vpas[0]}"
     return ""

@@ -13,6 +13,7 @@ from trellis.reports.backtest.frontier import FrontierCurve, draw_frontier
 from trellis.reports.backtest.headline import (
     compare_variant,
     describe_no_better,
+    describe_rejected,
     describe_stopped_backtest,
     find_best,
     list_facts,
@@ -150,9 +151,10 @@ def _comparison(result: BacktestResult) -> dict[str, Any]:
     return {
         "compared": True,
         "lead": _describe_best(result),
+        "rejected": list(describe_rejected(result)) if len(result.variants) > 1 else [],
         "cards": _build_cards(result),
         "frontier": _draw_frontier(result),
-        "scores_lead": f"Over all series that have the resource; requested is against {result.variants[0].name}.",
+        "scores_lead": f"Over all series that have the resource; requested compares with {result.variants[0].name}.",
         "scores": [table for title, resource in _RESOURCES if (table := _score_table(result, title, resource))],
         "series": _series_section(result),
     }
@@ -212,7 +214,7 @@ def _draw_frontier(result: BacktestResult) -> str:
         lines.append(
             FrontierCurve(f"{sweep.recommender} {sweep.parameter}", "var(--muted)", costs, risks, points, dashed=True)
         )
-    return draw_frontier(lines, "CPU requested per used and time over request of each recommender")
+    return draw_frontier(lines, "CPU requested per used and time above the request of each recommender")
 
 
 def _build_frontier_curve(curve: CostRiskCurve, number: int) -> FrontierCurve:

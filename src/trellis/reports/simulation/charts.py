@@ -14,7 +14,8 @@ import msgspec
 from trellis.reports.html.chart_columns import ChartColumns
 from trellis.reports.html.page import render_template
 from trellis.reports.simulation.comparison import has_scaling
-from trellis.reports.simulation.headline import align_workloads, find_cheapest, rank_by_cost, variant_title
+from trellis.reports.simulation.headline import align_workloads, rank_by_cost
+from trellis.reports.simulation.recommendation import recommend_variant, variant_title
 from trellis.reports.text.numbers import format_significant
 from trellis.sim.results import FleetChart, ResourceChart, RunResult, WorkloadChart, WorkloadResult
 
@@ -37,7 +38,7 @@ def build_chart_data(result: RunResult) -> dict[str, Any]:
     columns, words = ChartColumns(), TextPool()
     workloads = [_build_workload(same, result.begin, columns, words) for same in align_workloads(result)]
     names = [workload["name"] for workload in workloads]
-    shown = find_cheapest(result)
+    shown = recommend_variant(result).variant
     return {
         "begin": result.begin,
         "end": result.end,

@@ -79,7 +79,7 @@ class _FileSurvey:
                 continue
             pending = self._series_of_pods.setdefault((namespace, key), {}) if container.pod else {}
             if container in pending or RowKey(namespace, key, container.name) in self.used:
-                self.missing.append(MissingData(series.source, namespace, f"series {series.name} is there twice"))
+                self.missing.append(MissingData(series.source, namespace, f"series {series.name} occurs twice"))
             elif container.pod:
                 pending[container] = series
             else:

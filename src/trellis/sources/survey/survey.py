@@ -238,16 +238,16 @@ class PrometheusSurvey:
     def _notes(self) -> Iterator[str]:
         settings = self._settings
         if not self._workloads:
-            yield "there are no workloads that were asked about"
+            yield "no workload matches the selection"
         elif not self._samples and not any(missing.what == USAGE for missing in self._missing):
             yield (
-                f"Prometheus has no usage of them: it was asked for {settings.history_memory_metric} and "
+                f"Prometheus has no usage of these workloads: it was asked for {settings.history_memory_metric} and "
                 f"{settings.history_cpu_metric} with the labels {settings.container_pod_name_label} and "
                 f"{settings.container_name_label}"
             )
         elif self._lacks_cpu():
             yield (
-                f"Prometheus has memory and no CPU of them: {settings.history_cpu_metric} needs two samples within "
+                f"Prometheus has memory and no CPU usage of these workloads: {settings.history_cpu_metric} needs two samples within "
                 f"{settings.history_resolution}; if it is scraped less often, take a longer --resolution"
             )
 
@@ -258,7 +258,7 @@ async def _add_past_pods(objects: SurveyObjects, state: KubeState) -> SurveyObje
         past_pods, series = await state.read_past_pods(objects.namespaces)
         kills, missing = await state.read_kills(objects.namespaces)
     except PrometheusError as error:
-        unknown = MissingData("pods that are gone", "", str(error))
+        unknown = MissingData("deleted pods", "", str(error))
         return msgspec.structs.replace(objects, missing=(*objects.missing, unknown))
     names = {(pod.metadata.namespace, pod.metadata.name) for pod in objects.pods}
     return msgspec.structs.replace(

@@ -64,8 +64,8 @@ def test_a_workload_with_fitting_requests_has_no_patch() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "namespace", "reason"),
     [
-        ("Pod", "web", "shop", "nobody makes this pod anew"),
-        ("Job", "web", "shop", "the template of a Job cannot be changed"),
+        ("Pod", "web", "shop", "no controller recreates this pod"),
+        ("Job", "web", "shop", "the template of a Job is immutable"),
         ("Rollout", "web", "shop", "would replace all its containers"),
         ("Deployment", "../web", "shop", "its name must consist of"),
         ("Deployment", "web", "..", "its namespace must consist of"),

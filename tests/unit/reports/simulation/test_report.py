@@ -41,7 +41,7 @@ def test_the_same_result_gives_the_same_bytes() -> None:
     assert as_json(again) == as_json(SMALL)
 
 
-@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
 @pytest.mark.parametrize("variants", [1, 2, 4, 9])
 def test_no_line_is_wider_than_asked_for(width: int, variants: int) -> None:
     many = [
@@ -109,7 +109,7 @@ def test_a_stopped_variant_is_reported() -> None:
     variants = [msgspec.structs.replace(SMALL.variants[0], partial_until=SMALL.begin + 86400.0), *SMALL.variants[1:]]
     partial = msgspec.structs.replace(SMALL, partial=True, variants=variants)
     assert any("PARTIAL" in line and "25 %" in line for line in as_text(partial, 100))
-    assert "got to 25 % of the time" in as_html(partial)
+    assert "was stopped after 25 % of the time" in as_html(partial)
 
 
 def test_variants_stopped_earlier_are_not_compared_by_cost() -> None:
@@ -120,7 +120,7 @@ def test_variants_stopped_earlier_are_not_compared_by_cost() -> None:
     ]
     partial = msgspec.structs.replace(SMALL, partial=True, variants=stopped)
     text = "\n".join(as_text(partial, 100))
-    assert f"{SMALL.variants[1].title or SMALL.variants[1].name} got to" in text
+    assert f"{SMALL.variants[1].title or SMALL.variants[1].name} was stopped after" in text
     assert "too little to be compared" in text
     assert not re.search(r"costs|against", text)
     assert "No variant costs less" not in as_html(partial)
@@ -156,7 +156,7 @@ def test_without_prices_cores_are_reported() -> None:
     free = msgspec.structs.replace(SMALL, variants=variants)
     text = " ".join(" ".join(as_text(free, 120)).split())
     assert re.search(r"Adaptive requests [\d.,]+ cores instead of", text)
-    assert "Where the cores go" in text
+    assert "Largest differences in requested cores" in text
     assert "cores</small>" in as_html(free)
 
 
