@@ -193,6 +193,7 @@ class PrometheusSurvey:
         pods = {pod: key for (where, pod), key in inventory.pods.items() if where == namespace}
         workloads = inventory.list_workloads(namespace)
         kills: list[OomKill] = [kill for kill in inventory.kills if kill.namespace == namespace]
+        times = TimeGrid.until(self._now, self._settings)
         counter = NamespaceUsageCounter(
             namespace,
             workloads,
@@ -200,6 +201,7 @@ class PrometheusSurvey:
             self._survey_settings,
             kills,
             totals=self._create_totals_counter(workloads) if self._survey_settings.totals else None,
+            span=(times.start, self._now),
         )
         before = self._samples
         total = len(inventory.namespaces)

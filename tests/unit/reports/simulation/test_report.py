@@ -121,7 +121,7 @@ def test_variants_stopped_earlier_are_not_compared_by_cost() -> None:
     partial = msgspec.structs.replace(SMALL, partial=True, variants=stopped)
     text = "\n".join(as_text(partial, 100))
     assert f"{SMALL.variants[1].title or SMALL.variants[1].name} was stopped after" in text
-    assert "too little to be compared" in text
+    assert "too early to be compared" in text
     assert not re.search(r"costs|against", text)
     assert "No variant costs less" not in as_html(partial)
     assert len(json.loads(as_json(partial))["variants"]) == len(SMALL.variants)

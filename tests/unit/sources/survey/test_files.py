@@ -232,3 +232,12 @@ def _write_table(path: Path, header: str, lines: list[str]) -> None:
         return
     parquet, csv = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow.csv")
     parquet.write_table(csv.read_csv(BytesIO(text.encode())), path)
+
+
+def test_the_usage_of_a_container_is_summarised_over_the_time_of_its_series(tmp_path: Path) -> None:
+    [workload] = surveyed(tmp_path, usage=table(("shop/web/app", 0.2, MIB))).workloads
+    summary = workload.containers[0].usage
+    assert summary is not None
+    assert summary.start == BEGIN
+    assert set(summary.cpu.tolist()) == {200.0}
+    assert set(summary.memory.tolist()) == {float(MIB)}
