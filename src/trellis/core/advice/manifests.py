@@ -141,6 +141,20 @@ def _build_patch(advice: WorkloadAdvice) -> ManifestDocument:
     return _build_identity(workload.api_version, workload.kind, workload.name, workload.namespace) | nested
 
 
+def build_resources(container: ContainerAdvice) -> ManifestDocument:
+    """The resources of a container as advised, changed or not, without what is unknown."""
+    changes = [(resource, container.get_resource(resource)) for resource in RESOURCES]
+    sections = {
+        "requests": {name: change.request for name, change in changes},
+        "limits": {name: change.limit for name, change in changes},
+    }
+    known = {
+        section: {name: str(convert_quantity(name, value)) for name, value in amounts.items() if not math.isnan(value)}
+        for section, amounts in sections.items()
+    }
+    return {section: amounts for section, amounts in known.items() if amounts}
+
+
 def _build_resources(container: ContainerAdvice) -> ManifestDocument:
     changes = [(resource, container.get_resource(resource)) for resource in RESOURCES]
     changed = [(resource, change) for resource, change in changes if change.is_change]

@@ -17,6 +17,7 @@ FOOTPRINT = Measure[ResourceScore](
     "Requested divided by used; over all series the geometric mean",
     lambda figures: figures.footprint,
     format_factor,
+    is_cost=True,
 )
 TIME_OVER = Measure[ResourceScore](
     "time_over",

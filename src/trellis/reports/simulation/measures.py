@@ -36,6 +36,7 @@ MONEY = Measure[SimulationTotals](
     "At the scenario's prices, in the scored time",
     lambda totals: totals.money,
     format_money,
+    is_cost=True,
 )
 CPU_REQUESTED = Measure[SimulationTotals](
     "requested_cpu",
@@ -44,6 +45,7 @@ CPU_REQUESTED = Measure[SimulationTotals](
     "Mean over time, all pods",
     lambda totals: totals.requested.cpu,
     format_significant,
+    is_cost=True,
 )
 MEMORY_REQUESTED = Measure[SimulationTotals](
     "requested_memory",
@@ -52,6 +54,7 @@ MEMORY_REQUESTED = Measure[SimulationTotals](
     "Mean over time, all pods",
     lambda totals: totals.requested.memory,
     format_gib,
+    is_cost=True,
 )
 CPU_USED = Measure[SimulationTotals](
     "used_cpu",
@@ -78,6 +81,7 @@ CPU_SLACK = Measure[SimulationTotals](
     "Requested and not used, mean over time",
     lambda totals: totals.slack.cpu,
     format_significant,
+    is_cost=True,
 )
 MEMORY_SLACK = Measure[SimulationTotals](
     "slack_memory",
@@ -86,6 +90,7 @@ MEMORY_SLACK = Measure[SimulationTotals](
     "Requested and not used, mean over time",
     lambda totals: totals.slack.memory,
     format_gib,
+    is_cost=True,
 )
 CPU_FOOTPRINT = Measure[SimulationTotals](
     "footprint_cpu",
@@ -94,6 +99,7 @@ CPU_FOOTPRINT = Measure[SimulationTotals](
     "Requested divided by used",
     lambda totals: totals.footprint.cpu,
     format_factor,
+    is_cost=True,
 )
 MEMORY_FOOTPRINT = Measure[SimulationTotals](
     "footprint_memory",
@@ -102,6 +108,7 @@ MEMORY_FOOTPRINT = Measure[SimulationTotals](
     "Requested divided by used",
     lambda totals: totals.footprint.memory,
     format_factor,
+    is_cost=True,
 )
 CPU_OVER = Measure[SimulationTotals](
     "time_over_cpu",
@@ -264,6 +271,7 @@ NODE_HOURS = Measure[VariantResult](
     "Sum over all nodes",
     lambda variant: variant.node_hours,
     format_significant,
+    is_cost=True,
 )
 NODE_MONEY = Measure[VariantResult](
     "node_money",
@@ -272,6 +280,7 @@ NODE_MONEY = Measure[VariantResult](
     "At the scenario's prices, however much is requested on them",
     lambda variant: variant.node_money,
     format_money,
+    is_cost=True,
 )
 
 COST = (MONEY, CPU_REQUESTED, MEMORY_REQUESTED, CPU_USED, MEMORY_USED, CPU_SLACK, MEMORY_SLACK)

@@ -60,6 +60,7 @@ from trellis.reports.simulation.measures import (
 )
 from trellis.reports.simulation.recommendation import describe_rejected, recommend_variant, variant_title
 from trellis.reports.text.numbers import format_count, format_days, format_gib, format_money, format_significant
+from trellis.reports.text.phrases import spell_code
 from trellis.sim.results import RunResult, SimulationTotals, VariantResult, WorkloadResult
 
 _ON_CARDS = (
@@ -273,10 +274,13 @@ def _figure_groups(result: RunResult) -> list[_FigureGroup]:
     ]
 
 
-def _count_decisions(variants: list[VariantResult]) -> list[tuple[str, list[str]]]:
-    """How often each reason was given, by variant."""
+def _count_decisions(variants: list[VariantResult]) -> list[tuple[str, str, list[str]]]:
+    """How often each reason was given, by variant: its words, its code and the counts."""
     codes = sorted({code for variant in variants for code in variant.verdicts})
-    return [(code, [format_count(variant.verdicts.get(code, 0)) for variant in variants]) for code in codes]
+    return [
+        (spell_code(code), code, [format_count(variant.verdicts.get(code, 0)) for variant in variants])
+        for code in codes
+    ]
 
 
 def _workload_table(result: RunResult) -> _WorkloadTable:
