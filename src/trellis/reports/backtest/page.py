@@ -116,7 +116,7 @@ class _SeriesBody(msgspec.Struct, frozen=True):
 
 
 class _SeriesSection(msgspec.Struct, frozen=True):
-    """Charts above, the table below."""
+    """Charts above, the table below. `labels` name the cells on narrow screens."""
 
     lead: str
     has_charts: bool
@@ -124,6 +124,7 @@ class _SeriesSection(msgspec.Struct, frozen=True):
     chosen: int
     groups: list[ColumnGroup]
     heads: list[ColumnHead]
+    labels: list[str]
     bodies: list[_SeriesBody]
 
 
@@ -251,13 +252,14 @@ def _series_section(result: BacktestResult) -> _SeriesSection:
         lead = f"The {len(shown)} series that use most of {len(result.facts)}; the CSV file has all of them."
     groups = [ColumnGroup(title, len(get_measures(resource))) for title, resource in _RESOURCES]
     heads = [ColumnHead("Series", "text")]
+    labels = [""] + [f"{title} {measure.title}" for title, resource in _RESOURCES for measure in get_measures(resource)]
     for _, resource in _RESOURCES:
         heads += [
             ColumnHead(measure.title, classes="" if at else "part") for at, measure in enumerate(get_measures(resource))
         ]
     bodies = [_series_body(result, number, shown) for number in range(len(result.variants))]
     names = [variant.name for variant in result.variants]
-    return _SeriesSection(lead, bool(result.charts), names, find_best(result), groups, heads, bodies)
+    return _SeriesSection(lead, bool(result.charts), names, find_best(result), groups, heads, labels, bodies)
 
 
 def _select_series(result: BacktestResult) -> list[int]:

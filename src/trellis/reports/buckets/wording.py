@@ -62,7 +62,7 @@ def describe_reasons(proposal: WorkloadProposal) -> Iterator[str]:
     if buckets.base.is_known:
         yield f"Each replica uses {base} of memory at any load; the fewest replicas have enough for all of it."
     else:
-        yield f"The number of pods hardly changed, so the lowest memory usage of a pod, {base}, counts as its base usage."
+        yield f"The number of pods hardly changed: the lowest memory usage of a pod, {base}, counts as its base usage."
     yield from _describe_other_objects(proposal)
 
 
@@ -83,7 +83,8 @@ def _describe_largest(proposal: WorkloadProposal, buckets: BucketProposal) -> st
     if buckets.largest_by is LargestReason.REQUEST:
         return f"{growth}: the current request."
     if buckets.largest_by is LargestReason.HPA:
-        return f"{growth}: so the {proposal.workload.hpas[0].most} replicas of HPA {proposal.workload.hpas[0].name} suffice."
+        hpa = proposal.workload.hpas[0]
+        return f"{growth}: so the {hpa.most} replicas of HPA {hpa.name} suffice."
     if buckets.largest_by is LargestReason.BOUND:
         memory = format_amount("memory", buckets.largest[1])
         return f"Replicas grow to {size} and {memory}: the largest allowed size, or half of the largest node."

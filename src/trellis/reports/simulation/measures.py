@@ -358,6 +358,7 @@ MOST_NODES = Measure[VariantResult](
     lambda variant: node_figures(variant).most,
     format_count,
     ComparisonMode.BY_COUNT,
+    is_cost=True,
 )
 MOVED = Measure[VariantResult](
     "pods_moved",

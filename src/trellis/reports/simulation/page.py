@@ -140,10 +140,11 @@ class _TableBody(msgspec.Struct, frozen=True):
 
 
 class _WorkloadTable(msgspec.Struct, frozen=True):
-    """Every workload in every variant."""
+    """Every workload in every variant. `labels` name the cells on narrow screens."""
 
     groups: list[ColumnGroup]
     heads: list[ColumnHead]
+    labels: list[str]
     bodies: list[_TableBody]
 
 
@@ -291,9 +292,12 @@ def _workload_table(result: RunResult) -> _WorkloadTable:
         (f"Requests, {result.currency}", cost),
         *((title, [name for name, _ in group]) for title, group in groups),
     ]
-    heads = [ColumnHead("Workload", "text"), ColumnHead("Kind", "text", "left")]
-    for _, titles in titled:
+    heads = [ColumnHead("Workload", "text")]
+    labels = [""]
+    for group, titles in titled:
         heads += [ColumnHead(title, classes="" if at else "part") for at, title in enumerate(titles)]
+        name = group.partition(",")[0]
+        labels += [title if name in {"Requests", "Events"} else f"{name} {title}" for title in titles]
     # Numbered as the page's data have them, and the most expensive first.
     ranked = sorted(enumerate(align_workloads(result)), key=lambda item: (-item[1][0].totals.money, item[0]))
     measures = [group for _, group in groups]
@@ -301,7 +305,7 @@ def _workload_table(result: RunResult) -> _WorkloadTable:
         _TableBody(variant_title(variant), [_workload_row(at, results, number, measures) for at, results in ranked])
         for number, variant in enumerate(result.variants)
     ]
-    return _WorkloadTable([ColumnGroup(title, len(titles)) for title, titles in titled], heads, bodies)
+    return _WorkloadTable([ColumnGroup(title, len(titles)) for title, titles in titled], heads, labels, bodies)
 
 
 def _measure_groups(result: RunResult) -> list[tuple[str, _TitledMeasures]]:

@@ -1,4 +1,4 @@
-"""The variant that a report recommends: the cheapest that is not much riskier than the baseline, and why not another."""
+"""The recommended variant: the cheapest that is not much riskier than the baseline, and why not a cheaper one."""
 
 from __future__ import annotations
 

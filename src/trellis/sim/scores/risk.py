@@ -43,7 +43,7 @@ def _divide(amount: float, by: float) -> float:
 
 CPU_TIME_ABOVE = RiskLimit(0.05)  # a share of time
 MEMORY_TIME_ABOVE = RiskLimit(0.02)  # a share of time
-KILLS = RiskLimit(0.01)  # OOM kills of a container in a week
+KILLS = RiskLimit(0.05)  # OOM kills of a container in a week: one in twenty weeks
 
 SIMULATION_RISKS = (
     RiskMeasure("oom_kills", KILLS, lambda fleet, _: _divide(fleet.oom_kills * _WEEK, fleet.container_seconds)),

@@ -249,8 +249,8 @@ class PrometheusSurvey:
             )
         elif self._lacks_cpu():
             yield (
-                f"Prometheus has memory and no CPU usage of these workloads: {settings.history_cpu_metric} needs two samples within "
-                f"{settings.history_resolution}; if it is scraped less often, take a longer --resolution"
+                f"Prometheus has memory and no CPU usage of these workloads: {settings.history_cpu_metric} needs two "
+                f"samples within {settings.history_resolution}; if it is scraped less often, take a longer --resolution"
             )
 
 

@@ -62,7 +62,7 @@ def test_programs_get_the_figures_of_each_workload() -> None:
 
 def test_the_page_has_them_on_cards_in_tables_and_in_charts() -> None:
     page = as_html(SCALED)
-    for text in ("<dt>Overload</dt>", "Replica changes", '"scales":true', ">changes</th>"):
+    for text in ("<dt>Overload <small>core-hours</small></dt>", "Replica changes", '"scales":true', ">changes</th>"):
         assert text in page
 
 

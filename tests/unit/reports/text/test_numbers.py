@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.reports.measures import ComparisonMode, Measure
+from trellis.reports.measures import COSTS_MORE, ComparisonMode, Measure
 from trellis.reports.text.numbers import (
     format_count,
     format_days,
@@ -123,3 +123,10 @@ def test_a_difference_says_how_much_and_which_way_is_better(
     measure = _measure(compared)
     assert measure.format_difference(value, first) == text
     assert measure.compare(value, first) == improvement
+
+
+def test_more_cost_is_told_apart_from_what_is_worse() -> None:
+    cost = Measure[float]("cost", "Cost", "", "", lambda value: value, format_money, is_cost=True)
+    risk = Measure[float]("risk", "Risk", "", "", lambda value: value, format_money)
+    assert [cost.compare(value, 10.0) for value in (12.0, 10.0, 8.0)] == [COSTS_MORE, 0, 1]
+    assert [risk.compare(value, 10.0) for value in (12.0, 10.0, 8.0)] == [-1, 0, 1]

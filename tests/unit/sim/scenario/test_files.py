@@ -88,7 +88,7 @@ def test_files_beside_a_scenario_are_read(small: Path) -> None:
          '"gone.csv": there is no such file or directory'),
         ("vpa.yaml", "gone.yaml", '13: spec.policies[0].files[0]: Invalid value: "gone.yaml": no such file'),
         ("duration: 1h", "duration: 1x", '5: spec.duration: Invalid value: "1x": must be a span such as'),
-        ("kind: Scenario", "kind: ConfigMap", "1: : the file holds no Scenario; a simulation needs one. To check other"),
+        ("kind: Scenario", "kind: ConfigMap", "1: : the file holds no Scenario; a simulation needs one."),
     ],
 )  # fmt: skip
 def test_a_fault_is_reported_with_file_line_and_field(small: Path, old: str, new: str, expected: str) -> None:
