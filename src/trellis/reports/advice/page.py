@@ -47,7 +47,7 @@ from trellis.reports.html.page import (
 from trellis.reports.measures import COSTS_MORE
 from trellis.reports.text.numbers import GIB, format_count, format_money, format_significant
 
-_MAX_ROWS = 2000  # about three megabytes of page
+_MAX_ROWS = 1500  # about three megabytes of page
 _RESOURCES = (("CPU", "cpu", "cores"), ("Memory", "memory", "GiB"))
 _TRENDS = {"error": "bad", "warning": "", "info": "even"}  # by the severity of a reason
 _HEADING = "Recommended requests"

@@ -103,11 +103,11 @@ def _fleet_table(result: RunResult, groups: list[MeasureGroup], begin: int, end:
     """The first variant and those from `begin`: each value with its difference in one column, below one name."""
     chosen = (0, *range(begin, end))
     rows: list[list[str]] = [["", *(result.variants[number].name for number in chosen)]]
-    widest = max(len(row.percent(number)) for group in groups for row in group.rows for number in chosen)
+    widths = {number: max(len(row.percent(number)) for group in groups for row in group.rows) for number in chosen}
     for group in groups:
         rows.append([group.title])
         for row in group.rows:
-            cells = [f"{row.values[number]} {row.percent(number):>{widest}}" for number in chosen[1:]]
+            cells = [f"{row.values[number]} {row.percent(number):>{widths[number]}}" for number in chosen[1:]]
             rows.append([f"  {row.title}", row.values[0], *cells])
     return align_columns(rows)
 
