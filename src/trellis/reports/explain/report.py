@@ -69,7 +69,7 @@ def _lines(explained: ObjectExplanation, width: int, *, plain: bool) -> Iterator
     where = f"{explained.namespace}/" if explained.namespace else ""
     yield 0, f"{_KINDS[explained.kind]} {where}{explained.name}, at {now}"
     if explained.partial:
-        yield 0, "This answer is partial: the end says what could not be seen."
+        yield 0, "This answer is partial: what could not be read is listed at the end."
     yield 0, ""
     yield from ((0, line) for line in _first_lines(explained))
     # The requested object comes first.
