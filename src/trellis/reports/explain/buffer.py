@@ -105,7 +105,7 @@ def summary_lines(buffer: BufferPart, now: str) -> Iterator[str]:
     if buffer.cost is not None:
         price = f"{format_trimmed(buffer.cost.hourly)} {buffer.cost.currency}"
         rates = f"{buffer.cost.core_hour:g} for a core and {buffer.cost.gib_hour:g} for a GiB"
-        yield f"Room of this size costs {price} an hour at {buffer.cost.prices} prices ({rates})."
+        yield f"Capacity of this size costs {price} an hour at {buffer.cost.prices} prices ({rates})."
 
 
 def chapters(buffer: BufferPart, now: str) -> Iterator[tuple[str, Iterator[str]]]:
@@ -118,7 +118,7 @@ def chapters(buffer: BufferPart, now: str) -> Iterator[tuple[str, Iterator[str]]
     if buffer.schedule is not None:
         yield "WHEN", _schedule_lines(buffer.schedule, now)
     if buffer.headroom is not None:
-        yield "ROOM ON NODES", _headroom_lines(buffer, buffer.headroom)
+        yield "CAPACITY ON NODES", _headroom_lines(buffer, buffer.headroom)
 
 
 def _shape_lines(chunk: ChunkPart) -> Iterator[str]:
