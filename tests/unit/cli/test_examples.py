@@ -86,7 +86,7 @@ def test_boost_is_explained_with_the_containers_of_its_workload() -> None:
         ),
         (
             "buffers/story-1.yaml",
-            "Keeps spare capacity for further pods of Deployment my-deployment: 10 % of its replicas, rounded up, at least 1.",
+            "Keeps spare capacity for further pods of Deployment my-deployment: 10 % of its replicas, rounded up",
         ),
         (
             "buffers/story-2.yaml",

@@ -36,7 +36,10 @@ def given_pods(**resources: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ({"targetRef": DEPLOYMENT, "capacity": {"replicas": {"exactly": 3}}}, "Keeps spare capacity for 3 further pods of"),
+        (
+            {"targetRef": DEPLOYMENT, "capacity": {"replicas": {"exactly": 3}}},
+            "Keeps spare capacity for 3 further pods",
+        ),
         ({"targetRef": DEPLOYMENT, "capacity": {"replicas": {"exactly": 3}}}, "with the recommendation in force."),
         (
             of_class(perChunkResources={"cpu": "3", "memory": "512Mi"}),
