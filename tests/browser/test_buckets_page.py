@@ -24,6 +24,19 @@ def test_it_leaves_the_console_silent_and_sends_no_requests(opened: Open) -> Non
     assert [url for url in report.request_urls if not url.startswith(("file:", "data:"))] == []
 
 
+def test_each_proposal_draws_its_ladder_with_demand_over_time(opened: Open) -> None:
+    page = opened(PAGE, java_script_enabled=False).page
+    ladders = page.locator("svg.ladder")
+    assert ladders.count() == 5
+    for ladder in ladders.all():
+        table = ladder.locator("xpath=ancestor::section").locator("table").first
+        assert ladder.locator("rect.rung").count() == table.locator("tbody tr").count()
+        demand, base = ladder.locator("path.demand").bounding_box(), ladder.locator("path.base").bounding_box()
+        assert demand is not None
+        assert base is not None
+        assert demand["width"] > 0.95 * base["width"]
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_but_tables_is_wider_than_the_window(opened: Open, width: int) -> None:
     page = opened(PAGE, viewport={"width": width, "height": 900}).page

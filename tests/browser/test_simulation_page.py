@@ -32,8 +32,8 @@ def test_it_draws_its_charts_with_a_silent_console_and_no_requests(opened: Open)
 
 def test_a_click_on_a_heading_sorts_by_it_and_a_second_click_turns_it_round(opened: Open) -> None:
     page = opened(PAGE).page
-    head = page.locator("#workload-table th[data-column='2']")
-    cells = page.locator("#workload-table tbody:not([hidden]) tr[data-w] td:nth-child(3)")
+    head = page.locator("#workload-table th[data-column='1']")
+    cells = page.locator("#workload-table tbody:not([hidden]) tr[data-w] td:nth-child(2)")
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "descending"
     money = [float(cell.get_attribute("data-v") or "nan") for cell in cells.all()]
@@ -56,8 +56,8 @@ def test_typing_narrows_the_table_to_names_kinds_and_labels(opened: Open) -> Non
 
 def test_the_switch_shows_another_variant_in_chart_and_table(opened: Open) -> None:
     page = opened(PAGE).page
-    # The cheapest variant is shown first, and the first has no recommendation.
-    assert page.locator("input[name=variant]:checked").get_attribute("value") == "3"
+    # The recommended variant is shown first: the cheapest one has many more OOM kills. The first has no recommendation.
+    assert page.locator("input[name=variant]:checked").get_attribute("value") == "2"
     page.locator("input[name=variant][value='0']").check(force=True)
     assert page.locator("#workload-chart .frame path.band").count() == 0
     bodies = page.locator("#workload-table tbody")
@@ -69,7 +69,7 @@ def test_a_workload_is_chosen_in_the_table_or_in_the_list(opened: Open) -> None:
     page.locator("#workload-table tbody:not([hidden])").get_by_role("button", name="shop/search", exact=True).click()
     chosen = page.locator("#workload-select")
     assert chosen.locator("option:checked").inner_text() == "shop/search"
-    assert "shop/search under Adaptive" in str(page.locator("#workload-chart .frame").get_attribute("aria-label"))
+    assert "shop/search under Seasonal" in str(page.locator("#workload-chart .frame").get_attribute("aria-label"))
     page.get_by_role("button", name="Next workload").click()
     assert chosen.locator("option:checked").inner_text() == "backend/ledger"
 
@@ -101,12 +101,28 @@ def test_values_are_read_with_the_mouse_and_with_the_keyboard(opened: Open) -> N
     expect(page.locator("#workload-chart [aria-live]")).to_contain_text("CPU per pod requested")
 
 
-def test_a_line_of_the_fleet_is_hidden_by_its_key(opened: Open) -> None:
+def test_a_click_on_a_key_isolates_its_line_and_a_second_one_shows_all(opened: Open) -> None:
     page = opened(PAGE).page
     lines = [page.locator(f"[data-fleet={resource}] .frame path.stroke") for resource in ("cpu", "memory")]
     before = [line.count() for line in lines]
-    page.locator("#fleet-legend").get_by_role("button", name="Seasonal").click()
-    assert [line.count() for line in lines] == [count - 1 for count in before]
+    keys = page.locator("#fleet-legend").get_by_role("button")
+    seasonal = keys.filter(has_text="Seasonal")
+    seasonal.click()
+    assert [line.count() for line in lines] == [count - 3 for count in before]
+    assert [key.get_attribute("aria-pressed") for key in keys.all()].count("true") == 1
+    assert seasonal.get_attribute("aria-pressed") == "true"
+    keys.filter(has_text="Adaptive").click()
+    assert [line.count() for line in lines] == [count - 3 for count in before]
+    keys.filter(has_text="Adaptive").click()
+    assert [line.count() for line in lines] == before
+
+
+def test_a_click_with_control_hides_one_line(opened: Open) -> None:
+    page = opened(PAGE).page
+    lines = page.locator("[data-fleet=cpu] .frame path.stroke")
+    before = lines.count()
+    page.locator("#fleet-legend").get_by_role("button", name="Seasonal").click(modifiers=["Control"])
+    assert lines.count() == before - 1
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

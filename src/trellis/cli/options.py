@@ -161,6 +161,15 @@ def _check_history(context: click.Context, option: click.Parameter, text: str) -
     return text
 
 
+def refuse_with_files(*names: str) -> None:
+    """Refuse options of a query of Prometheus that are given although usage is read from files."""
+    context = click.get_current_context()
+    given = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise click.UsageError(f"{flags}: only for usage from Prometheus; here usage is read from files")
+
+
 def prometheus_history_url_option(command: F) -> F:
     """Add `--prometheus-url` to a command that can do without usage."""
     option: Callable[[F], F] = click.option(

@@ -19,7 +19,7 @@ from trellis.base.errors import InvalidInput
 from trellis.base.names import suggest_name
 from trellis.cli.input_files import open_inputs
 from trellis.cli.interrupts import catch_interrupt
-from trellis.cli.options import open_chosen_client, read_machine
+from trellis.cli.options import open_chosen_client, read_machine, refuse_with_files
 from trellis.cli.progress import show_progress
 from trellis.cli.prometheus_series import PrometheusOptions
 from trellis.controllers.recommender.plugins.entry_points import find_plugins
@@ -159,6 +159,8 @@ def _check(traces: Sequence[str], options: SurveyOptions) -> None:
         raise click.UsageError("--suggest-buckets needs Prometheus, which knows how many pods there were")
     if traces and (options.prometheus_url or options.no_cluster or options.resume):
         raise click.UsageError("give files with usage or options of Prometheus, and not both")
+    if traces:
+        refuse_with_files("history", "resolution", "prometheus_config", "prometheus_tenant")
     if options.no_cluster and not options.prometheus_url:
         raise click.UsageError("--no-cluster needs --prometheus-url: Prometheus is found only in a cluster")
 

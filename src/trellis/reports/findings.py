@@ -14,22 +14,39 @@ from trellis.core.lint.findings import Finding
 Painter = Callable[[str, Severity], str]
 
 
+_MAX_SOURCE = 100  # characters of a line that are shown
+
+
 def without_colour(text: str, _severity: Severity) -> str:
     """No emphasis at all."""
     return text
 
 
 def as_text(checked: CheckResult, paint: Painter = without_colour) -> Iterator[str]:
-    """One line per finding, and one for the sum."""
+    """The findings, and a line with their number."""
     yield from format_findings(checked.findings, paint)
     yield _summarize(checked)
 
 
 def format_findings(findings: Iterable[Finding], paint: Painter = without_colour) -> Iterator[str]:
-    """One line per finding, in the form that editors can jump to."""
+    """A line per finding, in the form that editors can jump to, and below it the offending line with a caret."""
     for finding in findings:
         severity = finding.reason.severity
         yield f"{_format_place(finding)}: {paint(severity, severity)}: {_format_message(finding)}"
+        yield from _format_source_line(finding, paint)
+
+
+def _format_source_line(finding: Finding, paint: Painter) -> Iterator[str]:
+    """The line and a caret below its column. Of a long line the part around the column is shown."""
+    text = "".join(character if character.isprintable() else " " for character in finding.source_line).rstrip()
+    if not text.strip():
+        return
+    column = min(finding.column - 1, len(text))
+    begin = max(0, column - _MAX_SOURCE // 2) if len(text) > _MAX_SOURCE else 0
+    shown = text[begin : begin + _MAX_SOURCE]
+    margin = f"{finding.line:>6} | "
+    yield f"{margin}{shown}"
+    yield f"{' ' * (len(margin) - 2)}| {' ' * (column - begin)}{paint('^', finding.reason.severity)}"
 
 
 def _format_place(finding: Finding) -> str:

@@ -16,6 +16,9 @@ from trellis.reports.text.numbers import format_count, format_share, format_sign
 
 T = TypeVar("T")
 _SAME = 0.005  # a relative difference that is no more than chance
+COSTS_MORE = (
+    -2
+)  # beside 1, 0 and -1 for better, the same and worse: more cost buys something, and is not worse by itself
 
 
 class ComparisonMode(StrEnum):
@@ -28,7 +31,10 @@ class ComparisonMode(StrEnum):
 
 
 class Measure(msgspec.Struct, Generic[T], frozen=True):
-    """A measure of a result. `better` is -1 where less is better, 0 where neither is."""
+    """A measure of a result. `better` is -1 where less is better, 0 where neither is.
+
+    More of a measure that `is_cost` costs more, which is not worse by itself.
+    """
 
     key: str
     title: str
@@ -38,6 +44,7 @@ class Measure(msgspec.Struct, Generic[T], frozen=True):
     show: Callable[[float], str]
     compared: ComparisonMode = ComparisonMode.RELATIVELY
     better: int = -1
+    is_cost: bool = False
 
     def format_difference(self, value: float, first: float) -> str:
         """How far off the first a value is, in words of one size: `-41 %`, `+0.3 pt`, `+12`, or nothing to say."""
@@ -62,9 +69,11 @@ class Measure(msgspec.Struct, Generic[T], frozen=True):
         return f"{'+' if apart > 0 else '-'}{format_share(abs(apart / first))}"
 
     def compare(self, value: float, first: float) -> int:
-        """1 where a value is better than the first, -1 where it is worse, 0 where it is neither or the same."""
+        """1 where a value is better than the first, -1 where it is worse or `COSTS_MORE`, 0 where it is neither."""
         if self.format_difference(value, first) in ("", "="):
             return 0
+        if self.is_cost and value > first:
+            return COSTS_MORE
         return self.better if value > first else -self.better
 
     def format_title(self, unit: str = "") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 
 from trellis.core.advice.survey.model import (
@@ -16,6 +17,7 @@ from trellis.core.advice.survey.model import (
     SurveyEffort,
     SurveyResult,
 )
+from trellis.core.advice.survey.usage_summaries import POINTS, UsageSummary
 from trellis.core.cluster.dump_format import MissingData
 
 NOW = 1767571200.0  # Monday, 2026-01-05
@@ -72,6 +74,27 @@ def workload(
         hpas=hpas,
         vpas=vpas,
     )
+
+
+def with_usage(result: SurveyResult) -> SurveyResult:
+    """The same survey with the usage of each container over time, a day's wave below its highest amount."""
+    return msgspec.structs.replace(
+        result,
+        workloads=tuple(
+            msgspec.structs.replace(workload, containers=tuple(map(_with_usage, workload.containers)))
+            for workload in result.workloads
+        ),
+    )
+
+
+def _with_usage(container: SurveyedContainer) -> SurveyedContainer:
+    if not container.samples:
+        return container
+    wave = (0.6 + 0.4 * np.sin(np.arange(POINTS) * 2 * np.pi * 14 / POINTS)).astype(np.float32)
+    wave[5] = np.nan
+    target = container.estimate.target
+    summary = UsageSummary(NOW - 14 * DAY, 14 * DAY / POINTS, wave * target.cpu, wave * target.memory)
+    return msgspec.structs.replace(container, usage=summary)
 
 
 def survey(*workloads: SurveyedWorkload, recommender: str = "default") -> SurveyResult:

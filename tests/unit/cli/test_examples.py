@@ -86,14 +86,14 @@ def test_boost_is_explained_with_the_containers_of_its_workload() -> None:
         ),
         (
             "buffers/story-1.yaml",
-            "Keeps room for further pods of Deployment my-deployment: 10 % of its replicas, rounded up, at least 1.",
+            "Keeps spare capacity for further pods of Deployment my-deployment: 10 % of its replicas, rounded up",
         ),
         (
             "buffers/story-2.yaml",
             "Keeps up to 40 CPU and 5Gi memory on nodes of CustomComputeClass my-custom-class, "
             "in equal chunks that fit the smallest of them.",
         ),
-        ("buffers/office-hours.yaml", "Pods that match app=build fill the room; when they do, none is added."),
+        ("buffers/office-hours.yaml", "Pods that match app=build use the capacity, and it is not replaced."),
     ],
 )
 def test_examples_are_explained_in_plain_sentences(name: str, sentence: str) -> None:

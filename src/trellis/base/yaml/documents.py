@@ -78,6 +78,13 @@ class Document(msgspec.Struct, frozen=True, dict=True):
         at, _ = self._find(path)
         return _locate(self._line_starts, self.source_line, at)
 
+    def read_line(self, line: int) -> str:
+        """The text of a line of the file; empty if it is not of this document."""
+        number = line - self.source_line
+        if not 0 <= number < len(self._line_starts):
+            return ""
+        return self.source[self._line_starts[number] :].partition("\n")[0]
+
     def read_source(self, path: DocumentPath) -> str | None:
         """The text of an unquoted scalar as it was written, None for everything else.
 

@@ -21,6 +21,7 @@ from trellis.cli.options import (
     prometheus_config_option,
     quiet_option,
     read_machine,
+    refuse_with_files,
     resolution_option,
 )
 from trellis.cli.output_formats import Output, check_older_files, older_file_option, output_options, write_result
@@ -133,6 +134,8 @@ def command(
         raise click.UsageError("give files or directories with usage, - for standard input, or --prometheus-url")
     if options["namespaces"] and not options["prometheus_url"]:
         raise click.UsageError("--namespace needs --prometheus-url; of files all series are scored")
+    if not options["prometheus_url"]:
+        refuse_with_files("history", "resolution", "prometheus_config")
     older_files = {"html": html_file, "json": json_file, "csv": csv_file}
     check_older_files(output, older_files)
     limits = _parse_limits(fail_above)

@@ -23,7 +23,7 @@ SCALE_POINT_MOVES = Reason(
 )
 SCALE_POINT_MISSING = Reason(
     "ScalePointMissing",
-    "An HPA goes by utilization where a container requests nothing, so it cannot act now.",
+    "An HPA targets utilization, and a container has no request, so the HPA does nothing.",
     Severity.WARNING,
 )
 # Kubernetes rounds utilization to whole per cent; less than one per cent of a request is not seen.

@@ -100,11 +100,11 @@ def _find_name_problem(workload: SurveyedWorkload) -> str:
 
 def _find_patch_problem(workload: SurveyedWorkload) -> str:
     if workload.kind == "Pod":
-        return "nobody makes this pod anew; change it where it comes from"
+        return "no controller recreates this pod; change it where it is created"
     if workload.kind == "Job":
-        return "the template of a Job cannot be changed; change it where the Job comes from"
+        return "the template of a Job is immutable; change it where the Job is created"
     if workload.kind not in _TEMPLATES:
-        return f"a patch of a {workload.kind} would replace all its containers; change it where it comes from"
+        return f"a patch of a {workload.kind} would replace all its containers; change it where it is created"
     return ""
 
 
@@ -112,7 +112,7 @@ def _find_vpa_problem(workload: SurveyedWorkload) -> str:
     if workload.kind == "Pod":
         return "a VerticalPodAutoscaler needs an owner of the pod"
     if workload.group:
-        return f"{workload.members} Jobs have no owner that a VerticalPodAutoscaler could point at"
+        return f"{workload.members} Jobs have no owner that a VerticalPodAutoscaler can target"
     if workload.vpas:
         return f"it has a VerticalPodAutoscaler already: {workload.vpas[0]}"
     return ""
@@ -139,6 +139,20 @@ def _build_patch(advice: WorkloadAdvice) -> ManifestDocument:
     for field in reversed(_TEMPLATES[workload.kind]):
         nested = {field: nested}
     return _build_identity(workload.api_version, workload.kind, workload.name, workload.namespace) | nested
+
+
+def build_resources(container: ContainerAdvice) -> ManifestDocument:
+    """The resources of a container as advised, changed or not, without what is unknown."""
+    changes = [(resource, container.get_resource(resource)) for resource in RESOURCES]
+    sections = {
+        "requests": {name: change.request for name, change in changes},
+        "limits": {name: change.limit for name, change in changes},
+    }
+    known = {
+        section: {name: str(convert_quantity(name, value)) for name, value in amounts.items() if not math.isnan(value)}
+        for section, amounts in sections.items()
+    }
+    return {section: amounts for section, amounts in known.items() if amounts}
 
 
 def _build_resources(container: ContainerAdvice) -> ManifestDocument:

@@ -32,7 +32,10 @@ NO_SUCH_TARGET = Reason(
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One problem at one place. `path` is empty if the finding is about a whole document."""
+    """One problem at one place. `path` is empty if the finding is about a whole document.
+
+    `source_line` is the text of its line, for people; empty where there is none.
+    """
 
     file: str
     document: int
@@ -42,6 +45,7 @@ class Finding(msgspec.Struct, frozen=True):
     message: str
     object: str = ""
     path: str = ""
+    source_line: str = ""
 
     @property
     def is_error(self) -> bool:

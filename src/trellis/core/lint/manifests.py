@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from trellis.api.problems import Path, ValidationProblem, format_path
+from trellis.base.errors import InvalidDocument
 from trellis.base.reasons import Reason
 from trellis.base.yaml.documents import BrokenDocument, Document, read_documents
 from trellis.core.lint.findings import NOT_AN_OBJECT, UNREADABLE, Finding
@@ -59,7 +60,8 @@ class Manifest(msgspec.Struct, frozen=True):
         """A finding about a field of this object."""
         line, column = self.document.find_position(self.base_path + path)
         shown = format_path(path) if path else ""
-        return Finding(self.file, self.document.number, line, column, reason, message, self.title, shown)
+        text = self.document.read_line(line)
+        return Finding(self.file, self.document.number, line, column, reason, message, self.title, shown, text)
 
     def convert_problem(self, problem: ValidationProblem) -> Finding:
         """A finding from a problem of the validator."""
@@ -81,10 +83,7 @@ def read_manifests(source: ManifestSource) -> tuple[list[Manifest], list[Finding
     findings: list[Finding] = []
     for document in read_documents(source.data):
         if isinstance(document, BrokenDocument):
-            findings += [
-                Finding(source.name, document.number, error.line, error.column, UNREADABLE, str(error))
-                for error in document.errors
-            ]
+            findings += [_convert_error(source, document, error) for error in document.errors]
             continue
         for place, value in _iterate_objects(document.value, ()):
             if isinstance(value, dict) and (value.keys() & {"apiVersion", "kind"} or _resembles_object(value)):
@@ -92,8 +91,17 @@ def read_manifests(source: ManifestSource) -> tuple[list[Manifest], list[Finding
             elif source.named or place:
                 line, column = document.find_position(place)
                 message = "not a Kubernetes object: it has neither apiVersion nor kind"
-                findings.append(Finding(source.name, document.number, line, column, NOT_AN_OBJECT, message))
+                text = document.read_line(line)
+                findings.append(
+                    Finding(source.name, document.number, line, column, NOT_AN_OBJECT, message, source_line=text)
+                )
     return manifests, findings
+
+
+def _convert_error(source: ManifestSource, document: BrokenDocument, error: InvalidDocument) -> Finding:
+    lines = source.data.decode("utf-8", "replace").split("\n")
+    text = lines[error.line - 1] if error.line <= len(lines) else ""
+    return Finding(source.name, document.number, error.line, error.column, UNREADABLE, str(error), source_line=text)
 
 
 def _iterate_objects(value: object, place: Path) -> Iterator[tuple[Path, object]]:

@@ -25,6 +25,7 @@ from trellis.base.json_lines import (
 )
 from trellis.core.advice.survey.model import ResourceAmount, WorkloadUsage
 from trellis.core.advice.survey.usage import SurveyedUsage
+from trellis.core.advice.survey.usage_summaries import UsageSummary
 from trellis.core.recording.usage_rows import UsageRowLine
 
 SURVEY: Final = "survey"
@@ -41,16 +42,44 @@ class _SurveyedUsageLine(msgspec.Struct, frozen=True):
     highest: tuple[float | None, float | None]
     kills: int
     last_kill: float | None
+    summary: _UsageSummaryLine | None = None
 
     @classmethod
     def of(cls, usage: SurveyedUsage) -> _SurveyedUsageLine:
         highest = (_number(usage.highest.cpu), _number(usage.highest.memory))
-        return cls(UsageRowLine.of(usage.row), highest, usage.kills, _number(usage.last_kill))
+        summary = None if usage.summary is None else _UsageSummaryLine.of(usage.summary)
+        return cls(UsageRowLine.of(usage.row), highest, usage.kills, _number(usage.last_kill), summary)
 
     def to_usage(self) -> SurveyedUsage:
         return SurveyedUsage(
-            self.row.to_saved_row(), ResourceAmount(*map(_nan, self.highest)), self.kills, _nan(self.last_kill)
+            self.row.to_saved_row(),
+            ResourceAmount(*map(_nan, self.highest)),
+            self.kills,
+            _nan(self.last_kill),
+            None if self.summary is None else self.summary.to_summary(),
         )
+
+
+class _UsageSummaryLine(msgspec.Struct, frozen=True):
+    """Millicores to one place and bytes, and null where there is no sample."""
+
+    start: float
+    step: float
+    cpu: tuple[float | None, ...]
+    memory: tuple[float | None, ...]
+
+    @classmethod
+    def of(cls, summary: UsageSummary) -> _UsageSummaryLine:
+        cpu, memory = (
+            tuple(_number(round(value, 1)) for value in column.tolist()) for column in (summary.cpu, summary.memory)
+        )
+        return cls(summary.start, summary.step, cpu, memory)
+
+    def to_summary(self) -> UsageSummary:
+        cpu, memory = (
+            np.array([_nan(value) for value in column], dtype=np.float32) for column in (self.cpu, self.memory)
+        )
+        return UsageSummary(self.start, self.step, cpu, memory)
 
 
 class _WorkloadUsageLine(msgspec.Struct, frozen=True):

@@ -210,6 +210,7 @@ def ingest_samples(state: UsageState, samples: Measurements, slots: IntColumn, n
         changed_rows=np.flatnonzero(touched),
         slots=slots[accepted],
         rows=rows[accepted],
+        times=samples.times[accepted],
         cpu=_mask_dropped(samples.cpu, cpu.accepted)[accepted],
         memory=_mask_dropped(samples.memory, memory.accepted)[accepted],
     )

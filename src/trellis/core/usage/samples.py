@@ -100,6 +100,7 @@ class IngestResult(msgspec.Struct, frozen=True):
     changed_rows: IntColumn
     slots: IntColumn
     rows: IntColumn
+    times: FloatColumn
     cpu: FloatColumn
     memory: FloatColumn
 

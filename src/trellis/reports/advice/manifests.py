@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 import msgspec
+import yaml
 
-from trellis.core.advice.manifests import AdviceManifests, SkippedWorkload, build_patches, build_vpas
-from trellis.core.advice.results import SurveyAdvice
+from trellis.core.advice.manifests import AdviceManifests, SkippedWorkload, build_patches, build_resources, build_vpas
+from trellis.core.advice.results import ContainerAdvice, SurveyAdvice
 from trellis.core.advice.survey.model import SurveyedWorkload
 from trellis.reports.formats import encode_yaml
 
@@ -28,6 +29,12 @@ class ManifestFiles(msgspec.Struct, frozen=True):
 
     texts: dict[str, str]
     skipped: tuple[SkippedWorkload, ...]
+
+
+def encode_resources(advice: ContainerAdvice) -> str:
+    """The resources of a container as advised, to be pasted into a manifest; empty where nothing is known."""
+    resources = build_resources(advice)
+    return yaml.safe_dump({"resources": resources}, sort_keys=False) if resources else ""
 
 
 def build_manifest_files(advised: SurveyAdvice, form: ManifestForm, update_mode: str = "Off") -> ManifestFiles:

@@ -11,6 +11,7 @@ from trellis.reports.advice.wording import (
     UNKNOWN,
     describe_effort,
     describe_missing_data,
+    describe_reason,
     describe_scale_points,
     escape_name,
     format_cost_difference,
@@ -25,18 +26,18 @@ from trellis.reports.advice.wording import (
     summarize_advice,
 )
 from trellis.reports.text.numbers import format_count
-from trellis.reports.text.tables import NARROWEST, align_columns, choose_fitting, shorten, wrap_text
+from trellis.reports.text.tables import NARROWEST, align_columns, choose_fitting, shorten, stack_rows, wrap_text
 
 _MIN_NAME_LENGTH = 14
 _MAX_REMARKS = 12  # lines of a sort: the other formats have all of them
-_HEADS = ["", "container", "pods", "CPU request", "in all", "memory request", "in all", "history"]
-_MARKS = {"!!": "memory at risk", "!": "worth changing", "?": "too little history"}
-_COLUMNS_LEGEND = '"in all" is the change for all pods together, CPU in cores.'
-_UNKNOWN_LEGEND = f'"{UNKNOWN} ->" means that the present request is not known.'
+_HEADS = ["", "container", "pods", "CPU request", "all pods", "memory request", "all pods", "history"]
+_MARKS = {"!!": "memory at risk", "!": "change advised", "?": "too little history"}
+_COLUMNS_LEGEND = '"all pods" is the change for all pods together, CPU in cores.'
+_UNKNOWN_LEGEND = f'"{UNKNOWN} ->" means that the current request is unknown.'
 
 
 def as_text(advised: SurveyAdvice, width: int = 100, top: int = 0) -> list[str]:
-    """Lines without colour, none wider than `width`, which is taken as 80 at least; `top` rows, or all."""
+    """Lines without colour, none wider than `width`, which is taken as 40 at least; `top` rows, or all."""
     width = max(width, NARROWEST)
     lines = wrap_text(", ".join(list_facts(advised)), width)
     lines += wrap_text(describe_missing_data(advised), width) if advised.surveyed.is_partial else []
@@ -85,7 +86,14 @@ def _container_table(rows: tuple[AdviceRow, ...], width: int) -> list[str]:
                 cells = [_HEADS, *(_cells(row, shorten(name, length)) for row, name in zip(rows, names, strict=True))]
                 yield align_columns(cells if with_history else [row[:-1] for row in cells], left_aligned=2)
 
-    return choose_fitting(tables(), width)
+    def stack() -> list[str]:
+        stacked = (
+            [f"{name} {get_severity_mark(row.container)}", *_cells(row, "")[2:]]
+            for name, row in zip(names, rows, strict=True)
+        )
+        return stack_rows(["", *_HEADS[2:]], stacked, width)
+
+    return choose_fitting(tables(), width, stack)
 
 
 def _cells(row: AdviceRow, name: str) -> list[str]:
@@ -102,7 +110,7 @@ def _namespace_table(advised: SurveyAdvice, width: int) -> list[str]:
     priced = advised.total.money_before > 0
     heads += [f"{advised.prices.currency}/month"] if priced else []
     totals = [_total_cells(escape_name(name), total, priced=priced) for name, total in advised.namespaces]
-    sum_cells = _total_cells("in all", advised.total, priced=priced)
+    sum_cells = _total_cells("total", advised.total, priced=priced)
     longest = max(len(cells[0]) for cells in totals)
     return choose_fitting(
         (
@@ -110,6 +118,7 @@ def _namespace_table(advised: SurveyAdvice, width: int) -> list[str]:
             for length in range(longest, min(longest, _MIN_NAME_LENGTH) - 1, -1)
         ),
         width,
+        lambda: stack_rows(heads, [*totals, sum_cells], width),
     )
 
 
@@ -126,7 +135,7 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 def as_markdown(advised: SurveyAdvice, top: int = 0) -> str:
     """GitHub's dialect; other renderers show the folds open. `top` rows, or the fifty that matter most."""
-    lines = ["## What these workloads should request", "", " ".join(summarize_advice(advised)), ""]
+    lines = ["## Recommended requests", "", " ".join(summarize_advice(advised)), ""]
     if advised.surveyed.is_partial:
         lines += [f"**{escape_markdown(describe_missing_data(advised))}**", ""]
     changed = [row for row in advised.rows if row.container.is_change]
@@ -134,14 +143,14 @@ def as_markdown(advised: SurveyAdvice, top: int = 0) -> str:
     if shown:
         lines += [*_markdown_table(shown), ""]
         if len(shown) < len(changed):
-            lines += [f"... and {format_count(len(changed) - len(shown))} more to change.", ""]
+            lines += [f"... and {format_count(len(changed) - len(shown))} more changes.", ""]
     else:
-        lines += ["Nothing to change.", ""]
-    lines += _format_list("HPAs that act otherwise with these requests:", describe_scale_points(advised))
+        lines += ["No changes.", ""]
+    lines += _format_list("HPAs whose scaling changes with these requests:", describe_scale_points(advised))
     if len(advised.namespaces) > 1:
         lines += _format_fold("By namespace", _markdown_namespaces(advised))
     details = [*list_facts(advised), *list_remarks(advised), describe_effort(advised.surveyed.effort)]
-    lines += _format_fold("How this was found out", [f"- {escape_markdown(line)}" for line in details if line])
+    lines += _format_fold("Data and settings", [f"- {escape_markdown(line)}" for line in details if line])
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -151,7 +160,7 @@ def escape_markdown(text: str) -> str:
 
 
 def _markdown_table(rows: Sequence[AdviceRow]) -> Iterator[str]:
-    yield "| workload | container | pods | CPU request | in all | memory request | in all | why | history |"
+    yield "| workload | container | pods | CPU request | all pods | memory request | all pods | reason | history |"
     yield "|---|---|---:|---:|---:|---:|---:|---|---:|"
     for row in rows:
         container = row.container
@@ -165,7 +174,7 @@ def _markdown_table(rows: Sequence[AdviceRow]) -> Iterator[str]:
                 format_request_change(resource, container.get_resource(resource)).replace("->", "→"),
                 format_difference(resource, apart),
             ]
-        cells += [container.reason_codes, format_history(container)]
+        cells += [f"{describe_reason(container)} ({container.reason_codes})", format_history(container)]
         yield f"| {' | '.join(cells)} |"
 
 
@@ -173,7 +182,7 @@ def _markdown_namespaces(advised: SurveyAdvice) -> Iterator[str]:
     currency = escape_markdown(advised.prices.currency)
     yield f"| namespace | cores now | advised | | GiB now | advised | | {currency} a month |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
-    for name, total in (*advised.namespaces, ("in all", advised.total)):
+    for name, total in (*advised.namespaces, ("total", advised.total)):
         cells = [escape_markdown(escape_name(name))]
         for resource in ("cpu", "memory"):
             cells += format_totals(resource, total)

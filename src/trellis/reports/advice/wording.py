@@ -15,8 +15,10 @@ from trellis.core.advice.sizes import (
     MEMORY_AT_RISK,
     NO_REQUEST,
     NO_USAGE,
+    OVER_REQUESTED,
     REQUEST_UNKNOWN,
     UNDER_REQUESTED,
+    WELL_SIZED,
     ResourceAdvice,
 )
 from trellis.core.advice.survey.model import SurveyEffort
@@ -36,6 +38,7 @@ NO_AMOUNT = "none"
 UNKNOWN = "?"
 _UNITS = ((2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"))
 _CENT = 0.01
+_DAY = 86_400.0
 
 
 def format_amount(resource: str, value: float) -> str:
@@ -88,6 +91,8 @@ def format_history(container: ContainerAdvice) -> str:
     days = container.surveyed.days
     if math.isnan(container.surveyed.first):
         return NO_VALUE
+    if days < 1 / 24:
+        return format_span(round(days * _DAY))
     return f"{days:.0f} d" if days >= 2 else f"{days * 24:.0f} h"
 
 
@@ -125,10 +130,10 @@ def format_relative_change(before: float, after: float) -> str:
 _MAX_NAMES = 3  # in a sentence
 _NEGLIGIBLE = 0.005  # cores or GiB that are none, in a sum
 _RULES = {
-    LimitRule.NONE: "none",
-    LimitRule.REQUEST: "as requested",
-    LimitRule.KEEP: "as they are",
-    LimitRule.KEEP_RATIO: "in proportion",
+    LimitRule.NONE: "no {} limits",
+    LimitRule.REQUEST: "{} limits equal to requests",
+    LimitRule.KEEP: "{} limits unchanged",
+    LimitRule.KEEP_RATIO: "{} limits in proportion to requests",
 }
 
 
@@ -141,6 +146,26 @@ def format_workload_name(workload: WorkloadAdvice) -> str:
 def escape_name(name: str) -> str:
     """A name without line breaks: a file or a metric may have any characters in it."""
     return name if name.isprintable() else "".join(character if character.isprintable() else "?" for character in name)
+
+
+# Reasons in a few words; their codes and meanings stand beside them in small print.
+_REASON_WORDS = {
+    MEMORY_AT_RISK.code: "memory at risk",
+    UNDER_REQUESTED.code: "requests too little",
+    NO_REQUEST.code: "no request",
+    OVER_REQUESTED.code: "requests too much",
+    REQUEST_UNKNOWN.code: "request unknown",
+    LOW_CONFIDENCE.code: "too little history",
+    NO_USAGE.code: "no usage data",
+    WELL_SIZED.code: "well sized",
+}
+
+
+def describe_reason(container: ContainerAdvice) -> str:
+    """The reason in a few words, and whether a bound changes what is advised."""
+    words = _REASON_WORDS.get(container.reason.code, container.reason.code)
+    is_bounded = any(container.get_resource(resource).capped is not None for resource in RESOURCES)
+    return f"{words}, bounded" if is_bounded else words
 
 
 def get_severity_mark(container: ContainerAdvice) -> str:
@@ -160,7 +185,7 @@ def list_facts(advised: SurveyAdvice) -> list[str]:
     ]
     days = sorted(row.container.surveyed.days for row in advised.rows if row.container.surveyed.samples)
     if days:
-        facts.append(f"{format_span(days[len(days) // 2] * 86_400)} of history")
+        facts.append(f"{format_span(days[len(days) // 2] * _DAY)} of history")
     parameters = ", ".join(f"{name}={value}" for name, value in advised.parameters.items())
     facts.append(f"recommender {surveyed.recommender}" + (f" ({parameters})" if parameters else ""))
     return [*facts, f"from {surveyed.source}", describe_limits(advised.policy.limits)]
@@ -169,8 +194,8 @@ def list_facts(advised: SurveyAdvice) -> list[str]:
 def describe_limits(limits: LimitRules) -> str:
     """How limits follow from requests, in words."""
     if limits.cpu is limits.memory:
-        return f"limits {_RULES[limits.cpu]}"
-    return f"CPU limits {_RULES[limits.cpu]}, memory limits {_RULES[limits.memory]}"
+        return _RULES[limits.cpu].format("CPU and memory")
+    return ", ".join([_RULES[limits.cpu].format("CPU"), _RULES[limits.memory].format("memory")])
 
 
 def describe_missing_data(advised: SurveyAdvice) -> str:
@@ -178,15 +203,15 @@ def describe_missing_data(advised: SurveyAdvice) -> str:
     missing = advised.surveyed.missing
     if not missing:
         return ""
-    missing_parts = "1 thing that is" if len(missing) == 1 else f"{len(missing)} things that are"
-    return f"Partial: {missing_parts} listed below could not be looked at."
+    listed = "it is listed" if len(missing) == 1 else "they are listed"
+    return f"Partial: {pluralize(len(missing), 'source')} of data could not be read; {listed} below."
 
 
 def summarize_advice(advised: SurveyAdvice) -> Iterator[str]:
     """The summary: what can be saved, what is missing, and what is at risk."""
     total = advised.total
     if not total.containers:
-        yield "There is nothing to size."
+        yield "No containers were found."
         return
     unknown = total.reasons.get(REQUEST_UNKNOWN.code, 0)
     if unknown:
@@ -194,12 +219,12 @@ def summarize_advice(advised: SurveyAdvice) -> Iterator[str]:
             [text for text in (_format_cores(total.after.cpu), _format_gib(total.after.memory)) if text]
         )
         containers = "" if unknown == total.containers else f" of {pluralize(unknown, 'container')}"
-        yield f"{needed or 'Nothing'} are needed in all; what is requested now{containers} could not be seen."
+        yield f"The requests should be {needed or 'zero'} in total; the current requests{containers} are unknown."
     early = sum(total.reasons.get(reason.code, 0) for reason in (LOW_CONFIDENCE, NO_USAGE))
     if unknown != total.containers:
         yield from _summarize_totals(advised, has_requests=early < total.containers)
     if early:
-        yield f"Of {pluralize(early, 'container')} there is too little history to say more."
+        yield f"{pluralize(early, 'container')} {'has' if early == 1 else 'have'} too little history for advice."
 
 
 def _summarize_totals(advised: SurveyAdvice, *, has_requests: bool) -> Iterator[str]:
@@ -208,11 +233,11 @@ def _summarize_totals(advised: SurveyAdvice, *, has_requests: bool) -> Iterator[
         cost = ""
         if total.money_before > 0:
             paid = f"{format_money(total.money_saved)} of {format_money(total.money_before)}"
-            cost = f", {advised.prices.currency} {paid} a month"
+            cost = f": {advised.prices.currency} {paid} a month"
         saved = join_words([text for text in (_format_cores(total.saved.cpu), _format_gib(total.saved.memory)) if text])
-        yield f"{saved} are requested and not needed{cost} ({format_share(total.saved_share)})."
+        yield f"{saved} are requested but not needed{cost} ({format_share(total.saved_share)})."
     elif has_requests:
-        yield "Nothing is requested that is not needed."
+        yield "No container requests more than it needs."
     if _has_amount(total, "short"):
         short = join_words([text for text in (_format_cores(total.short.cpu), _format_gib(total.short.memory)) if text])
         short_containers = sum(
@@ -221,10 +246,11 @@ def _summarize_totals(advised: SurveyAdvice, *, has_requests: bool) -> Iterator[
         cost = (
             f" ({advised.prices.currency} {format_money(total.money_short)} a month)" if total.money_short > 0 else ""
         )
-        yield f"{short}{cost} are needed and not requested, by {pluralize(short_containers, 'container')}."
+        verb = "requests" if short_containers == 1 else "request"
+        yield f"{pluralize(short_containers, 'container')} {verb} too little: {short} more are needed{cost}."
     risky = total.reasons.get(MEMORY_AT_RISK.code, 0)
     if risky:
-        yield f"{pluralize(risky, 'container')} {'is' if risky == 1 else 'are'} at risk for lack of memory."
+        yield f"{pluralize(risky, 'container')} {'risks' if risky == 1 else 'risk'} being OOM-killed."
 
 
 def _has_amount(total: AdviceTotals, side: str) -> bool:
@@ -252,28 +278,29 @@ def describe_scale_point(point: HpaScalePoint) -> str:
     request = f"the {RESOURCE_WORDS[point.resource]} request" + (f" of {point.container}" if point.container else "")
     target = f"HPA {point.hpa} keeps usage at {point.utilization:g} % of {request}"
     if point.reason is SCALE_POINT_MISSING:
-        return f"{target}, and cannot act as long as a container has none."
+        return f"{target}, and does nothing while a container has no such request."
     before, after = (format_amount(point.resource, value) for value in (point.before, point.after))
     moved = f"{'-' if point.moves_by < 0 else '+'}{format_share(abs(point.moves_by))}"
-    return f"{target}: {before} a pod now, {after} then ({moved}). A target of {point.keeps:.0f} % keeps it."
+    adds = f"it adds pods above {before} of usage per pod now, and above {after} with the new request ({moved})"
+    return f"{target}: {adds}. With a target of {point.keeps:.0f} % it scales as before."
 
 
 def list_remarks(advised: SurveyAdvice) -> Iterator[str]:
     """What could not be read, notes of the survey, and other objects that decide about sizes."""
     for missing in advised.surveyed.missing:
-        yield f"Not seen: {missing}"
+        yield f"Could not be read: {missing}"
     for note in advised.surveyed.notes:
         yield f"Note: {note}"
     governed = [workload for workload in advised.workloads if workload.is_change and workload.surveyed.vpas]
     if governed:
         rest = f" and {len(governed) - _MAX_NAMES} more" if len(governed) > _MAX_NAMES else ""
         names = ", ".join(format_workload_name(workload) for workload in governed[:_MAX_NAMES])
-        yield f"Note: VerticalPodAutoscalers may set other requests: {names}{rest}"
+        yield f"Note: a VerticalPodAutoscaler may set other requests for {names}{rest}"
     for row in advised.rows:
         yield from _describe_bounds(row)
     mixed = sum(row.container.surveyed.differing > 0 for row in advised.rows)
     if mixed:
-        yield f"Note: {pluralize(mixed, 'container')} with pods of several sizes; most of the pods count"
+        yield f"Note: requests differ between pods of {pluralize(mixed, 'container')}; the most frequent are shown"
 
 
 def _describe_bounds(row: AdviceRow) -> Iterator[str]:
@@ -282,8 +309,8 @@ def _describe_bounds(row: AdviceRow) -> Iterator[str]:
         if change.capped is not None:
             needed, allowed = format_amount(resource, change.estimate), format_amount(resource, change.request)
             container = escape_name(row.container.surveyed.name)
-            subject = f"{format_workload_name(row.workload)} {container}: {RESOURCE_WORDS[resource]}"
-            yield f"Note: {subject} of {needed} is needed, {allowed} is allowed ({change.capped.code})"
+            subject = f"{format_workload_name(row.workload)} {container}, {RESOURCE_WORDS[resource]}"
+            yield f"Note: {subject}: {needed} is needed, {allowed} is allowed ({change.capped.code})"
 
 
 def describe_effort(used: SurveyEffort) -> str:
@@ -291,7 +318,7 @@ def describe_effort(used: SurveyEffort) -> str:
     if not used.queries:
         return f"{format_count(used.samples)} samples read." if used.samples else ""
     beside = (
-        f" (one for each container would have been {format_count(used.queries_per_container)})"
+        f" (one query per container would be {format_count(used.queries_per_container)})"
         if used.queries_per_container
         else ""
     )

@@ -14,7 +14,7 @@ from trellis.reports.html.page import render_template
 from trellis.reports.text.numbers import format_factor, format_share
 
 _WIDTH, _HEIGHT = 1140, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 110, 14, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 110, 14, 46
 _MIN_SHARE = 1e-4
 _STEPS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0, math.inf)
 _SHARES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)

@@ -13,6 +13,7 @@ from trellis.reports.backtest.frontier import FrontierCurve, draw_frontier
 from trellis.reports.backtest.headline import (
     compare_variant,
     describe_no_better,
+    describe_rejected,
     describe_stopped_backtest,
     find_best,
     list_facts,
@@ -115,7 +116,7 @@ class _SeriesBody(msgspec.Struct, frozen=True):
 
 
 class _SeriesSection(msgspec.Struct, frozen=True):
-    """Charts above, the table below."""
+    """Charts above, the table below. `labels` name the cells on narrow screens."""
 
     lead: str
     has_charts: bool
@@ -123,6 +124,7 @@ class _SeriesSection(msgspec.Struct, frozen=True):
     chosen: int
     groups: list[ColumnGroup]
     heads: list[ColumnHead]
+    labels: list[str]
     bodies: list[_SeriesBody]
 
 
@@ -150,9 +152,10 @@ def _comparison(result: BacktestResult) -> dict[str, Any]:
     return {
         "compared": True,
         "lead": _describe_best(result),
+        "rejected": list(describe_rejected(result)) if len(result.variants) > 1 else [],
         "cards": _build_cards(result),
         "frontier": _draw_frontier(result),
-        "scores_lead": f"Over all series that have the resource; requested is against {result.variants[0].name}.",
+        "scores_lead": f"Over all series that have the resource; requested compares with {result.variants[0].name}.",
         "scores": [table for title, resource in _RESOURCES if (table := _score_table(result, title, resource))],
         "series": _series_section(result),
     }
@@ -212,7 +215,7 @@ def _draw_frontier(result: BacktestResult) -> str:
         lines.append(
             FrontierCurve(f"{sweep.recommender} {sweep.parameter}", "var(--muted)", costs, risks, points, dashed=True)
         )
-    return draw_frontier(lines, "CPU requested per used and time over request of each recommender")
+    return draw_frontier(lines, "CPU requested per used and time above the request of each recommender")
 
 
 def _build_frontier_curve(curve: CostRiskCurve, number: int) -> FrontierCurve:
@@ -249,13 +252,14 @@ def _series_section(result: BacktestResult) -> _SeriesSection:
         lead = f"The {len(shown)} series that use most of {len(result.facts)}; the CSV file has all of them."
     groups = [ColumnGroup(title, len(get_measures(resource))) for title, resource in _RESOURCES]
     heads = [ColumnHead("Series", "text")]
+    labels = [""] + [f"{title} {measure.title}" for title, resource in _RESOURCES for measure in get_measures(resource)]
     for _, resource in _RESOURCES:
         heads += [
             ColumnHead(measure.title, classes="" if at else "part") for at, measure in enumerate(get_measures(resource))
         ]
     bodies = [_series_body(result, number, shown) for number in range(len(result.variants))]
     names = [variant.name for variant in result.variants]
-    return _SeriesSection(lead, bool(result.charts), names, find_best(result), groups, heads, bodies)
+    return _SeriesSection(lead, bool(result.charts), names, find_best(result), groups, heads, labels, bodies)
 
 
 def _select_series(result: BacktestResult) -> list[int]:

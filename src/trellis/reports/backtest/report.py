@@ -12,6 +12,7 @@ import msgspec
 from trellis.reports.backtest.headline import (
     compare_variant,
     describe_no_better,
+    describe_rejected,
     describe_stopped_backtest,
     find_best,
     list_facts,
@@ -19,7 +20,7 @@ from trellis.reports.backtest.headline import (
 from trellis.reports.backtest.measures import get_measures, score_variants
 from trellis.reports.backtest.page import as_html
 from trellis.reports.formats import CsvCell, encode_csv, encode_json
-from trellis.reports.text.tables import NARROWEST, align_columns, choose_fitting, shorten, wrap_text
+from trellis.reports.text.tables import NARROWEST, align_columns, choose_fitting, shorten, stack_rows, wrap_text
 from trellis.sim.backtest.results import BacktestResult, ResourceScore
 
 _MIN_NAME_LENGTH = 16
@@ -27,7 +28,7 @@ _RESOURCES = (("CPU", "cpu"), ("Memory", "memory"))
 _MAX_REMARKS = 10  # lines: a thousand series may have as many gaps
 _HEADS = {
     "footprint": "per used",
-    "time_over": "time over",
+    "time_over": "time above",
     "overrun": "overrun",
     "changes": "changes/day",
     "kills": "OOM/week",
@@ -35,7 +36,7 @@ _HEADS = {
 
 
 def as_text(result: BacktestResult, width: int = 100) -> list[str]:
-    """Lines without colour, none wider than `width`, which is taken as 80 at least."""
+    """Lines without colour, none wider than `width`, which is taken as 40 at least."""
     width = max(width, NARROWEST)
     lines = wrap_text(", ".join(list_facts(result)), width)
     if result.partial:
@@ -46,7 +47,9 @@ def as_text(result: BacktestResult, width: int = 100) -> list[str]:
     if len(result.variants) > 1:
         first = result.variants[0].name
         if any(tables):
-            lines += wrap_text(f"Requested: against {first}, geometric mean of series, = is the same.", width)
+            lines += wrap_text(
+                f"Requested: compared with {first}, geometric mean of all series; = means the same.", width
+            )
         lines += ["", *_summarize(result, width)]
     remarks = [*(f"Left out: {line}" for line in result.left_out), *(f"Note: {line}" for line in result.notes)]
     lines += [""] if remarks else []
@@ -64,22 +67,22 @@ def _score_table(result: BacktestResult, title: str, resource: str, width: int) 
         return []
     heads = [title, "requested", *(_HEADS[measure.key] for measure in get_measures(resource))]
     longest = max(len(score.name) for score in scores)
+
+    def rows(length: int) -> list[list[str]]:
+        return [[f"  {shorten(score.name, length)}", score.against, *score.values] for score in scores]
+
+    lengths = range(longest, min(longest, _MIN_NAME_LENGTH) - 1, -1)
     return choose_fitting(
-        (
-            align_columns(
-                [heads, *([f"  {shorten(score.name, length)}", score.against, *score.values] for score in scores)]
-            )
-            for length in range(longest, min(longest, _MIN_NAME_LENGTH) - 1, -1)
-        ),
+        (align_columns([heads, *rows(length)]) for length in lengths),
         width,
+        lambda: [title, *stack_rows(heads, rows(longest), width)],
     )
 
 
 def _summarize(result: BacktestResult, width: int) -> list[str]:
     first, best = result.variants[0], find_best(result)
-    if best:
-        return wrap_text(" ".join(compare_variant(result.variants[best], first)), width)
-    return wrap_text(describe_no_better(first), width)
+    answer = " ".join(compare_variant(result.variants[best], first)) if best else describe_no_better(first)
+    return [line for sentence in (answer, *describe_rejected(result)) for line in wrap_text(sentence, width)]
 
 
 __all__ = ["as_csv", "as_html", "as_json", "as_text"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from trellis.reports.advice.wording import describe_missing_data, list_facts, list_remarks
+from trellis.reports.buckets.ladder import draw_ladder
 from trellis.reports.buckets.proposals import WorkloadProposal, WorkloadProposals
 from trellis.reports.buckets.wording import (
     BUCKET_HEADERS,
@@ -19,14 +20,15 @@ from trellis.reports.buckets.wording import (
 from trellis.reports.formats import encode_yaml
 from trellis.reports.html.page import render_page
 
-_HEADING = "Buckets for workloads"
+_HEADING = "Proposed buckets"
 
 
 class _WorkloadSection(msgspec.Struct, frozen=True):
-    """A workload with proposed buckets, why, what they would cost, and the manifest."""
+    """A workload with proposed buckets, their drawing, why, what they would cost, and the manifest."""
 
     name: str
     kind: str
+    ladder: str
     buckets: list[list[str]]
     reasons: list[str]
     costs: list[list[str]]
@@ -54,7 +56,7 @@ def as_html(proposals: WorkloadProposals) -> str:
             for proposal in proposals.others
             for reason in (proposal.suggestion.reason,)
         ],
-        remarks=list(list_remarks(advised)),
+        remarks=[remark.removeprefix("Note: ") for remark in list_remarks(advised)],
     )
 
 
@@ -62,6 +64,7 @@ def _workload_section(proposal: WorkloadProposal, proposals: WorkloadProposals) 
     return _WorkloadSection(
         name=format_proposal_name(proposal),
         kind=proposal.workload.kind,
+        ladder=draw_ladder(proposal),
         buckets=list(format_bucket_cells(proposal)),
         reasons=list(describe_reasons(proposal)),
         costs=[format_cost_cells(name, outcome, proposals) for name, outcome in list_outcomes(proposal)],

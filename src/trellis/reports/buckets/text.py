@@ -19,17 +19,26 @@ from trellis.reports.buckets.wording import (
     summarize_proposals,
 )
 from trellis.reports.formats import encode_yaml
-from trellis.reports.text.tables import NARROWEST, align_columns, choose_fitting, shorten, wrap_text
+from trellis.reports.text.phrases import format_clause
+from trellis.reports.text.tables import (
+    NARROWEST,
+    align_columns,
+    choose_fitting,
+    measure_width,
+    shorten,
+    stack_rows,
+    wrap_text,
+)
 
 _INDENT = "  "
 _NAMED = 12
 _BUCKETS = 4
-_SHORT = "short: of the time in which more was used than was requested"
+_SHORT = "CPU above, memory above: share of time with usage above the request"
 _CHANGES = "changes"
 
 
 def as_text(proposals: WorkloadProposals, width: int = 100, top: int = 0) -> list[str]:
-    """Lines without colour, none wider than `width`, which is taken as 80 at least; `top` workloads, or all."""
+    """Lines without colour, none wider than `width`, which is taken as 40 at least; `top` workloads, or all."""
     width = max(width, NARROWEST)
     lines = wrap_text(", ".join(list_facts(proposals.advised)[:-1]), width)
     lines += wrap_text(describe_missing_data(proposals.advised), width) if proposals.advised.surveyed.is_partial else []
@@ -46,15 +55,24 @@ def as_text(proposals: WorkloadProposals, width: int = 100, top: int = 0) -> lis
 def _legend(lines: list[str]) -> str:
     """The meaning of the heads; a narrow terminal lacks the last column."""
     has_changes = any(line.endswith(_CHANGES) for line in lines)
-    return f"{_SHORT}; {_CHANGES}: how often the count was another." if has_changes else f"{_SHORT}."
+    return f"{_SHORT}; {_CHANGES}: how often the number of replicas changed." if has_changes else f"{_SHORT}."
 
 
 def _workload_lines(proposal: WorkloadProposal, proposals: WorkloadProposals, width: int) -> Iterator[str]:
     yield shorten(f"{format_proposal_name(proposal)} ({proposal.workload.kind})", width)
-    yield from _indent(_omit_middle(align_columns([BUCKET_HEADERS, *format_bucket_cells(proposal)])))
+    yield from _indent(_bucket_table(proposal, width - len(_INDENT)))
     for sentence in describe_reasons(proposal):
         yield from _indent(wrap_text(f"- {sentence}", width - len(_INDENT)))
     yield from _indent(_cost_table(proposal, proposals, width - len(_INDENT)))
+
+
+def _bucket_table(proposal: WorkloadProposal, width: int) -> list[str]:
+    rows = list(format_bucket_cells(proposal))
+    table = align_columns([BUCKET_HEADERS, *rows])
+    if measure_width(table) <= width:
+        return _omit_middle(table)
+    named = ([f"replicas: {row[0]}", *row[1:]] for row in rows)
+    return stack_rows(BUCKET_HEADERS, named, width)
 
 
 def _omit_middle(table: list[str]) -> list[str]:
@@ -85,12 +103,12 @@ def _reasons(proposals: WorkloadProposals) -> Iterator[str]:
             format_proposal_name(proposal) for proposal in proposals.others if proposal.suggestion.reason == reason
         ]
         rest = f" and {count - _NAMED} more" if count > _NAMED else ""
-        yield f"None for {', '.join(names[:_NAMED])}{rest}: {reason.meaning} ({reason.code})"
+        yield f"No buckets for {', '.join(names[:_NAMED])}{rest}: {format_clause(reason.meaning)} ({reason.code})"
 
 
 def as_markdown(proposals: WorkloadProposals, top: int = 0) -> str:
     """GitHub's dialect; other renderers show the folds open. `top` workloads, or all."""
-    lines = ["## Buckets for these workloads", "", escape_markdown(summarize_proposals(proposals)), ""]
+    lines = ["## Proposed buckets", "", escape_markdown(summarize_proposals(proposals)), ""]
     if proposals.advised.surveyed.is_partial:
         lines += [f"**{escape_markdown(describe_missing_data(proposals.advised))}**", ""]
     for proposal in proposals.proposed[:top] if top else proposals.proposed:
@@ -99,7 +117,9 @@ def as_markdown(proposals: WorkloadProposals, top: int = 0) -> str:
         lines += [
             "### Without buckets",
             "",
-            *_markdown_table(["workload", "kind", "why"], [_markdown_other(proposal) for proposal in proposals.others]),
+            *_markdown_table(
+                ["workload", "kind", "reason"], [_markdown_other(proposal) for proposal in proposals.others]
+            ),
         ]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -24,7 +24,7 @@ def summarize_proposals(proposals: WorkloadProposals) -> str:
     count = len(proposals.proposed)
     everything = pluralize(count + len(proposals.others), "workload")
     if not count:
-        return f"There are no buckets to propose for {everything}."
+        return f"No buckets are proposed for {everything}."
     current_cost, proposed_cost = _sum_costs(proposals)
     prices = proposals.advised.prices
     summary = f"Buckets for {count} of {everything}"
@@ -57,39 +57,38 @@ def describe_reasons(proposal: WorkloadProposal) -> Iterator[str]:
         times = buckets.most * buckets.largest[0] * suggestion.utilization / buckets.peak
         at = format_share(suggestion.utilization)
         most = f"{buckets.most} replicas of that size"
-        yield f"{most} hold {times:.1f} times the most that was used, at {at} of their CPU."
+        yield f"{most} provide {times:.1f} times the highest usage at {at} CPU utilization."
     base = format_amount("memory", buckets.base.memory)
     if buckets.base.is_known:
-        yield f"Each replica has {base} of memory in any case; the fewest can hold what all of them have."
+        yield f"Each replica uses {base} of memory at any load; the fewest replicas have enough for all of it."
     else:
-        yield f"The number of pods hardly changed: the {base} that one had at the least are taken for its base usage."
+        yield f"The number of pods hardly changed: the lowest memory usage of a pod, {base}, counts as its base usage."
     yield from _describe_other_objects(proposal)
 
 
 def _describe_fewest(proposal: WorkloadProposal, buckets: BucketProposal) -> str:
     few = pluralize(buckets.fewest, "replica")
     if buckets.fewest_by is FewestReason.HPA:
-        return f"At least {few}: HPA {proposal.workload.hpas[0].name} has no fewer."
+        return f"At least {few}: the minimum of HPA {proposal.workload.hpas[0].name}."
     if buckets.fewest_by is FewestReason.MEMBERS:
-        return f"At least {few}, as now: members of a {proposal.workload.kind} may need one another."
+        return f"At least {few}, as now: members of a {proposal.workload.kind} may depend on one another."
     if buckets.fewest_by is FewestReason.AVAILABILITY:
-        return f"At least {few}: there were never fewer, and one alone would be gone while it is replaced."
-    return f"At least {few}: there was no more at some times."
+        return f"At least {few}: there were never fewer, and a single replica is unavailable while it is replaced."
+    return f"At least {few}: the lowest number so far."
 
 
 def _describe_largest(proposal: WorkloadProposal, buckets: BucketProposal) -> str:
     size = _cores(buckets.largest[0])
-    growth = f"Replicas grow to {size} before there are more of them"
+    growth = f"Replicas grow to {size} before more are added"
     if buckets.largest_by is LargestReason.REQUEST:
-        return f"{growth}: it is what one requests now."
+        return f"{growth}: the current request."
     if buckets.largest_by is LargestReason.HPA:
-        return (
-            f"{growth}: the {proposal.workload.hpas[0].most} of HPA {proposal.workload.hpas[0].name} are then enough."
-        )
+        hpa = proposal.workload.hpas[0]
+        return f"{growth}: so the {hpa.most} replicas of HPA {hpa.name} suffice."
     if buckets.largest_by is LargestReason.BOUND:
         memory = format_amount("memory", buckets.largest[1])
-        return f"Replicas grow to {size} and {memory}: no more is allowed, or fits twice on the largest node."
-    return f"{growth}: it is what a pod needs at the busiest times."
+        return f"Replicas grow to {size} and {memory}: the largest allowed size, or half of the largest node."
+    return f"{growth}: what a pod needs at peak load."
 
 
 def _cores(milli: float) -> str:
@@ -102,17 +101,17 @@ def _describe_other_objects(proposal: WorkloadProposal) -> Iterator[str]:
     if workload.hpas:
         hpa = workload.hpas[0]
         percent = format_share(proposal.suggestion.utilization)
-        yield f"Delete HPA {hpa.name} when you apply this: the Hvpa has one of its own, at {percent} of CPU."
+        yield f"Delete HPA {hpa.name} when you apply this: the Hvpa creates its own, with a target of {percent} CPU."
         if len(hpa.targets) + hpa.others > 1:
-            yield f"HPA {hpa.name} goes by other metrics too, which are not in the proposal."
+            yield f"HPA {hpa.name} also uses other metrics, which the proposal does not include."
     for vpa in workload.vpas:
-        yield f"Set VerticalPodAutoscaler {vpa} to mode Off, or delete it: the Hvpa gives way to one that acts."
+        yield f"Set VerticalPodAutoscaler {vpa} to mode Off, or delete it: otherwise the Hvpa leaves sizes to it."
 
 
 def list_outcomes(proposal: WorkloadProposal) -> Iterator[tuple[str, ReplayCost]]:
     """Ways of scaling, with the cost of each."""
     suggestion = proposal.suggestion
-    ways = (("as now", suggestion.now), ("HPA alone", suggestion.by_hpa), ("buckets", suggestion.by_buckets))
+    ways = (("today", suggestion.now), ("HPA alone", suggestion.by_hpa), ("buckets", suggestion.by_buckets))
     yield from ((name, cost) for name, cost in ways if cost is not None)
 
 
@@ -120,7 +119,7 @@ def list_cost_headers(proposals: WorkloadProposals) -> list[str]:
     """The headers of the columns of `cost_cells`."""
     prices = proposals.advised.prices
     priced = [] if prices.is_free else [f"{prices.currency}/month"]
-    return [*_HEADS, *priced, "CPU short", "memory short", "changes"]
+    return [*_HEADS, *priced, "CPU above", "memory above", "changes"]
 
 
 def format_cost_cells(name: str, cost: ReplayCost, proposals: WorkloadProposals) -> list[str]:
@@ -150,7 +149,7 @@ def format_bucket_cells(proposal: WorkloadProposal) -> Iterator[list[str]]:
         yield [format_range(str(bucket.first), str(bucket.last)), *sizes, ", ".join(holds)]
 
 
-BUCKET_HEADERS = ["replicas", "CPU of one", "memory of one", "hold at most"]
+BUCKET_HEADERS = ["replicas", "CPU each", "memory each", "capacity"]
 
 
 def format_range(low: str, high: str) -> str:

@@ -31,18 +31,20 @@ def _describe_capacity(buffer: EffectiveBuffer) -> str:
     target = f"{buffer.target.kind} {buffer.target.name}" if buffer.target else ""
     match buffer.capacity:
         case FixedReplicas(count=count):
-            return f"Keeps room for {pluralize(count, 'further pod')} of {target}."
+            return f"Keeps spare capacity for {pluralize(count, 'further pod')} of {target}."
         case PercentOfReplicas(percent=percent, minimum=least, maximum=most):
             limits = [f"at least {least}"] if least else []
             limits += [f"at most {most}"] if most is not None else []
             within = f", {join_words(limits)}" if limits else ""
-            return f"Keeps room for further pods of {target}: {percent} % of its replicas, rounded up{within}."
+            return (
+                f"Keeps spare capacity for further pods of {target}: {percent} % of its replicas, rounded up{within}."
+            )
         case NodeClassTotals() as totals:
             return _describe_totals(totals, target)
         case FixedPods(count=count) as pods:
-            return f"Keeps room for {pluralize(count, 'pod')} of the given spec{_describe_size(pods)}."
+            return f"Keeps spare capacity for {pluralize(count, 'pod')} of the given spec{_describe_size(pods)}."
         case _:
-            return "Keeps no room: it states no capacity that can be read."
+            return "Keeps no spare capacity: its capacity cannot be read."
 
 
 def _describe_totals(totals: NodeClassTotals, target: str) -> str:
@@ -91,7 +93,7 @@ def _describe_shape(buffer: EffectiveBuffer) -> Iterator[str]:
 
 def _describe_strategy(buffer: EffectiveBuffer) -> str:
     if buffer.strategy is Strategy.KEEP_EMPTY:
-        return "The room is kept on top of what runs: when pods fill it, new room is made."
+        return "The capacity is kept on top of running pods: when pods use it, it is replaced."
     if buffer.filled_by is None:
-        return "The room counts whether it is used or not: when pods fill it, none is added."
-    return f"Pods that match {buffer.filled_by} fill the room; when they do, none is added. Other pods fill nothing."
+        return "The capacity counts whether used or not: when pods use it, it is not replaced."
+    return f"Pods that match {buffer.filled_by} use the capacity, and it is not replaced. Other pods do not use it."

@@ -64,7 +64,7 @@ def _describe_capacity(buffer: BufferPart, capacity: CapacityPart) -> str:
 
 
 def _describe_class(capacity: CapacityPart) -> str:
-    up_to = f"Up to {format_quantities(capacity.totals)} in all"
+    up_to = f"Up to {format_quantities(capacity.totals)} in total"
     if not capacity.count:
         return f"{up_to} is asked for."
     if capacity.chunk:
@@ -78,13 +78,13 @@ def _describe_class(capacity: CapacityPart) -> str:
 
 def _describe_count(buffer: BufferPart) -> str:
     if buffer.filled_by:
-        return f"{buffer.strategy}: pods that match fill the room, and none is added; other pods fill nothing."
+        return f"{buffer.strategy}: matching pods use the capacity, and it is not replaced; other pods do not use it."
     if buffer.on_top:
-        return f"{buffer.strategy}: the room is kept on top of what runs; when pods fill it, new room is made."
-    return f"{buffer.strategy}: the room counts whether it is used or not; when pods fill it, none is added."
+        return f"{buffer.strategy}: the capacity is kept on top of running pods; when pods use it, it is replaced."
+    return f"{buffer.strategy}: the capacity counts whether used or not; when pods use it, it is not replaced."
 
 
-_NO_ROOM: Final = "It keeps no room now."
+_NO_ROOM: Final = "It keeps no spare capacity now."
 
 
 def summary_lines(buffer: BufferPart, now: str) -> Iterator[str]:
@@ -105,7 +105,7 @@ def summary_lines(buffer: BufferPart, now: str) -> Iterator[str]:
     if buffer.cost is not None:
         price = f"{format_trimmed(buffer.cost.hourly)} {buffer.cost.currency}"
         rates = f"{buffer.cost.core_hour:g} for a core and {buffer.cost.gib_hour:g} for a GiB"
-        yield f"Room of this size costs {price} an hour at {buffer.cost.prices} prices ({rates})."
+        yield f"Capacity of this size costs {price} an hour at {buffer.cost.prices} prices ({rates})."
 
 
 def chapters(buffer: BufferPart, now: str) -> Iterator[tuple[str, Iterator[str]]]:
@@ -118,7 +118,7 @@ def chapters(buffer: BufferPart, now: str) -> Iterator[tuple[str, Iterator[str]]
     if buffer.schedule is not None:
         yield "WHEN", _schedule_lines(buffer.schedule, now)
     if buffer.headroom is not None:
-        yield "ROOM ON NODES", _headroom_lines(buffer, buffer.headroom)
+        yield "CAPACITY ON NODES", _headroom_lines(buffer, buffer.headroom)
 
 
 def _shape_lines(chunk: ChunkPart) -> Iterator[str]:
@@ -155,7 +155,7 @@ def _headroom_lines(buffer: BufferPart, headroom: HeadroomPart) -> Iterator[str]
     if headroom.chunks is not None:
         on = f", on {pluralize(headroom.nodes_used, 'node')}" if headroom.chunks else ""
         beside = _describe_other_buffers(buffer)
-        yield f"{beside} there is room for {headroom.chunks} of {pluralize(buffer.chunks, 'chunk')}{on}."
+        yield f"{beside} nodes fit {headroom.chunks} of {pluralize(buffer.chunks, 'chunk')}{on}."
         yield "Other Buffers are placed beside it, as their status has them."
     if headroom.kept_on_top is not None:
         count = pluralize(headroom.kept_on_top, "chunk")
@@ -172,7 +172,7 @@ def stored_lines(buffer: BufferPart, now: str) -> Iterator[str]:
     elif not buffer.is_stored:
         yield f"Its status has {pluralize(buffer.stored_chunks, 'chunk')}, and is not what this answer comes to."
     if buffer.last_full:
-        yield f"All of it last had room at {format_moment(buffer.last_full, now)}."
+        yield f"All of it last fitted on ready nodes at {format_moment(buffer.last_full, now)}."
 
 
 def _describe_kept_capacity(buffer: BufferPart) -> str:
@@ -180,18 +180,18 @@ def _describe_kept_capacity(buffer: BufferPart) -> str:
         return _NO_ROOM
     way = buffer.requested_capacity.way if buffer.requested_capacity is not None else ""
     sizes = (
-        f"{format_quantities(buffer.chunk.requests)} each, {format_quantities(buffer.totals)} in all"
+        f"{format_quantities(buffer.chunk.requests)} each, {format_quantities(buffer.totals)} in total"
         if buffer.totals
         else "of no size"
     )
     match way:
         case "nodeClass":
             where = f"nodes of {buffer.target}" if buffer.target else "nodes with its labels"
-            return f"It keeps {pluralize(buffer.chunks, 'chunk')} of room on {where}: {sizes}."
+            return f"It keeps {pluralize(buffer.chunks, 'chunk')} of spare capacity on {where}: {sizes}."
         case "pods":
-            return f"It keeps room for {pluralize(buffer.chunks, 'pod')} of the given spec: {sizes}."
+            return f"It keeps spare capacity for {pluralize(buffer.chunks, 'pod')} of the given spec: {sizes}."
         case _:
-            return f"It keeps room for {pluralize(buffer.chunks, 'further pod')} of {buffer.target}: {sizes}."
+            return f"It keeps spare capacity for {pluralize(buffer.chunks, 'further pod')} of {buffer.target}: {sizes}."
 
 
 def _describe_headroom(buffer: BufferPart, headroom: HeadroomPart) -> str:
@@ -201,13 +201,11 @@ def _describe_headroom(buffer: BufferPart, headroom: HeadroomPart) -> str:
         nodes = pluralize(headroom.nodes, "node")
         return f"{headroom.fitting_nodes} of {nodes} would take a chunk if nothing else ran there."
     if headroom.chunks >= buffer.chunks:
-        return f"{_describe_other_buffers(buffer)} the nodes that there are have room for all of it."
+        return f"{_describe_other_buffers(buffer)} the existing nodes fit all of it."
     if not headroom.chunks:
-        return (
-            f"{_describe_other_buffers(buffer)} the nodes that there are have room for none of it; it wants new nodes."
-        )
+        return f"{_describe_other_buffers(buffer)} the existing nodes fit none of it; it needs new nodes."
     some = f"{headroom.chunks} of {pluralize(buffer.chunks, 'chunk')}"
-    return f"{_describe_other_buffers(buffer)} the nodes that there are have room for {some}; the rest wants new nodes."
+    return f"{_describe_other_buffers(buffer)} the existing nodes fit {some}; the rest needs new nodes."
 
 
 def _describe_container(container: ChunkContainerPart) -> str:
@@ -228,7 +226,7 @@ def _describe_placement(placement: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _describe_other_buffers(buffer: BufferPart) -> str:
-    return "Beside all that runs now" if buffer.on_top else "If no pods ran but those of DaemonSets,"
+    return "Beside all running pods" if buffer.on_top else "If no pods ran but those of DaemonSets,"
 
 
 def _describe_reason(part: ReasonPart) -> str:

@@ -154,7 +154,7 @@ def _describe_ownership(source: HpaSourcePart | VpaSourcePart) -> str:
 def _hpa_lines(hvpa: HvpaPart, hpa: HpaSourcePart, now: str) -> Iterator[str]:
     ownership = _describe_ownership(hpa)
     metrics = join_words(hpa.metrics) or "no metric that is known"
-    at = f", at {format_share(hpa.ratio)} of its target" if hpa.ratio is not None else ", and has seen nothing yet"
+    at = f", at {format_share(hpa.ratio)} of its target" if hpa.ratio is not None else ", and has no metrics yet"
     between = f"between {hpa.min_replicas} and {hpa.max_replicas} replicas"
     yield f"HPA {hpa.name}, {ownership}, looks at {metrics}{at}; it may ask for {between}."
     if hpa.totals:

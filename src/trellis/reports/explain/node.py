@@ -27,7 +27,7 @@ _OUTCOMES: Final = {
 _STATES: Final = {
     "Ordered": "was ordered",
     "Running": "came up",
-    "Leaving": "was given back",
+    "Leaving": "is being removed",
     "Failed": "failed",
 }
 _SHOWN: Final = 20
@@ -74,7 +74,7 @@ def _reason_lines(node: NodePart, now: str) -> Iterator[str]:
     if node.shares:
         yield f"Pods on it ask for {join_words([_describe_share(share) for share in node.shares])}."
     for buffer, count in node.chunks.items():
-        yield f"{pluralize(count, 'chunk')} of Buffer {buffer} {'have' if count > 1 else 'has'} room here."
+        yield f"{pluralize(count, 'chunk')} of Buffer {buffer} {'fit' if count > 1 else 'fits'} here."
 
 
 def _describe_group(group: NodeGroupPart, now: str) -> str:
@@ -144,9 +144,9 @@ def _placement_counts(placing: PlacementPart) -> Iterator[str]:
         on = (
             f" ({join_words([f'{count} on {name}' for name, count in placing.nodes.items()])})" if placing.nodes else ""
         )
-        yield f"{placing.ready} with room on nodes that are ready{on}"
+        yield f"{placing.ready} on ready nodes{on}"
     if placing.upcoming:
-        yield f"{placing.upcoming} with room on nodes on their way"
+        yield f"{placing.upcoming} on upcoming nodes"
     for group, count in placing.ordered.items():
         yield f"{count} for which nodes of {group} would be ordered"
     if placing.unplaced:

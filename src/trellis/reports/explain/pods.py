@@ -152,7 +152,7 @@ _PLAIN: Final = {
     CounterfactualCode.OUTSIDE_BOUNDS: (
         "its requests are outside of the recommended bounds, or it soon runs out of memory"
     ),
-    CounterfactualCode.ROOM_MADE: "some node has room for the pod that would take its place",
+    CounterfactualCode.ROOM_MADE: "a node fits the pod that would replace it",
 }
 
 

@@ -71,7 +71,7 @@ def _lines(explained: ObjectExplanation, width: int, *, plain: bool) -> Iterator
     kind = explained.workload.kind if explained.workload is not None else _KINDS[explained.kind]
     yield 0, f"{kind} {where}{explained.name}, at {now}"
     if explained.partial:
-        yield 0, "This answer is partial: the end says what could not be seen."
+        yield 0, "This answer is partial: what could not be read is listed at the end."
     yield 0, ""
     yield from ((0, line) for line in _first_lines(explained))
     # The requested object comes first.

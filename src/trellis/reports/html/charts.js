@@ -108,6 +108,7 @@ class Plot {
   drawLegend() {
     this.legend.replaceChildren();
     const seen = new Set();
+    this.keyed = new Set();
     const specs = this.peers.map((each) => each.spec).filter(Boolean);
     for (const layer of specs.flatMap((spec) => spec.panels).flatMap((panel) => panel.layers)) {
       if (seen.has(layer.label) || layer.unkeyed) continue;
@@ -118,15 +119,32 @@ class Plot {
       else drawn("path", { d: "M0 6H22", class: "stroke", style: strokeOf(layer) }, sample);
       made("span", "", item, layer.label);
       if (!layer.told) continue;
+      this.keyed.add(layer.label);
       item.type = "button";
-      item.title = "Show or hide this line";
+      item.title = "Show only this line, or all again; with Ctrl or Shift, show or hide it";
       item.setAttribute("aria-pressed", String(!this.hidden.has(layer.label)));
-      item.addEventListener("click", () => {
-        if (!this.hidden.delete(layer.label)) this.hidden.add(layer.label);
-        item.setAttribute("aria-pressed", String(!this.hidden.has(layer.label)));
+      item.dataset.label = layer.label;
+      item.addEventListener("click", (event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey) this.toggle(layer.label);
+        else this.isolate(layer.label, [...seen]);
+        for (const key of this.legend.querySelectorAll("button.key")) {
+          key.setAttribute("aria-pressed", String(!this.hidden.has(key.dataset.label)));
+        }
         this.peers.forEach((each) => each.draw());
       });
     }
+  }
+
+  toggle(label) {
+    if (!this.hidden.delete(label)) this.hidden.add(label);
+  }
+
+  // Only this line, or all lines if it is the only one already.
+  isolate(label, labels) {
+    const lines = labels.filter((each) => this.keyed.has(each));
+    const isAlone = lines.every((each) => this.hidden.has(each) === (each !== label));
+    for (const each of lines) this.hidden.delete(each);
+    if (!isAlone) for (const each of lines) if (each !== label) this.hidden.add(each);
   }
 
   draw() {

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from trellis.reports.measures import COSTS_MORE
 from trellis.reports.text.numbers import NO_VALUE
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-# Classes in report.css for values that are better, neither, and worse.
-_TRENDS = {1: "good", 0: "even", -1: "bad"}
+# Classes in report.css for values that are better, neither, worse, and more of a cost.
+_TRENDS = {1: "good", 0: "even", -1: "bad", COSTS_MORE: "more"}
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -58,7 +59,7 @@ class ColumnGroup(msgspec.Struct, frozen=True):
 
 
 def make_difference(text: str, improvement: int) -> Difference | None:
-    """A difference that is better (1), the same (0) or worse (-1); none for an empty text."""
+    """A difference that is better (1), the same (0), worse (-1) or costs more; none for an empty text."""
     return Difference(text, _TRENDS[improvement]) if text else None
 
 
@@ -73,6 +74,13 @@ def difference_cell(text: str, improvement: int, value: float | None = None) -> 
     return TableCell(
         text, None if value is None else format_sort_value(value), trend=_TRENDS[improvement] if text else ""
     )
+
+
+def list_spans(cards: int) -> list[int]:
+    """How many twelfths of a row each card takes: rows of at most four, as even as they can be, so none is alone."""
+    rows = -(-cards // 4)
+    sizes = [cards // rows + (row < cards % rows) for row in range(rows)] if cards else []
+    return [12 // size for size in sizes for _ in range(size)]
 
 
 def format_sort_value(value: float) -> str:
@@ -121,6 +129,7 @@ def load_environment() -> Environment:
     environment.filters["typeset"] = typeset
     environment.filters["embed_json"] = _embed_json
     environment.globals["packaged"] = _load_packaged
+    environment.globals["card_spans"] = list_spans
     return environment
 
 

@@ -132,8 +132,8 @@
     const button = made("button", "link");
     button.type = "button";
     button.title = "Show this workload over time";
-    button.append(...cell.childNodes);
-    cell.append(button);
+    button.append(cell.firstChild);
+    cell.prepend(button);
     button.addEventListener("click", () => {
       state.workload = Number(row.dataset.w);
       show();

@@ -54,3 +54,32 @@ function filterable(table, input, told) {
   narrow();
   return narrow;
 }
+
+// Buttons that copy a text; a page that is no secure context has only the older way.
+function copyable(told) {
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    const name = button.textContent;
+    button.addEventListener("click", async () => {
+      const copied = await copyText(button.dataset.copy);
+      button.textContent = copied ? "Copied" : "Failed";
+      told.textContent = copied ? "Copied to the clipboard" : "The browser does not allow copying";
+      setTimeout(() => { button.textContent = name; }, 1600);
+    });
+  }
+}
+
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = document.createElement("textarea");
+    field.value = text;
+    field.className = "unseen";
+    document.body.append(field);
+    field.select();
+    const copied = document.execCommand("copy");
+    field.remove();
+    return copied;
+  }
+}

@@ -14,7 +14,8 @@ import msgspec
 from trellis.reports.html.chart_columns import ChartColumns
 from trellis.reports.html.page import render_template
 from trellis.reports.simulation.comparison import has_scaling
-from trellis.reports.simulation.headline import align_workloads, find_cheapest, rank_by_cost, variant_title
+from trellis.reports.simulation.headline import align_workloads, rank_by_cost
+from trellis.reports.simulation.recommendation import recommend_variant, variant_title
 from trellis.reports.text.numbers import format_significant
 from trellis.sim.results import FleetChart, ResourceChart, RunResult, WorkloadChart, WorkloadResult
 
@@ -36,21 +37,31 @@ def build_chart_data(result: RunResult) -> dict[str, Any]:
     """Everything that the page's script reads."""
     columns, words = ChartColumns(), TextPool()
     workloads = [_build_workload(same, result.begin, columns, words) for same in align_workloads(result)]
-    ranked = rank_by_cost(result, 1)
     names = [workload["name"] for workload in workloads]
+    shown = recommend_variant(result).variant
     return {
         "begin": result.begin,
         "end": result.end,
         "scoredFrom": result.scored_from,
         "variants": [variant_title(variant) for variant in result.variants],
-        "shown": find_cheapest(result),
+        "shown": shown,
         **({"scales": True} if has_scaling(result) else {}),
-        "chosen": names.index(workload_path(ranked[0].workloads[0])) if ranked else 0,
+        "chosen": _choose_workload(result, shown, names),
         "fleet": _build_fleet([variant.chart for variant in result.variants], columns),
         "workloads": workloads,
         "words": list(words.numbers),
         "columns": columns.encoded,
     }
+
+
+def _choose_workload(result: RunResult, variant: int, names: list[str]) -> int:
+    """The workload whose chart is open at first: of those with pods in the variant, the one whose cost differs most."""
+    ranked = [ranking.workloads for ranking in rank_by_cost(result, len(names))]
+    for same in (*ranked, *align_workloads(result)):
+        chart = same[variant].chart
+        if chart is not None and max(chart.pods, default=0.0) > 0:
+            return names.index(workload_path(same[0]))
+    return 0
 
 
 def workload_path(workload: WorkloadResult) -> str:

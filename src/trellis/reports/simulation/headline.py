@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from trellis.base.wording import pluralize
-from trellis.reports.simulation.measures import CPU_OVER, CPU_REQUESTED, MEMORY_OVER, MEMORY_REQUESTED, has_nodes
+from trellis.reports.simulation.measures import CPU_OVER, CPU_REQUESTED, MEMORY_OVER, MEMORY_REQUESTED
+from trellis.reports.simulation.recommendation import describe_recommended, variant_title
 from trellis.reports.text.numbers import (
     format_count,
     format_days,
@@ -19,8 +20,8 @@ from trellis.reports.text.numbers import (
 from trellis.reports.text.phrases import join_words
 from trellis.sim.results import RunResult, ScalingTotals, SimulationTotals, VariantResult, WorkloadResult
 
-# Above the list of what of a dump is not played.
-NOT_PLAYED = "Not played as in the cluster:"
+# Above the list of objects of a dump that are not simulated as they are.
+NOT_PLAYED = "Simulated differently than in the cluster:"
 
 _SAME_COST = 0.005  # a difference that is not worth a word
 
@@ -30,11 +31,6 @@ class RankedWorkload(msgspec.Struct, frozen=True):
 
     workloads: list[WorkloadResult]
     weight: float
-
-
-def variant_title(variant: VariantResult) -> str:
-    """The name of a variant in sentences."""
-    return variant.title or variant.name
 
 
 def list_facts(result: RunResult) -> list[str]:
@@ -65,8 +61,8 @@ def describe_stopped(result: RunResult) -> Iterator[str]:
     for variant in result.variants:
         if variant.partial_until is not None:
             done = (variant.partial_until - result.begin) / max(result.end - result.begin, 1.0)
-            excluded = "" if variant.name in compared else ", too little to be compared"
-            yield f"{variant_title(variant)} got to {format_share(done)} of the time{excluded}."
+            excluded = "" if variant.name in compared else ", too early to be compared"
+            yield f"{variant_title(variant)} was stopped after {format_share(done)} of the time{excluded}."
 
 
 def list_not_played(result: RunResult) -> Iterator[tuple[str, str]]:
@@ -80,24 +76,15 @@ def _reached(variant: VariantResult, result: RunResult) -> float:
 
 
 def compare_all(result: RunResult) -> Iterator[str]:
-    """Two sentences for each variant after the first."""
-    if result.variants:
-        for variant in result.variants[1:]:
-            yield " ".join(compare_variant(variant, result.variants[0], result.currency))
+    """Two sentences for each variant after the first, and which of them is recommended if the cheapest is not."""
+    for variant in result.variants[1:]:
+        yield " ".join(compare_variant(variant, result.variants[0], result.currency))
+    yield from describe_recommended(result)
 
 
 def compare_variant(variant: VariantResult, first: VariantResult, currency: str) -> tuple[str, str]:
     """The cost of a variant compared with the first, and the effect on the workloads."""
     return _compare_cost(variant, first, currency), _compare_risk(variant, first)
-
-
-def find_cheapest(result: RunResult) -> int:
-    """The number of the variant that costs least, or requests the fewest cores where nothing has a price."""
-    priced = any(variant.fleet.money > 0 for variant in result.variants)
-    costs = [variant.fleet.money if priced else variant.fleet.requested.cpu for variant in result.variants]
-    if has_nodes(result):
-        costs = [variant.node_money for variant in result.variants]
-    return costs.index(min(costs)) if costs else 0
 
 
 def _compare_cost(variant: VariantResult, first: VariantResult, currency: str) -> str:
@@ -136,7 +123,7 @@ def _node_cost(variant: VariantResult, first: VariantResult, currency: str) -> s
     mean, high, most = (
         f"{format_span(own)}{_format_against(format_span(own), format_span(other))}" for own, other in figures
     )
-    return f"{cost}; pods wait {mean} for a node, 95 of 100 at most {high}, the longest {most}."
+    return f"{cost}. Pods wait {mean} for a node on average, 95 of 100 at most {high}, the longest {most}."
 
 
 def _choose_direction(apart: float) -> str:
@@ -149,8 +136,8 @@ def _compare_risk(variant: VariantResult, first: VariantResult) -> str:
     cpu, memory = (
         (format_share(read(totals)), format_share(read(first_totals))) for read in (CPU_OVER.read, MEMORY_OVER.read)
     )
-    over = f"Over the CPU request {cpu[0]} of the time{_format_against(*cpu)}, "
-    over += f"over the memory request {memory[0]}{_format_against(*memory)}"
+    over = f"Usage is above the CPU request {cpu[0]} of the time{_format_against(*cpu)}, "
+    over += f"above the memory request {memory[0]}{_format_against(*memory)}"
     events = [
         f"{_format_count(totals.oom_kills, 'OOM kill')}{_format_against(totals.oom_kills, first_totals.oom_kills)}"
     ]
@@ -167,12 +154,12 @@ def _compare_risk(variant: VariantResult, first: VariantResult) -> str:
 
 def _compare_scaling(own: ScalingTotals, first: ScalingTotals) -> list[str]:
     lacking, others = format_significant(own.overload), format_significant(first.overload)
-    changes = f"{_format_count(own.scalings, 'change')} of the count{_format_against(own.scalings, first.scalings)}"
+    changes = f"{_format_count(own.scalings, 'replica change')}{_format_against(own.scalings, first.scalings)}"
     return [changes, f"{lacking} core-hours of overload{_format_against(lacking, others)}"]
 
 
 def _format_against(own: float | str, first: float | str) -> str:
-    return "" if own == first else f" (against {first if isinstance(first, str) else format_count(first)})"
+    return "" if own == first else f" (baseline: {first if isinstance(first, str) else format_count(first)})"
 
 
 def _format_count(number: int, noun: str) -> str:

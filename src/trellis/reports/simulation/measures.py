@@ -31,11 +31,12 @@ def divide(total: float, number: float) -> float:
 
 MONEY = Measure[SimulationTotals](
     "money",
-    "Money for requests",
+    "Cost of requests",
     MONEY_UNIT,
-    "At the scenario's prices, in the time scored",
+    "At the scenario's prices, in the scored time",
     lambda totals: totals.money,
     format_money,
+    is_cost=True,
 )
 CPU_REQUESTED = Measure[SimulationTotals](
     "requested_cpu",
@@ -44,6 +45,7 @@ CPU_REQUESTED = Measure[SimulationTotals](
     "Mean over time, all pods",
     lambda totals: totals.requested.cpu,
     format_significant,
+    is_cost=True,
 )
 MEMORY_REQUESTED = Measure[SimulationTotals](
     "requested_memory",
@@ -52,12 +54,13 @@ MEMORY_REQUESTED = Measure[SimulationTotals](
     "Mean over time, all pods",
     lambda totals: totals.requested.memory,
     format_gib,
+    is_cost=True,
 )
 CPU_USED = Measure[SimulationTotals](
     "used_cpu",
     "CPU used",
     "cores",
-    "Mean over time of what they were given",
+    "Mean over time, all pods",
     lambda totals: totals.used.cpu,
     format_significant,
     better=0,
@@ -66,7 +69,7 @@ MEMORY_USED = Measure[SimulationTotals](
     "used_memory",
     "Memory used",
     "GiB",
-    "Mean over time of what they held",
+    "Mean over time, all pods",
     lambda totals: totals.used.memory,
     format_gib,
     better=0,
@@ -78,6 +81,7 @@ CPU_SLACK = Measure[SimulationTotals](
     "Requested and not used, mean over time",
     lambda totals: totals.slack.cpu,
     format_significant,
+    is_cost=True,
 )
 MEMORY_SLACK = Measure[SimulationTotals](
     "slack_memory",
@@ -86,55 +90,58 @@ MEMORY_SLACK = Measure[SimulationTotals](
     "Requested and not used, mean over time",
     lambda totals: totals.slack.memory,
     format_gib,
+    is_cost=True,
 )
 CPU_FOOTPRINT = Measure[SimulationTotals](
     "footprint_cpu",
     "CPU requested per used",
     "",
-    "How many times as much as was used",
+    "Requested divided by used",
     lambda totals: totals.footprint.cpu,
     format_factor,
+    is_cost=True,
 )
 MEMORY_FOOTPRINT = Measure[SimulationTotals](
     "footprint_memory",
     "Memory requested per used",
     "",
-    "How many times as much as was used",
+    "Requested divided by used",
     lambda totals: totals.footprint.memory,
     format_factor,
+    is_cost=True,
 )
 CPU_OVER = Measure[SimulationTotals](
     "time_over_cpu",
-    "Time over CPU request",
+    "Time above CPU request",
     "",
-    "Share of container time in which they want more",
+    "Share of container time with usage above the request",
     lambda totals: totals.time_over.cpu,
     format_share,
     ComparisonMode.IN_POINTS,
 )
 MEMORY_OVER = Measure[SimulationTotals](
     "time_over_memory",
-    "Time over memory request",
+    "Time above memory request",
     "",
-    "Share of container time in which they want more",
+    "Share of container time with usage above the request",
     lambda totals: totals.time_over.memory,
     format_share,
     ComparisonMode.IN_POINTS,
 )
 CPU_OVERRUN = Measure[SimulationTotals](
     "overrun_cpu",
-    "CPU wanted beyond request",
+    "CPU demand above request",
     "",
-    "As a share of all that they want",
+    "As a share of all demand",
     lambda totals: totals.overrun.cpu,
     format_share,
     ComparisonMode.IN_POINTS,
 )
 MEMORY_OVERRUN = Measure[SimulationTotals](
     "overrun_memory",
-    "Memory wanted beyond request",
+    "Memory demand above request",
     "",
-    "As a share of all that they want",
+    "As a share of all demand",
     lambda totals: totals.overrun.memory,
     format_share,
     ComparisonMode.IN_POINTS,
@@ -143,7 +150,7 @@ THROTTLED = Measure[SimulationTotals](
     "throttled",
     "Time throttled",
     "",
-    "Share of container time with less CPU than wanted",
+    "Share of container time with less CPU than demanded",
     lambda totals: divide(totals.throttled_seconds, totals.container_seconds),
     format_share,
     ComparisonMode.IN_POINTS,
@@ -152,7 +159,7 @@ OOM_KILLS = Measure[SimulationTotals](
     "oom_kills",
     "OOM kills",
     "",
-    "Containers that wanted more memory than they may have",
+    "Containers killed because they exceeded a memory limit",
     lambda totals: totals.oom_kills,
     format_count,
     ComparisonMode.BY_COUNT,
@@ -161,16 +168,16 @@ EVICTIONS = Measure[SimulationTotals](
     "evictions",
     "Evictions",
     "",
-    "Pods ended so that they come back with another size",
+    "Pods evicted to be recreated with other requests",
     lambda totals: totals.evictions,
     format_count,
     ComparisonMode.BY_COUNT,
 )
 PRESSED_OUT = Measure[SimulationTotals](
     "pressed_out",
-    "Pods out for lack of memory",
+    "Evicted by kubelets",
     "",
-    "Pods that a node ended because its memory was full",
+    "Pods evicted because their node ran out of memory",
     lambda totals: totals.pressed_out,
     format_count,
     ComparisonMode.BY_COUNT,
@@ -179,7 +186,7 @@ RESTARTS = Measure[SimulationTotals](
     "restarts",
     "Container restarts",
     "",
-    "After a kill, or because a resize asks for one",
+    "After an OOM kill, or because a resize requires one",
     lambda totals: totals.restarts,
     format_count,
     ComparisonMode.BY_COUNT,
@@ -188,7 +195,7 @@ RESIZES = Measure[SimulationTotals](
     "resizes",
     "Resizes in place",
     "",
-    "Running pods that got another size and went on running",
+    "Running pods resized without a restart of the pod",
     lambda totals: totals.resizes,
     format_count,
     ComparisonMode.NONE,
@@ -196,9 +203,9 @@ RESIZES = Measure[SimulationTotals](
 )
 BOOSTS = Measure[SimulationTotals](
     "boosts",
-    "Boosted starts",
+    "Startup boosts",
     "",
-    "Pods that started with more CPU than they keep",
+    "Pods that started with boosted CPU",
     lambda totals: totals.boosts,
     format_count,
     ComparisonMode.NONE,
@@ -206,9 +213,9 @@ BOOSTS = Measure[SimulationTotals](
 )
 PODS_MADE = Measure[SimulationTotals](
     "pods_made",
-    "Pods made",
+    "Pods created",
     "",
-    "All pods that were created",
+    "All pods created in the run",
     lambda totals: totals.pods_made,
     format_count,
     ComparisonMode.NONE,
@@ -218,7 +225,7 @@ PENDING = Measure[SimulationTotals](
     "pending",
     "Wait for a node",
     "mean",
-    "From a pod's creation until it has a node",
+    "From creation until scheduled",
     lambda totals: divide(totals.pending_seconds, totals.pods_made),
     format_span,
 )
@@ -226,7 +233,7 @@ STARTING = Measure[SimulationTotals](
     "starting",
     "Start of a pod",
     "mean",
-    "From having a node until it is Ready",
+    "From scheduled until Ready",
     lambda totals: divide(totals.start_seconds, totals.pods_made),
     format_span,
 )
@@ -243,15 +250,15 @@ OVERLOAD = Measure[SimulationTotals](
     "overload",
     "Overload",
     "core-hours",
-    "CPU wanted and not had: at a limit, on a full node, or because no pod was Ready",
+    "CPU demand that was not served: at a limit, on a full node, or without a Ready pod",
     lambda totals: totals.scaled.overload,
     format_significant,
 )
 SCALINGS = Measure[SimulationTotals](
     "scalings",
-    "Changes of the count",
+    "Replica changes",
     "",
-    "How often another number of pods was asked for",
+    "How often the number of replicas changed",
     lambda totals: totals.scaled.scalings,
     format_count,
     ComparisonMode.NONE,
@@ -261,17 +268,19 @@ NODE_HOURS = Measure[VariantResult](
     "node_hours",
     "Node hours",
     "",
-    "Hours of all nodes together",
+    "Sum over all nodes",
     lambda variant: variant.node_hours,
     format_significant,
+    is_cost=True,
 )
 NODE_MONEY = Measure[VariantResult](
     "node_money",
-    "Money for nodes",
+    "Cost of nodes",
     MONEY_UNIT,
-    "Whatever is requested of them",
+    "At the scenario's prices, however much is requested on them",
     lambda variant: variant.node_money,
     format_money,
+    is_cost=True,
 )
 
 COST = (MONEY, CPU_REQUESTED, MEMORY_REQUESTED, CPU_USED, MEMORY_USED, CPU_SLACK, MEMORY_SLACK)
@@ -301,7 +310,7 @@ WAIT = Measure[VariantResult](
     "wait",
     "Pods wait",
     "mean",
-    "From a pod's creation until it has a node; pods of negative priority aside",
+    "From creation until scheduled, without pods of negative priority",
     lambda variant: variant.fleet.waited.mean,
     format_span,
 )
@@ -309,7 +318,7 @@ HIGH_WAIT = Measure[VariantResult](
     "wait_p95",
     "Pods wait",
     "p95",
-    "So long or less for 95 of 100 pods",
+    "95 of 100 pods wait no longer",
     lambda variant: variant.fleet.waited.p95,
     format_span,
 )
@@ -317,7 +326,7 @@ LONGEST_WAIT = Measure[VariantResult](
     "wait_most",
     "Pods wait",
     "longest",
-    "Of the pod that waited longest",
+    "The longest wait of any pod",
     lambda variant: variant.fleet.waited.most,
     format_span,
 )
@@ -325,7 +334,7 @@ ORDERED = Measure[VariantResult](
     "nodes_ordered",
     "Nodes ordered",
     "",
-    "Nodes that were asked for",
+    "Nodes ordered from node groups",
     lambda variant: node_figures(variant).ordered,
     format_count,
     ComparisonMode.NONE,
@@ -333,9 +342,9 @@ ORDERED = Measure[VariantResult](
 )
 REMOVED = Measure[VariantResult](
     "nodes_removed",
-    "Nodes given back",
+    "Nodes removed",
     "",
-    "Nodes that nothing needed any more",
+    "Nodes removed because they were unneeded",
     lambda variant: node_figures(variant).removed,
     format_count,
     ComparisonMode.NONE,
@@ -343,18 +352,19 @@ REMOVED = Measure[VariantResult](
 )
 MOST_NODES = Measure[VariantResult](
     "nodes_most",
-    "Nodes at most",
+    "Most nodes",
     "",
-    "As many as there were at once",
+    "The most nodes at any time",
     lambda variant: node_figures(variant).most,
     format_count,
     ComparisonMode.BY_COUNT,
+    is_cost=True,
 )
 MOVED = Measure[VariantResult](
     "pods_moved",
     "Pods moved",
     "",
-    "Pods evicted so that their node could go",
+    "Pods evicted so that their node could be removed",
     lambda variant: node_figures(variant).moved,
     format_count,
     ComparisonMode.BY_COUNT,
@@ -363,16 +373,16 @@ PREEMPTED = Measure[VariantResult](
     "pods_preempted",
     "Pods preempted",
     "",
-    "Pods that had to go for others of higher priority",
+    "Pods evicted in favour of pods of higher priority",
     lambda variant: node_figures(variant).preempted,
     format_count,
     ComparisonMode.BY_COUNT,
 )
 FULL = Measure[VariantResult](
     "buffers_full",
-    "Buffers whole",
+    "Buffers provisioned",
     "",
-    "Share of the time in which all of their chunks had room, on average over Buffers",
+    "Share of time in which all chunks of a Buffer fit on ready nodes, mean of all Buffers",
     lambda variant: _mean([buffer.full for buffer in node_figures(variant).buffers]),
     format_share,
     ComparisonMode.NONE,
@@ -380,9 +390,9 @@ FULL = Measure[VariantResult](
 )
 HITS = Measure[VariantResult](
     "buffer_hits",
-    "Pods that found kept room",
+    "Pods placed on Buffers",
     "",
-    "Pods that came to where a chunk of a Buffer was",
+    "Pods scheduled where a Buffer kept capacity",
     lambda variant: sum(buffer.hits for buffer in node_figures(variant).buffers),
     format_count,
     ComparisonMode.NONE,
@@ -390,9 +400,9 @@ HITS = Measure[VariantResult](
 )
 MISSES = Measure[VariantResult](
     "buffer_misses",
-    "Pods that missed kept room",
+    "Pods that missed Buffers",
     "",
-    "Pods that waited although a chunk like them was to be there",
+    "Pods that waited although a Buffer should have kept capacity for them",
     lambda variant: sum(buffer.misses for buffer in node_figures(variant).buffers),
     format_count,
     ComparisonMode.NONE,

@@ -31,11 +31,9 @@ from trellis.reports.simulation.headline import (
     align_workloads,
     compare_variant,
     describe_stopped,
-    find_cheapest,
     list_facts,
     list_not_played,
     select_comparable,
-    variant_title,
 )
 from trellis.reports.simulation.measures import (
     CPU_OVER,
@@ -60,19 +58,21 @@ from trellis.reports.simulation.measures import (
     WAIT,
     has_nodes,
 )
+from trellis.reports.simulation.recommendation import describe_rejected, recommend_variant, variant_title
 from trellis.reports.text.numbers import format_count, format_days, format_gib, format_money, format_significant
+from trellis.reports.text.phrases import spell_code
 from trellis.sim.results import RunResult, SimulationTotals, VariantResult, WorkloadResult
 
 _ON_CARDS = (
     ("CPU", CPU_REQUESTED),
     ("Memory", MEMORY_REQUESTED),
-    ("Time over CPU", CPU_OVER),
-    ("Time over memory", MEMORY_OVER),
+    ("Above CPU request", CPU_OVER),
+    ("Above memory request", MEMORY_OVER),
     ("OOM kills", OOM_KILLS),
     ("Evictions", EVICTIONS),
     ("Resizes in place", RESIZES),
 )
-_SCALING = (("Pods", REPLICAS), ("Overload", OVERLOAD), ("Changes of the count", SCALINGS))
+_SCALING = (("Pods", REPLICAS), ("Overload", OVERLOAD), ("Replica changes", SCALINGS))
 _NODES = (
     ("Wait, mean", WAIT),
     ("Wait, p95", HIGH_WAIT),
@@ -81,8 +81,8 @@ _NODES = (
     ("Preempted", PREEMPTED),
 )
 
-_CPU = (("request", CPU_REQUESTED), ("used", CPU_USED), ("time over", CPU_OVER))
-_MEMORY = (("request", MEMORY_REQUESTED), ("used", MEMORY_USED), ("time over", MEMORY_OVER))
+_CPU = (("requested", CPU_REQUESTED), ("used", CPU_USED), ("time above", CPU_OVER))
+_MEMORY = (("requested", MEMORY_REQUESTED), ("used", MEMORY_USED), ("time above", MEMORY_OVER))
 _EVENTS = (("OOM kills", OOM_KILLS), ("evictions", EVICTIONS), ("restarts", RESTARTS), ("resizes", RESIZES))
 _PODS = (("mean", REPLICAS), ("changes", SCALINGS), ("overload", OVERLOAD))
 _TitledMeasures = tuple[tuple[str, Measure[SimulationTotals]], ...]
@@ -140,10 +140,11 @@ class _TableBody(msgspec.Struct, frozen=True):
 
 
 class _WorkloadTable(msgspec.Struct, frozen=True):
-    """Every workload in every variant."""
+    """Every workload in every variant. `labels` name the cells on narrow screens."""
 
     groups: list[ColumnGroup]
     heads: list[ColumnHead]
+    labels: list[str]
     bodies: list[_TableBody]
 
 
@@ -172,18 +173,19 @@ def as_html(result: RunResult) -> str:
 
 def _comparison(result: RunResult) -> dict[str, Any]:
     """What the template needs where there are variants to compare."""
-    shown = find_cheapest(result)
+    shown = recommend_variant(result).variant
     return {
         "compared": True,
         "shown": shown,
         "variants": [variant_title(variant) for variant in result.variants],
-        "lead": _describe_cheapest(result, shown),
+        "lead": _describe_recommended(result, shown),
+        "rejected": list(describe_rejected(result)),
         "cards": [_build_card(result, number) for number in range(len(result.variants))],
-        "fleet_lead": f"What all pods request in each variant, and use.{_describe_offered(result)}",
+        "fleet_lead": f"Requests of all pods in each variant, and their usage.{_describe_offered(result)}",
         "node_chart": draw_node_chart(result),
         "figures_lead": (
-            f"Of the whole fleet, in the {format_days(result.end - result.scored_from)} that are scored; "
-            f"differences are against {variant_title(result.variants[0])}."
+            f"Of the whole fleet, over the {format_days(result.end - result.scored_from)} that are scored; "
+            f"differences compare with {variant_title(result.variants[0])}."
         ),
         "groups": _figure_groups(result),
         "decisions": _count_decisions(result.variants),
@@ -197,22 +199,24 @@ def _format_period(result: RunResult) -> str:
 
 
 def _warnings(result: RunResult) -> list[str]:
-    partial = "Partial: not every variant came to its end, and the figures are what there is."
+    partial = "Partial: the simulation was stopped; figures cover the time until then."
     return [*([partial] if result.partial else []), *(f"Partial: {line}" for line in describe_stopped(result))]
 
 
-def _describe_cheapest(result: RunResult, cheapest: int) -> tuple[str, str] | None:
-    """The cheapest variant in words: what it costs, and what it risks."""
+def _describe_recommended(result: RunResult, recommended: int) -> tuple[str, str] | None:
+    """The recommended variant in words: what it costs, and what it risks."""
     first = result.variants[0]
-    if cheapest:
-        return compare_variant(result.variants[cheapest], first, result.currency)
+    if recommended:
+        return compare_variant(result.variants[recommended], first, result.currency)
     if len(result.variants) == 1:
         return None
     if has_nodes(result):
-        # Headroom costs money in any case: what matters is what it buys.
+        # Spare capacity always costs money: the question is what it buys.
         waits = [variant.fleet.waited.mean for variant in result.variants]
         best = result.variants[waits.index(min(waits))]
         return compare_variant(best, first, result.currency)[0], ""
+    if recommend_variant(result).rejected:
+        return f"Every variant that costs less than {variant_title(first)} is much riskier.", ""
     return f"No variant costs less than {variant_title(first)}.", ""
 
 
@@ -271,10 +275,13 @@ def _figure_groups(result: RunResult) -> list[_FigureGroup]:
     ]
 
 
-def _count_decisions(variants: list[VariantResult]) -> list[tuple[str, list[str]]]:
-    """How often each reason was given, by variant."""
+def _count_decisions(variants: list[VariantResult]) -> list[tuple[str, str, list[str]]]:
+    """How often each reason was given, by variant: its words, its code and the counts."""
     codes = sorted({code for variant in variants for code in variant.verdicts})
-    return [(code, [format_count(variant.verdicts.get(code, 0)) for variant in variants]) for code in codes]
+    return [
+        (spell_code(code), code, [format_count(variant.verdicts.get(code, 0)) for variant in variants])
+        for code in codes
+    ]
 
 
 def _workload_table(result: RunResult) -> _WorkloadTable:
@@ -285,9 +292,12 @@ def _workload_table(result: RunResult) -> _WorkloadTable:
         (f"Requests, {result.currency}", cost),
         *((title, [name for name, _ in group]) for title, group in groups),
     ]
-    heads = [ColumnHead("Workload", "text"), ColumnHead("What it is", "text", "left")]
-    for _, titles in titled:
+    heads = [ColumnHead("Workload", "text")]
+    labels = [""]
+    for group, titles in titled:
         heads += [ColumnHead(title, classes="" if at else "part") for at, title in enumerate(titles)]
+        name = group.partition(",")[0]
+        labels += [title if name in {"Requests", "Events"} else f"{name} {title}" for title in titles]
     # Numbered as the page's data have them, and the most expensive first.
     ranked = sorted(enumerate(align_workloads(result)), key=lambda item: (-item[1][0].totals.money, item[0]))
     measures = [group for _, group in groups]
@@ -295,7 +305,7 @@ def _workload_table(result: RunResult) -> _WorkloadTable:
         _TableBody(variant_title(variant), [_workload_row(at, results, number, measures) for at, results in ranked])
         for number, variant in enumerate(result.variants)
     ]
-    return _WorkloadTable([ColumnGroup(title, len(titles)) for title, titles in titled], heads, bodies)
+    return _WorkloadTable([ColumnGroup(title, len(titles)) for title, titles in titled], heads, labels, bodies)
 
 
 def _measure_groups(result: RunResult) -> list[tuple[str, _TitledMeasures]]:

@@ -31,7 +31,7 @@ from trellis.reports.text.tables import (
     choose_fitting,
     measure_width,
     shorten,
-    wrap_line,
+    stack_rows,
     wrap_text,
 )
 from trellis.sim.results import RunResult, SimulationTotals, WorkloadResult
@@ -41,7 +41,7 @@ _NAME_LENGTHS = (34, 26, 18, 12)  # characters of a workload's name; fewer where
 
 
 def as_text(result: RunResult, width: int = 100) -> list[str]:
-    """Lines without colour, none wider than `width`, which is taken as 80 at least."""
+    """Lines without colour, none wider than `width`, which is taken as 40 at least."""
     width = max(width, NARROWEST)
     lines = wrap_text(f"{result.scenario}: {', '.join(list_facts(result))}, seed {result.seed}", width)
     lines += [*_format_warnings(result, width), *_format_not_played(result, width)]
@@ -60,7 +60,7 @@ def as_text(result: RunResult, width: int = 100) -> list[str]:
 
 def _format_warnings(result: RunResult, width: int) -> Iterator[str]:
     if result.partial:
-        yield from wrap_text("PARTIAL: not every variant came to its end; the figures are what there is.", width)
+        yield from wrap_text("PARTIAL: the simulation was stopped; figures cover the time until then.", width)
     for line in describe_stopped(result):
         yield from wrap_text(f"PARTIAL: {line}", width)
 
@@ -71,7 +71,7 @@ def _format_not_played(result: RunResult, width: int) -> Iterator[str]:
     if differences:
         yield from wrap_text(NOT_PLAYED, width)
     for subject, reason in differences:
-        yield from wrap_line(f"  {subject}: {reason}", width)
+        yield from (f"  {line}" for line in wrap_text(f"{subject}: {reason}", width - 2))
 
 
 def _fleet_tables(result: RunResult, width: int) -> list[str]:
@@ -84,14 +84,17 @@ def _fleet_tables(result: RunResult, width: int) -> list[str]:
         end = last
         while end > begin + 1 and measure_width(_fleet_table(result, groups, begin, end)) > width:
             end -= 1
-        lines += ([""] if lines else []) + _fleet_table(result, groups, begin, end)
+        table = _fleet_table(result, groups, begin, end)
+        if measure_width(table) > width:
+            return [*_stack_fleet(result, groups, width), *wrap_text(" ".join(_legend(result)), width)]
+        lines += ([""] if lines else []) + table
         begin = max(end, begin + 1)
     return lines + wrap_text(" ".join(_legend(result)), width)
 
 
 def _legend(result: RunResult) -> Iterator[str]:
     if len(result.variants) > 1:
-        yield f"Per cent beside a figure: against {result.variants[0].name}; = is within 0.5 %."
+        yield f"Percentages compare with {result.variants[0].name}; = means a difference below 0.5 %."
     if any(variant.fleet.money > 0 for variant in result.variants):
         yield f"Prices: {result.prices}."
 
@@ -100,32 +103,43 @@ def _fleet_table(result: RunResult, groups: list[MeasureGroup], begin: int, end:
     """The first variant and those from `begin`: each value with its difference in one column, below one name."""
     chosen = (0, *range(begin, end))
     rows: list[list[str]] = [["", *(result.variants[number].name for number in chosen)]]
-    widest = max(len(row.percent(number)) for group in groups for row in group.rows for number in chosen)
+    widths = {number: max(len(row.percent(number)) for group in groups for row in group.rows) for number in chosen}
     for group in groups:
         rows.append([group.title])
         for row in group.rows:
-            cells = [f"{row.values[number]} {row.percent(number):>{widest}}" for number in chosen[1:]]
+            cells = [f"{row.values[number]} {row.percent(number):>{widths[number]}}" for number in chosen[1:]]
             rows.append([f"  {row.title}", row.values[0], *cells])
     return align_columns(rows)
 
 
+def _stack_fleet(result: RunResult, groups: list[MeasureGroup], width: int) -> list[str]:
+    heads = ["", *(variant.name for variant in result.variants)]
+    lines: list[str] = []
+    for group in groups:
+        values = (
+            [row.title, *(f"{value} {row.percent(number)}" for number, value in enumerate(row.values))]
+            for row in group.rows
+        )
+        lines += [group.title, *(f"  {line}" for line in stack_rows(heads, values, width - 2))]
+    return lines
+
+
 def _workload_tables(result: RunResult, width: int) -> Iterator[str]:
     priced = any(variant.fleet.money > 0 for variant in result.variants)
-    title = f"Where the money goes, {result.currency}" if priced else "Where the cores go"
+    title = f"Largest differences in cost, {result.currency}" if priced else "Largest differences in requested cores"
     by_cost = rank_by_cost(result, _WORKLOADS)
-    yield from _format_titled(title, _variant_table(result, by_cost, lambda workload: _cost(workload, priced), width))
+    costs = _variant_table(result, by_cost, lambda workload: _cost(workload, priced), width)
+    yield from _format_titled(title, costs, width)
     by_scalings = rank_by_scalings(result, _WORKLOADS) if has_scaling(result) else []
-    yield from _format_titled(
-        "Pods running, mean, and changes of their count", _variant_table(result, by_scalings, _pods, width)
-    )
-    yield from _format_titled(
-        "Where it hurts, each workload in its worst variant (over: time over its request)", _harm_table(result, width)
-    )
+    pods = _variant_table(result, by_scalings, _pods, width)
+    yield from _format_titled("Pods running (mean), and replica changes", pods, width)
+    risk = "Highest risk, each workload in its worst variant (CPU, memory: time above the request)"
+    yield from _format_titled(risk, _harm_table(result, width), width)
 
 
-def _format_titled(title: str, table: list[str]) -> Iterator[str]:
+def _format_titled(title: str, table: list[str], width: int) -> Iterator[str]:
     if table:
-        yield from ("", title, *table)
+        yield from ("", *wrap_text(title, width), *table)
 
 
 def _variant_table(
@@ -135,7 +149,7 @@ def _variant_table(
     rows = [["  Workload", *(variant.name for variant in result.variants)]]
     rows += [[_workload_name(workload), *map(show, workload.workloads)] for workload in ranked]
     tables = (align_columns([row[: shown + 1] for row in rows]) for shown in range(len(result.variants), 0, -1))
-    return choose_fitting(tables, width) if ranked else []
+    return choose_fitting(tables, width, lambda: stack_rows(rows[0], rows[1:], width)) if ranked else []
 
 
 def _cost(workload: WorkloadResult, priced: bool) -> str:
@@ -154,27 +168,21 @@ def _harm_table(result: RunResult, width: int) -> list[str]:
         number = scores.index(max(scores))
         worst.append((workload, result.variants[number].name, workload.workloads[number].totals))
     overload = ["overload"] if has_scaling(result) else []
-    heads = ["  Workload", "variant", "OOM kills", "evictions", "over CPU", "over memory", *overload]
+    heads = ["  Workload", "variant", "OOM kills", "evictions", "CPU", "memory", *overload]
 
     def cells(totals: SimulationTotals) -> list[str]:
         counts = [format_count(totals.oom_kills), format_count(totals.evictions)]
         shares = [format_share(totals.time_over.cpu), format_share(totals.time_over.memory)]
         return [*counts, *shares, *(format_significant(totals.scaled.overload) for _ in overload)]
 
-    tables = (
-        align_columns(
-            [
-                heads,
-                *(
-                    [_workload_name(workload, length), shorten(variant, length), *cells(totals)]
-                    for workload, variant, totals in worst
-                ),
-            ],
-            left_aligned=2,
-        )
-        for length in _NAME_LENGTHS
-    )
-    return choose_fitting(tables, width) if worst else []
+    def rows(length: int) -> list[list[str]]:
+        return [
+            [_workload_name(workload, length), shorten(variant, length), *cells(totals)]
+            for workload, variant, totals in worst
+        ]
+
+    tables = (align_columns([heads, *rows(length)], left_aligned=2) for length in _NAME_LENGTHS)
+    return choose_fitting(tables, width, lambda: stack_rows(heads, rows(width), width)) if worst else []
 
 
 def _workload_name(workload: RankedWorkload, length: int = _NAME_LENGTHS[0]) -> str:

@@ -87,7 +87,9 @@ def format_trimmed(value: float) -> str:
 
 
 def format_days(seconds: float) -> str:
-    """A long span in words: days, or hours where it is short."""
+    """A long span in words: days, or hours and minutes where it is short."""
+    if seconds < 3600:
+        return format_span(seconds)
     if seconds < 2 * 86400 and seconds % 86400:
         return f"{format_trimmed(seconds / 3600)} h"
     number = format_trimmed(seconds / 86400)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -9,6 +10,7 @@ from trellis.base.durations import Duration
 from trellis.base.quantities import Quantity
 from trellis.base.times import TimeOfDay
 
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _NUMBERS = (
     "no",
     "one",
@@ -70,6 +72,12 @@ def format_bounds(minimum: Quantity | None, maximum: Quantity | None) -> str:
     if minimum is not None and maximum is not None:
         return f"between {minimum} and {maximum}"
     return f"at least {minimum}" if minimum is not None else f"at most {maximum}"
+
+
+def spell_code(code: str) -> str:
+    """The code of a reason in words: `ResizedInPlace` is `resized in place`, `OOMKilled` is `OOM killed`."""
+    words = _WORDS.findall(code)
+    return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in words) or code
 
 
 def format_clause(text: str) -> str:

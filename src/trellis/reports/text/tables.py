@@ -1,15 +1,15 @@
 """Aligns columns, shortens names and wraps lines for a terminal.
 
-A table that is too wide is made anew with shorter names or fewer columns, see `first_fitting`. Rich is not used:
-docs/architecture.md has the figures.
+A table that is too wide is made anew with shorter names or fewer columns, see `choose_fitting`, and where nothing fits
+its rows are stacked, see `stack_rows`. Rich is not used: docs/architecture.md has the figures.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-NARROWEST = 80  # tables take a narrower terminal for one of this width
+NARROWEST = 40  # a narrower terminal is treated as one of this width
 _GAP = "  "
 _NO_BREAK = "\u00a0"
 
@@ -33,13 +33,26 @@ def _pad_cells(row: Sequence[str], widths: Sequence[int], left_aligned: int) -> 
     ]
 
 
-def choose_fitting(tables: Iterable[list[str]], width: int) -> list[str]:
-    """The first table that is no wider than `width`, or the last one; tables are made as long as none fits."""
+def choose_fitting(
+    tables: Iterable[list[str]], width: int, otherwise: Callable[[], list[str]] | None = None
+) -> list[str]:
+    """The first table that is no wider than `width`; else what `otherwise` makes, or the last table."""
     table: list[str] = []
     for table in tables:
         if measure_width(table) <= width:
-            break
-    return table
+            return table
+    return table if otherwise is None else otherwise()
+
+
+def stack_rows(heads: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> list[str]:
+    """A table for a terminal that is too narrow for its columns: below the name of a row, each figure on its line."""
+    lines: list[str] = []
+    for name, *cells in rows:
+        lines += textwrap.wrap(name.strip(), width) or [""]
+        for head, cell in zip(heads[1:], cells, strict=True):
+            text = f"{head}: {cell.strip()}" if head else cell.strip()
+            lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ") if cell.strip() else []
+    return lines
 
 
 def measure_width(table: Sequence[str]) -> int:

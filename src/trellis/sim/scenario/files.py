@@ -14,7 +14,7 @@ from trellis.base.names import suggest_name
 from trellis.base.reasons import Reason, Severity
 from trellis.core.lint.check import check
 from trellis.core.lint.cross_checks import TrellisObject
-from trellis.core.lint.findings import Finding
+from trellis.core.lint.findings import NOT_AN_OBJECT, UNKNOWN_KIND, UNREADABLE, Finding
 from trellis.core.lint.manifests import ManifestSource
 from trellis.sim.fleet import Fleet
 from trellis.sim.scenario.compiler import compile_scenario, read_scenario
@@ -25,6 +25,8 @@ from trellis.sources.series.tables import LoadedSeries
 
 NO_SCENARIO = Reason("NoScenario", "A file that should hold a scenario holds none, or several.", Severity.ERROR)
 _SHOWN = 5
+# Findings that may be why a file seems to hold no Scenario; others are about objects that a simulation does not read.
+_ABOUT_KINDS = frozenset({UNREADABLE, NOT_AN_OBJECT, UNKNOWN_KIND})
 
 
 class LoadedScenario(msgspec.Struct, frozen=True):
@@ -45,15 +47,21 @@ def parse_scenario(
     """The same of a text; the files that it names are relative to the directory."""
     result = check([source])
     scenarios = [candidate for candidate in result.objects if candidate.kind is SCENARIO]
+    if not scenarios:
+        related = tuple(finding for finding in result.findings if finding.reason in _ABOUT_KINDS)
+        hint = "a simulation needs one. To check other manifests, use `trellis check`"
+        return LoadedScenario((*related, _build_finding(source.name, f"the file holds no Scenario; {hint}")))
     if result.errors:
         return LoadedScenario(result.findings)
-    if len(scenarios) != 1:
-        count = "no Scenario" if not scenarios else f"{len(scenarios)} Scenarios"
-        hint = "" if scenarios else "; other manifests are for `trellis check`"
-        message = f"the file holds {count}; it must hold one{hint}"
-        return LoadedScenario((*result.findings, Finding(source.name, 1, 1, 1, NO_SCENARIO, message)))
+    if len(scenarios) > 1:
+        message = f"the file holds {len(scenarios)} Scenarios; a simulation needs exactly one"
+        return LoadedScenario((*result.findings, _build_finding(source.name, message)))
     beside = FilesBeside(directory)
     return _compile(scenarios[0], result.findings, traces or beside.trace, beside, seed)
+
+
+def _build_finding(source: str, message: str) -> Finding:
+    return Finding(source, 1, 1, 1, NO_SCENARIO, message)
 
 
 def select_variants(fleet: Fleet, names: Sequence[str]) -> Fleet:

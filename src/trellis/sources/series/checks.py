@@ -14,10 +14,11 @@ import numpy as np
 from trellis.base.durations import describe_span
 from trellis.base.errors import InvalidSeries
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
-from trellis.core.usage.samples import MOST_BYTES, MOST_CORES
+from trellis.core.usage.samples import MOST_CORES
 from trellis.sources.series.series import Series
 
 _LEAST_BYTES: Final = 1e3  # nothing that runs uses less on average
+_MOST_BYTES: Final = 2.0**46  # 64 TiB: no machine has more memory
 _LEAST_SAMPLES: Final = 2
 _GAP: Final = 3.5  # usual distances: two samples may be lost before it is one
 _YEAR: Final = 365 * 86_400.0
@@ -119,7 +120,7 @@ def _check_span(times: FloatColumn, origin: SeriesOrigin) -> None:
 def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: SeriesOrigin) -> None:
     """Refuse what is off by orders of magnitude, with a guess at what it is."""
     with np.errstate(invalid="ignore"):
-        if not ((cpu > MOST_CORES).any() or (memory < _LEAST_BYTES).any() or (memory > MOST_BYTES).any()):
+        if not ((cpu > MOST_CORES).any() or (memory < _LEAST_BYTES).any() or (memory > _MOST_BYTES).any()):
             return
     cores, size = _compute_median(cpu), _compute_median(memory)
     is_too_large, is_too_small = cores > MOST_CORES, 0 < size < _LEAST_BYTES
@@ -143,9 +144,16 @@ def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: SeriesOrigin) ->
             f"column {origin.memory} has values such as {size:.3g}, which is too little for bytes: "
             "call it memory_mib or memory_gib if they are"
         )
-    for values, column, most in ((cpu, origin.cpu, MOST_CORES), (memory, origin.memory, MOST_BYTES)):
-        for place in _find_first(values > most):
-            raise origin.build_row_error(place, column, f"{values[place]:g} is more than any container uses")
+    if size > _MOST_BYTES:
+        raise origin.build_error(
+            f"column {origin.memory} has values such as {size / 2**40:.3g} TiB, and no machine has so much memory: "
+            "name the column by its unit, such as memory_bytes or memory_mib"
+        )
+    for place in _find_first(cpu > MOST_CORES):
+        raise origin.build_row_error(place, origin.cpu, f"{cpu[place]:g} cores are more than any container uses")
+    for place in _find_first(memory > _MOST_BYTES):
+        amount = f"{memory[place] / 2**40:.3g} TiB"
+        raise origin.build_row_error(place, origin.memory, f"{amount} is more than any container uses")
 
 
 def _is_rising(values: FloatColumn) -> bool:

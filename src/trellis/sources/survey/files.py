@@ -79,7 +79,7 @@ class _FileSurvey:
                 continue
             pending = self._series_of_pods.setdefault((namespace, key), {}) if container.pod else {}
             if container in pending or RowKey(namespace, key, container.name) in self.used:
-                self.missing.append(MissingData(series.source, namespace, f"series {series.name} is there twice"))
+                self.missing.append(MissingData(series.source, namespace, f"series {series.name} occurs twice"))
             elif container.pod:
                 pending[container] = series
             else:
@@ -103,11 +103,15 @@ class _FileSurvey:
             surveyed, containers=tuple(_build_container(name, stated) for name, stated in declared.items())
         )
         pods = {container: container.pod or container.workload for container in series}
-        counter = NamespaceUsageCounter(
-            key[0], {key[1]: measured}, dict.fromkeys(pods.values(), key[1]), self._survey_settings
-        )
         which, samples = _merge(list(series.values()))
         now = float(samples.times[-1])
+        counter = NamespaceUsageCounter(
+            key[0],
+            {key[1]: measured},
+            dict.fromkeys(pods.values(), key[1]),
+            self._survey_settings,
+            span=(float(samples.times[0]), now),
+        )
         counter.add_batch([(pods[container], container.name) for container in series], which, samples, now)
         self.used |= {usage.row.key: usage for usage in counter.build_rows(now)}
         self.workloads[key] = msgspec.structs.replace(

@@ -126,7 +126,7 @@ class KubeState:
             for owners in await self._query_in_groups(namespaces, self._query_owners):
                 series.add_past_owners(owners)
         except PrometheusError as error:
-            return [], (MissingData("owners of pods that are gone", "", str(error)),)
+            return [], (MissingData("owners of deleted pods", "", str(error)),)
         return series.past_pods(), ()
 
     async def _query_kills(self, namespaces: tuple[str, ...]) -> list[OomKill]:

@@ -193,6 +193,7 @@ class PrometheusSurvey:
         pods = {pod: key for (where, pod), key in inventory.pods.items() if where == namespace}
         workloads = inventory.list_workloads(namespace)
         kills: list[OomKill] = [kill for kill in inventory.kills if kill.namespace == namespace]
+        times = TimeGrid.until(self._now, self._settings)
         counter = NamespaceUsageCounter(
             namespace,
             workloads,
@@ -200,6 +201,7 @@ class PrometheusSurvey:
             self._survey_settings,
             kills,
             totals=self._create_totals_counter(workloads) if self._survey_settings.totals else None,
+            span=(times.start, self._now),
         )
         before = self._samples
         total = len(inventory.namespaces)
@@ -238,17 +240,17 @@ class PrometheusSurvey:
     def _notes(self) -> Iterator[str]:
         settings = self._settings
         if not self._workloads:
-            yield "there are no workloads that were asked about"
+            yield "no workload matches the selection"
         elif not self._samples and not any(missing.what == USAGE for missing in self._missing):
             yield (
-                f"Prometheus has no usage of them: it was asked for {settings.history_memory_metric} and "
+                f"Prometheus has no usage of these workloads: it was asked for {settings.history_memory_metric} and "
                 f"{settings.history_cpu_metric} with the labels {settings.container_pod_name_label} and "
                 f"{settings.container_name_label}"
             )
         elif self._lacks_cpu():
             yield (
-                f"Prometheus has memory and no CPU of them: {settings.history_cpu_metric} needs two samples within "
-                f"{settings.history_resolution}; if it is scraped less often, take a longer --resolution"
+                f"Prometheus has memory and no CPU usage of these workloads: {settings.history_cpu_metric} needs two "
+                f"samples within {settings.history_resolution}; if it is scraped less often, take a longer --resolution"
             )
 
 
@@ -258,7 +260,7 @@ async def _add_past_pods(objects: SurveyObjects, state: KubeState) -> SurveyObje
         past_pods, series = await state.read_past_pods(objects.namespaces)
         kills, missing = await state.read_kills(objects.namespaces)
     except PrometheusError as error:
-        unknown = MissingData("pods that are gone", "", str(error))
+        unknown = MissingData("deleted pods", "", str(error))
         return msgspec.structs.replace(objects, missing=(*objects.missing, unknown))
     names = {(pod.metadata.namespace, pod.metadata.name) for pod in objects.pods}
     return msgspec.structs.replace(

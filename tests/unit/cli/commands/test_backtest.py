@@ -107,6 +107,7 @@ def test_a_limit_for_memory_fails_where_only_cpu_is_known(tmp_path: Path) -> Non
     ("arguments", "message"),
     [
         ([], "give files or directories with usage, - for standard input, or"),
+        (["a.csv", "--history=3d"], "--history: only for usage from Prometheus; here usage is read from files"),
         (["a.csv", "--namespace=shop"], "--namespace needs --prometheus-url; of files all series are scored"),
         (["a.csv", "--fail-above=speed=1"], "there is no measure speed, but footprint, time-over"),
         (["a.csv", "--fail-above=kills"], '"kills": must be written as measure=ratio'),

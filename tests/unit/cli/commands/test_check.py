@@ -46,9 +46,12 @@ def test_errors_exit_with_1_and_have_positions(folder: Path) -> None:
     (folder / "vpa.yaml").write_text(BAD)
     result = run("vpa.yaml")
     assert result.exit_code == 1
-    first, last = result.output.splitlines()
+    first, line, caret, last = result.output.splitlines()
     assert first.startswith('vpa.yaml:6:18: error: spec.updatePolicy.updateMode: Unsupported value: "Sometimes"')
     assert first.endswith("[Unsupported] (VerticalPodAutoscaler web, document 1)")
+    assert line == "     6 |   updatePolicy: {updateMode: Sometimes}"
+    assert caret == "       |                  ^"
+    assert line[caret.index("^") :].startswith("updateMode")
     assert last == "1 object in 1 file: 1 error, 0 warnings"
 
 

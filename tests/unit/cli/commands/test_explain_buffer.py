@@ -21,7 +21,7 @@ def explain(cluster: Cluster, folder: Path, *arguments: str) -> Result:
 def test_a_buffer_is_explained(tmp_path: Path) -> None:
     result = explain(spare(), tmp_path, "web")
     assert result.exit_code == 0, result.output
-    assert "It keeps room for 2 further pods of Deployment web" in result.output
+    assert "It keeps spare capacity for 2 further pods of Deployment web" in result.output
     assert "WHAT COULD NOT BE SEEN" not in result.output
 
 
@@ -44,7 +44,7 @@ def test_a_label_of_a_class_may_be_set(tmp_path: Path) -> None:
     assert "NodeClassUnknown" in explain(cluster, tmp_path, "spot").output
     flags = {"node-class-labels": "Pool=karpenter.sh/nodepool"}
     cluster.components = [DumpedComponent("buffers", "kube-system", "trellis-buffers", flags=flags)]
-    assert "It keeps 3 chunks of room on nodes of Pool spot" in explain(cluster, tmp_path, "spot").output
+    assert "It keeps 3 chunks of spare capacity on nodes of Pool spot" in explain(cluster, tmp_path, "spot").output
 
 
 def test_a_flag_that_cannot_be_read_stands_for_its_default_and_others_keep_theirs(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_flag_that_cannot_be_read_stands_for_its_default_and_others_keep_their
     flags = {"max-chunks-per-buffer": "many"}
     cluster.components = [DumpedComponent("buffers", "kube-system", "trellis-buffers", flags=flags)]
     result = explain(cluster, tmp_path, "web")
-    assert "It keeps room for 2 further pods" in result.output
+    assert "It keeps spare capacity for 2 further pods" in result.output
     assert (result.exit_code, "FlagUnreadable" in result.output) == (1, True)
 
 

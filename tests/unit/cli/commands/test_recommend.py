@@ -60,7 +60,7 @@ def test_requests_are_advised_from_files_of_usage(usage: str) -> None:
     assert result.exit_code == 0, result.stderr
     assert "shop/web app" in result.stdout
     assert "2 workloads, 2 containers" in result.stdout
-    assert "what is requested now could not be seen" in " ".join(result.stdout.split())
+    assert "the current requests are unknown" in " ".join(result.stdout.split())
 
 
 def test_fractions_and_limits_of_a_trace_are_of_the_machine_that_is_given(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_an_empty_survey_is_reported_and_fails_a_limit(asked: dict[str, Any]) ->
     asked["surveyed"] = SurveyResult(time=0.0, source="tests", recommender="default")
     result = run()
     assert result.exit_code == 0
-    assert "There is nothing to size." in result.stdout
+    assert "No containers were found." in result.stdout
     judged = run("--fail-over=0%")
     assert judged.exit_code == 2
     assert "--fail-over: of no container both its requests and enough of its usage are known" in judged.stderr
@@ -209,6 +209,8 @@ def test_a_path_that_does_not_exist_is_an_error_without_a_report(tmp_path: Path)
         (["--no-cluster"], "--no-cluster needs --prometheus-url"),
         (["--vpas", "--prometheus-url=http://x"], "--vpas reads everything from the cluster"),
         (["usage.csv", "--prometheus-url=http://x"], "give files with usage or options of Prometheus"),
+        (["usage.csv", "--history=3d"], "--history: only for usage from Prometheus"),
+        (["usage.csv", "--prometheus-tenant=a", "--resolution=1m"], "--resolution, --prometheus-tenant: only for"),
     ],
 )
 def test_invalid_options_are_refused(arguments: list[str], message: str) -> None:

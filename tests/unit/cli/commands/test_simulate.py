@@ -98,11 +98,12 @@ def test_variants_can_be_chosen_and_a_misspelt_one_is_named() -> None:
         CliRunner().invoke(trellis, ["simulate", "tiny.yaml", "--only", "sizd"], catch_exceptions=False)
 
 
-def test_a_typo_is_one_line_with_file_line_and_the_nearest_name(folder: Path) -> None:
+def test_a_typo_is_reported_with_file_line_and_the_nearest_name(folder: Path) -> None:
     (folder / "typo.yaml").write_text(SCENARIO.replace("  step: 5m", "  stepp: 5m"))
     result = run("typo.yaml")
     assert result.exit_code == 1
-    (line,) = result.stderr.splitlines()
+    line, source, _caret = result.stderr.splitlines()
+    assert source.endswith("|   stepp: 5m")
     assert line.startswith("typo.yaml:6:3: error: spec.stepp:")
     assert 'did you mean "step"?' in line
 

@@ -14,7 +14,7 @@ import yaml
 from support.builders.surveys import GIB, MIB, NONE, container, generated_survey, shop, survey, workload
 from trellis.base.prices import EXAMPLE_PRICES
 from trellis.core.advice.advisor import advise
-from trellis.core.advice.manifests import build_patches, build_vpas, convert_quantity
+from trellis.core.advice.manifests import build_patches, build_resources, build_vpas, convert_quantity
 from trellis.core.advice.policy import AdvicePolicy, parse_limit_rules
 from trellis.core.advice.results import SurveyAdvice
 from trellis.core.advice.survey.model import ResourceAmount, SurveyedWorkload, SurveyResult
@@ -64,8 +64,8 @@ def test_a_workload_with_fitting_requests_has_no_patch() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "namespace", "reason"),
     [
-        ("Pod", "web", "shop", "nobody makes this pod anew"),
-        ("Job", "web", "shop", "the template of a Job cannot be changed"),
+        ("Pod", "web", "shop", "no controller recreates this pod"),
+        ("Job", "web", "shop", "the template of a Job is immutable"),
         ("Rollout", "web", "shop", "would replace all its containers"),
         ("Deployment", "../web", "shop", "its name must consist of"),
         ("Deployment", "web", "..", "its namespace must consist of"),
@@ -173,3 +173,10 @@ def test_a_patch_laid_over_its_template_gives_what_was_advised() -> None:
         template: dict[str, Any] = patch["spec"]["template"]["spec"]["containers"][0]["resources"]
         for resource, text in template["requests"].items():
             assert text == str(convert_quantity(resource, advice.containers[0].get_resource(resource).request))
+
+
+def test_the_resources_of_a_container_are_those_advised_changed_or_not() -> None:
+    advice = only(workload("web", container(request=(500, 512 * MIB), target=(500, 1024 * MIB))))
+    (row,) = advice.rows
+    resources = build_resources(row.container)
+    assert resources == {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}

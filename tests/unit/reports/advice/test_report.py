@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from support.builders.surveys import GIB, NONE, NOW, container, generated_survey, shop, survey, workload
+from support.builders.surveys import GIB, NONE, NOW, container, generated_survey, shop, survey, with_usage, workload
 from support.golden_files import assert_golden, page_body
 from trellis.base.prices import EXAMPLE_PRICES, Prices
 from trellis.core.advice.advisor import advise
@@ -91,7 +91,7 @@ def test_text_needs_no_colour() -> None:
 def test_missing_data_marks_every_format_as_partial() -> None:
     for form in ("table", "markdown", "html"):
         text = " ".join(render_advice(SHOP, form).split())
-        assert "Partial: 1 thing that is listed below could not be looked at." in text
+        assert "Partial: 1 source of data could not be read; it is listed below." in text
         assert "pods in payments" in text
     assert json.loads(render_advice(SHOP, "json"))["partial"] is True
     assert "Partial" not in render_advice(advised(generated_survey(2)), "table")
@@ -102,8 +102,8 @@ def test_other_autoscalers_of_the_size_are_reported() -> None:
     workloads = [workload(f"web-{number}", smaller, vpas=("vpa",)) for number in range(5)]
     mixed = workload("mixed", msgspec.structs.replace(smaller, differing=2))
     text = " ".join(render_advice(advised(survey(*workloads, mixed)), "table").split())
-    assert "other requests: shop/web-0, shop/web-1, shop/web-2 and 2 more" in text
-    assert "1 container with pods of several sizes" in text
+    assert "other requests for shop/web-0, shop/web-1, shop/web-2 and 2 more" in text
+    assert "requests differ between pods of 1 container" in text
 
 
 @pytest.mark.parametrize("form", list(FORMATS))
@@ -127,13 +127,13 @@ def test_unknown_requests_are_not_reported_as_none() -> None:
     ]
     advice = advised(survey(*workloads))
     text = [line.split() for line in as_text(advice, 100)]
-    assert ["in", "all", "?", "1.00", "?", "1.00"] in text
-    explained = '"? ->" means that the present request is not known.'
+    assert ["total", "?", "1.00", "?", "1.00"] in text
+    explained = '"? ->" means that the current request is unknown.'
     assert explained in "\n".join(as_text(advice, 200))
     assert explained not in "\n".join(as_text(advised(survey(workload())), 200))
-    assert "| in all | ? | 1.00 |  | ? | 1.00 |  |  |" in render_advice(advice, "markdown").splitlines()
+    assert "| total | ? | 1.00 |  | ? | 1.00 |  |  |" in render_advice(advice, "markdown").splitlines()
     page = page_body(render_advice(advice, "html"))
-    assert "<dt>now</dt><dd>?</dd>" in page
+    assert "<dt>requested now</dt><dd>?</dd>" in page
     for wrong in ("<dt>missing</dt>", ">new<", "<dd>0</dd>"):
         assert wrong not in page
 
@@ -149,6 +149,6 @@ def test_odd_names_do_no_harm() -> None:
 
 
 def test_very_many_containers_leave_the_page_readable() -> None:
-    page = render_advice(advised(generated_survey(3500)), "html")
-    assert "These are 3,000 of 3,500" in page
+    page = render_advice(advised(with_usage(generated_survey(3500))), "html")
+    assert "1,500 of 3,500 are shown" in page
     assert len(page.encode()) < 4_000_000

@@ -12,6 +12,7 @@ import pytest
 from support.builders.results import backtested
 from support.golden_files import assert_golden, page_body
 from trellis.reports.backtest.frontier import FrontierCurve, draw_frontier
+from trellis.reports.backtest.headline import find_best
 from trellis.reports.backtest.report import as_csv, as_html, as_json, as_text
 
 SMALL = backtested(series=4, points=5)
@@ -24,7 +25,7 @@ def test_the_reports_are_as_approved() -> None:
     assert_golden("backtest.html", page_body(as_html(SMALL)))
 
 
-@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
 def test_no_line_is_wider_than_asked_for(width: int) -> None:
     assert max(map(len, as_text(SMALL, width))) <= width
 
@@ -38,8 +39,21 @@ def test_a_variant_that_saves_by_risking_more_is_not_proposed() -> None:
     risky = [SMALL.variants[0], SMALL.variants[3]]
     scores = [score for score in SMALL.series if score.variant in {variant.name for variant in risky}]
     result = msgspec.structs.replace(SMALL, variants=risky, series=scores, curves=[], sweeps=[], charts=[])
-    assert any("No other requests less CPU than default" in line for line in as_text(result, 100))
-    assert "No other requests less CPU" in as_html(result)
+    assert any("No recommender requests less CPU than default" in line for line in as_text(result, 100))
+    assert "No recommender requests less CPU" in as_html(result)
+    for text in (" ".join(as_text(result, 100)), as_html(result)):
+        assert "is not recommended: usage is above the CPU request" in " ".join(text.split())
+
+
+def test_a_variant_that_saves_cpu_by_killing_containers_is_not_proposed() -> None:
+    best = find_best(SMALL)
+    variant = SMALL.variants[best]
+    assert best
+    assert variant.memory is not None
+    figures = msgspec.structs.replace(variant.memory.figures, kills=5.0)
+    killing = msgspec.structs.replace(variant, memory=msgspec.structs.replace(variant.memory, figures=figures))
+    variants = [killing if number == best else other for number, other in enumerate(SMALL.variants)]
+    assert find_best(msgspec.structs.replace(SMALL, variants=variants)) != best
 
 
 def test_where_no_cpu_was_measured_nothing_is_reported_about_it() -> None:
@@ -66,9 +80,9 @@ def test_where_nothing_is_scored_nothing_is_compared() -> None:
     unscored = [msgspec.structs.replace(variant, cpu=None, memory=None) for variant in SMALL.variants]
     nothing = msgspec.structs.replace(SMALL, variants=unscored, curves=[], sweeps=[])
     text = as_text(nothing, 100)
-    assert "Nothing could be scored." in text
+    assert "No series could be scored." in text
     assert not any(line.startswith(("Requested:", "No other")) for line in text)
-    assert "Nothing could be scored." in as_html(nothing)
+    assert "No series could be scored." in as_html(nothing)
 
 
 def test_the_frontier_is_drawn_without_scripts() -> None:
@@ -94,7 +108,7 @@ def test_what_was_left_out_and_what_was_stopped_is_reported() -> None:
     partial = msgspec.structs.replace(SMALL, partial=True, notes=["web-02/app: 1 gap"])
     text = "\n".join(as_text(partial, 100))
     page = as_html(partial)
-    for expected in ("Partial: it was stopped", "traces/broken.csv: row 7", "web-02/app: 1 gap"):
+    for expected in ("Partial: the backtest was stopped", "traces/broken.csv: row 7", "web-02/app: 1 gap"):
         assert expected in text
         assert expected in page
 

@@ -70,8 +70,8 @@ def test_no_line_of_the_text_is_wider_than_the_terminal(width: int) -> None:
 @pytest.mark.parametrize(("width", "shown"), [(80, False), (100, True)])
 def test_only_heads_that_are_shown_are_explained(width: int, shown: bool) -> None:
     text = "\n".join(as_text(propose_buckets(SHOP), width))
-    assert ("changes: how often" in text) is ("memory short  changes" in text) is shown
-    assert "short: of the time" in text
+    assert ("changes: how often" in text) is ("memory above  changes" in text) is shown
+    assert "CPU above, memory above: share of time" in text
 
 
 def test_only_so_many_workloads_are_shown_and_the_rest_is_counted() -> None:
@@ -83,7 +83,7 @@ def test_only_so_many_workloads_are_shown_and_the_rest_is_counted() -> None:
 def test_nothing_to_propose_is_reported_in_every_form() -> None:
     nothing = advised(shop())
     for form in ("table", "yaml", "markdown", "html"):
-        assert "There are no buckets to propose for 7 workloads." in render_buckets(nothing, form)
+        assert "No buckets are proposed for 7 workloads." in render_buckets(nothing, form)
     assert list(yaml.safe_load_all(render_buckets(nothing, "yaml"))) in ([], [None])
     document = json.loads(render_buckets(nothing, "json"))
     assert {workload["reason"] for workload in document["workloads"]} == {"NotScaled", "TooLittleHistoryForBuckets"}

@@ -36,7 +36,10 @@ def given_pods(**resources: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ({"targetRef": DEPLOYMENT, "capacity": {"replicas": {"exactly": 3}}}, "Keeps room for 3 further pods of"),
+        (
+            {"targetRef": DEPLOYMENT, "capacity": {"replicas": {"exactly": 3}}},
+            "Keeps spare capacity for 3 further pods",
+        ),
         ({"targetRef": DEPLOYMENT, "capacity": {"replicas": {"exactly": 3}}}, "with the recommendation in force."),
         (
             of_class(perChunkResources={"cpu": "3", "memory": "512Mi"}),
@@ -53,10 +56,10 @@ def given_pods(**resources: Any) -> dict[str, Any]:
         ),
         (given_pods(requests={"cpu": "2", "memory": "4Gi"}), "5 pods of the given spec: 2 CPU and 4Gi memory each."),
         (given_pods(limits={"nvidia.com/gpu": "1"}), "5 pods of the given spec: 1 nvidia.com/gpu each."),
-        (given_pods(), "Keeps room for 5 pods of the given spec."),
-        (given_pods(requests={"cpu": "lots"}), "Keeps room for 5 pods of the given spec."),
+        (given_pods(), "Keeps spare capacity for 5 pods of the given spec."),
+        (given_pods(requests={"cpu": "lots"}), "Keeps spare capacity for 5 pods of the given spec."),
         ({"type": "example.com/warm", **given_pods()}, "Is left alone: example.com/warm"),
-        ({}, "Keeps no room: it states no capacity that can be read."),
+        ({}, "Keeps no spare capacity: its capacity cannot be read."),
     ],
 )
 def test_a_buffer_is_described_in_sentences(spec: dict[str, Any], sentence: str) -> None:

@@ -67,14 +67,14 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        (exactly(3), "It keeps room for 3 further pods of Deployment web: CPU 500m and memory 1Gi each, CPU 1500m and"),
+        (exactly(3), "It keeps spare capacity for 3 further pods of Deployment web: CPU 500m and memory 1Gi each,"),
         (exactly(3), "Its capacity asks for exactly 3."),
-        (exactly(0), "It keeps no room now."),
+        (exactly(0), "It keeps no spare capacity now."),
         (
             exactly(1, recreationStrategy="KeepMinimum"),
-            "If no pods ran but those of DaemonSets, the nodes that there are have room for all of it.",
+            "If no pods ran but those of DaemonSets, the existing nodes fit all of it.",
         ),
-        (exactly(1, recreationStrategy="KeepMinimum"), "KeepMinimum: the room counts whether it is used or not;"),
+        (exactly(1, recreationStrategy="KeepMinimum"), "KeepMinimum: the capacity counts whether used or not;"),
         (exactly(1, type="example.com/warm"), "It is left alone, and so is its status. OtherBufferType:"),
         (
             {"targetRef": deployment("web"), "capacity": {"replicas": {"percent": {"percent": 30, "maxCount": 1}}}},
@@ -82,7 +82,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
         ),
         (
             {"targetRef": POOL, "capacity": {"nodeClass": {"totalCpu": "4", "totalMem": "6Gi"}}},
-            "Up to CPU 4 and memory 6Gi in all, in as few equal chunks as fit a small node: 8.",
+            "Up to CPU 4 and memory 6Gi in total, in as few equal chunks as fit a small node: 8.",
         ),
         (
             {"targetRef": POOL, "capacity": {"nodeClass": {"totalCpu": "4", "totalMem": "6Gi"}}},
@@ -99,13 +99,13 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
                     }
                 },
             },
-            "Up to CPU 4 and memory 6Gi in all, in chunks of CPU 1 and memory 2Gi: 3 exceed neither total.",
+            "Up to CPU 4 and memory 6Gi in total, in chunks of CPU 1 and memory 2Gi: 3 exceed neither total.",
         ),
         (
             given_pods(nodeSelector={"pool": "a"}, hostNetwork=True),
             "Where it may run is bound by nodeSelector pool=a and hostNetwork.",
         ),
-        (given_pods(), "It keeps room for 2 pods of the given spec: CPU 500m and memory 1Gi each"),
+        (given_pods(), "It keeps spare capacity for 2 pods of the given spec: CPU 500m and memory 1Gi each"),
         ({"targetRef": deployment("wbe"), "capacity": {"replicas": {"exactly": 2}}}, "TargetNotFound: Cannot read"),
         ({"targetRef": deployment("wbe"), "capacity": {"replicas": {"exactly": 2}}}, "asks for exactly 2."),
         (given_pods(resourceClaims=[{"name": "gpu"}]), "Its capacity asks for 2 pods of the given spec."),
@@ -128,18 +128,14 @@ def test_missing_headroom_is_reported_with_its_amount_and_reason() -> None:
     cluster = Cluster()
     cluster.add_node("n1", "4")
     explanation = explain_web(cluster, **exactly(5))
-    assert (
-        "Beside all that runs now the nodes that there are have room for 4 of 5 chunks; the rest wants" in explanation
-    )
+    assert "Beside all running pods the existing nodes fit 4 of 5 chunks; the rest needs" in explanation
     assert "No further chunk fits 1 node, NodeFull (cpu)." in explanation
 
 
 def test_where_there_is_no_headroom_at_all_nothing_is_left_over() -> None:
     cluster = Cluster()
     cluster.add_node("n1", "2")
-    assert "the nodes that there are have room for none of it; it wants new nodes." in explain_web(
-        cluster, **exactly(5)
-    )
+    assert "the existing nodes fit none of it; it needs new nodes." in explain_web(cluster, **exactly(5))
 
 
 def test_a_status_that_is_behind_is_reported() -> None:
@@ -153,7 +149,7 @@ def test_a_status_that_is_behind_is_reported() -> None:
 
 def test_the_time_when_all_chunks_last_fit_is_reported() -> None:
     explanation = explain_web(status={"lastFullyProvisioned": time(NOW - 120)}, **exactly(2))
-    assert "All of it last had room at 07:58 UTC, 2 min ago." in explanation
+    assert "All of it last fitted on ready nodes at 07:58 UTC, 2 min ago." in explanation
 
 
 def test_another_buffer_on_the_target_is_reported() -> None:

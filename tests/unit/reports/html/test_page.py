@@ -24,7 +24,7 @@ from trellis.core.advice.survey.model import SurveyResult
 from trellis.reports.advice.report import render_advice
 from trellis.reports.backtest import report as backtest
 from trellis.reports.buckets.report import render_buckets
-from trellis.reports.html.page import load_environment, render_template, typeset
+from trellis.reports.html.page import list_spans, load_environment, render_template, typeset
 from trellis.reports.simulation import report as simulation
 from trellis.sim.results import NotPlayed
 
@@ -34,11 +34,13 @@ TEMPLATES = {
     "page.html.j2",
     "parts.html.j2",
     "simulation.html.j2",
+    "sparkline.svg.j2",
     "backtest.html.j2",
     "advice.html.j2",
     "buckets.html.j2",
     "node_chart.svg.j2",
     "frontier.svg.j2",
+    "ladder.svg.j2",
 }
 
 
@@ -181,3 +183,12 @@ def test_every_module_leaves_markup_to_the_templates() -> None:
                 assert not re.search(r"</?(?:td|th|tr|p|div|span|svg|path)\b", module.read_text(encoding="utf-8")), (
                     module
                 )
+
+
+def test_cards_are_spread_over_rows_so_that_none_is_alone() -> None:
+    assert [list_spans(count) for count in (0, 1, 3, 4)] == [[], [12], [4] * 3, [3] * 4]
+    assert list_spans(5) == [4, 4, 4, 6, 6]
+    assert list_spans(9) == [4] * 9
+    for count in range(2, 40):
+        assert sum(list_spans(count)) % 12 == 0
+        assert 12 not in list_spans(count)

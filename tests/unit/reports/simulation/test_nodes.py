@@ -37,14 +37,14 @@ def test_the_table_begins_with_what_nodes_cost_and_how_long_pods_wait() -> None:
     begin = lines.index("Nodes")
     titles = [line.strip().split("  ")[0] for line in lines[begin + 1 : begin + 9]]
     assert titles == [
-        "Money for nodes, USD",
+        "Cost of nodes, USD",
         "Node hours",
         "Pods wait, mean",
         "Pods wait, p95",
         "Pods wait, longest",
         "Pods moved",
         "Pods preempted",
-        "Buffers whole",
+        "Buffers provisioned",
     ]
     assert lines[begin + 9] == "Cost"
 
@@ -52,7 +52,7 @@ def test_the_table_begins_with_what_nodes_cost_and_how_long_pods_wait() -> None:
 def test_variants_are_held_against_each_other_by_their_nodes() -> None:
     text = " ".join(line.strip() for line in as_text(simulated_on_nodes(), 140))
     assert "costs 2.0 % more than Fixed requests (USD 51.00 for nodes instead of 50.00)" in text
-    assert "95 of 100 at most 0 s (against 3 min)" in text
+    assert "95 of 100 at most 0 s (baseline: 3 min)" in text
 
 
 def test_the_page_draws_nodes_over_time_and_reports_waits() -> None:
@@ -60,13 +60,13 @@ def test_the_page_draws_nodes_over_time_and_reports_waits() -> None:
     assert 'aria-label="Nodes over time: Fixed requests' in page
     assert page.count("<path d=") >= 4
     assert "for nodes, in" in page
-    assert "Pods that found kept room" in page
+    assert "Pods placed on Buffers" in page
 
 
 def test_the_page_says_whose_nodes_it_speaks_of_where_they_come_and_go() -> None:
     run_result = simulated(workloads=2)
     first, *others = run_result.variants
-    assert "and use. Nodes offer 32.0 cores and 40.0 GiB.</p>" in as_html(run_result)
+    assert "and their usage. Nodes offer 32.0 cores and 40.0 GiB.</p>" in as_html(run_result)
     moves = msgspec.structs.replace(first.chart, offered_cpu=[8.0, *first.chart.offered_cpu[1:]])
     run_result = msgspec.structs.replace(run_result, variants=[msgspec.structs.replace(first, chart=moves), *others])
     assert f"Nodes offer at most 32.0 cores and 40.0 GiB ({first.title})." in as_html(run_result)
@@ -103,7 +103,7 @@ def test_rows_for_programs_end_with_waits() -> None:
     assert "wait" not in as_csv(simulated()).splitlines()[0]
 
 
-@pytest.mark.parametrize("word", ["Pods wait", "Nodes over time", "Buffers whole"])
+@pytest.mark.parametrize("word", ["Pods wait", "Nodes over time", "Buffers provisioned"])
 def test_nothing_is_reported_about_nodes_that_neither_come_nor_go(word: str) -> None:
     run_result = simulated()
     assert word not in as_html(run_result)

@@ -11,8 +11,9 @@ import pytest
 
 from support.builders.results import simulated
 from support.golden_files import assert_golden, page_body
+from trellis.reports.simulation.charts import build_chart_data
 from trellis.reports.simulation.report import as_csv, as_html, as_json, as_text
-from trellis.sim.results import RunResult, SimulationTotals
+from trellis.sim.results import RunResult, SimulationTotals, WorkloadResult
 
 SMALL = simulated(workloads=4, days=4, points=8)
 GOLDEN = simulated(workloads=2, days=4, points=6)
@@ -40,7 +41,7 @@ def test_the_same_result_gives_the_same_bytes() -> None:
     assert as_json(again) == as_json(SMALL)
 
 
-@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
 @pytest.mark.parametrize("variants", [1, 2, 4, 9])
 def test_no_line_is_wider_than_asked_for(width: int, variants: int) -> None:
     many = [
@@ -108,7 +109,7 @@ def test_a_stopped_variant_is_reported() -> None:
     variants = [msgspec.structs.replace(SMALL.variants[0], partial_until=SMALL.begin + 86400.0), *SMALL.variants[1:]]
     partial = msgspec.structs.replace(SMALL, partial=True, variants=variants)
     assert any("PARTIAL" in line and "25 %" in line for line in as_text(partial, 100))
-    assert "got to 25 % of the time" in as_html(partial)
+    assert "was stopped after 25 % of the time" in as_html(partial)
 
 
 def test_variants_stopped_earlier_are_not_compared_by_cost() -> None:
@@ -119,8 +120,8 @@ def test_variants_stopped_earlier_are_not_compared_by_cost() -> None:
     ]
     partial = msgspec.structs.replace(SMALL, partial=True, variants=stopped)
     text = "\n".join(as_text(partial, 100))
-    assert f"{SMALL.variants[1].title or SMALL.variants[1].name} got to" in text
-    assert "too little to be compared" in text
+    assert f"{SMALL.variants[1].title or SMALL.variants[1].name} was stopped after" in text
+    assert "too early to be compared" in text
     assert not re.search(r"costs|against", text)
     assert "No variant costs less" not in as_html(partial)
     assert len(json.loads(as_json(partial))["variants"]) == len(SMALL.variants)
@@ -155,10 +156,39 @@ def test_without_prices_cores_are_reported() -> None:
     free = msgspec.structs.replace(SMALL, variants=variants)
     text = " ".join(" ".join(as_text(free, 120)).split())
     assert re.search(r"Adaptive requests [\d.,]+ cores instead of", text)
-    assert "Where the cores go" in text
+    assert "Largest differences in requested cores" in text
     assert "cores</small>" in as_html(free)
 
 
 def test_a_workload_with_all_its_points_takes_less_than_eighty_kilobytes() -> None:
     few, more = (len(as_html(simulated(workloads, days=14, points=336)).encode()) for workloads in (2, 12))
     assert more - few < 10 * 80_000  # so that sixty of them in four variants stay below five megabytes
+
+
+def test_the_page_opens_with_a_workload_that_has_pods_in_the_variant_shown() -> None:
+    result = simulated(workloads=4, days=4, points=8)
+    shown = build_chart_data(result)["shown"]
+    chosen = build_chart_data(result)["chosen"]
+    empty = msgspec.structs.replace(
+        result,
+        variants=[
+            msgspec.structs.replace(
+                variant,
+                workloads=[
+                    _without_pods(workload) if (number, at) == (shown, chosen) else workload
+                    for at, workload in enumerate(variant.workloads)
+                ],
+            )
+            for number, variant in enumerate(result.variants)
+        ],
+    )
+    assert build_chart_data(empty)["shown"] == shown
+    opened = empty.variants[shown].workloads[build_chart_data(empty)["chosen"]].chart
+    assert opened is not None
+    assert max(opened.pods) > 0
+
+
+def _without_pods(workload: WorkloadResult) -> WorkloadResult:
+    assert workload.chart is not None
+    chart = msgspec.structs.replace(workload.chart, pods=[0.0] * len(workload.chart.pods))
+    return msgspec.structs.replace(workload, chart=chart)

@@ -41,10 +41,10 @@ def test_the_text_compares_pods_overload_and_changes_of_the_count() -> None:
     text = "\n".join(as_text(SCALED, 100))
     assert "Pods running, mean" in text
     assert "Overload, core-hours" in text
-    assert "Changes of the count" in text
+    assert "Replica changes" in text
     words = " ".join(text.split())
-    assert "21 changes of the count (against 0) and 119 core-hours of overload (against 120)" in words
-    assert "Pods running, mean, and changes of their count" in words
+    assert "21 replica changes (baseline: 0) and 119 core-hours of overload (baseline: 120)" in words
+    assert "Pods running (mean), and replica changes" in words
     assert "2.50 (0) 2.50 (7) 2.50 (14) 2.50 (21)" in words
 
 
@@ -62,7 +62,7 @@ def test_programs_get_the_figures_of_each_workload() -> None:
 
 def test_the_page_has_them_on_cards_in_tables_and_in_charts() -> None:
     page = as_html(SCALED)
-    for text in ("<dt>Overload</dt>", "Changes of the count", '"scales":true', ">changes</th>"):
+    for text in ("<dt>Overload <small>core-hours</small></dt>", "Replica changes", '"scales":true', ">changes</th>"):
         assert text in page
 
 

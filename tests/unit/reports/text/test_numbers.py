@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.reports.measures import ComparisonMode, Measure
+from trellis.reports.measures import COSTS_MORE, ComparisonMode, Measure
 from trellis.reports.text.numbers import (
     format_count,
     format_days,
@@ -69,7 +69,8 @@ def test_money_has_cents_while_they_matter() -> None:
 
 def test_spans_are_in_the_unit_that_suits_them() -> None:
     assert [format_span(value) for value in (4.0, 90.0, 3600.0, 1209600.0)] == ["4 s", "1.5 min", "1 h", "14 d"]
-    assert [format_days(value) for value in (3600.0, 86400.0, 129600.0, 1209600.0)] == [
+    assert [format_days(value) for value in (300.0, 3600.0, 86400.0, 129600.0, 1209600.0)] == [
+        "5 min",
         "1 h",
         "1 day",
         "36 h",
@@ -122,3 +123,10 @@ def test_a_difference_says_how_much_and_which_way_is_better(
     measure = _measure(compared)
     assert measure.format_difference(value, first) == text
     assert measure.compare(value, first) == improvement
+
+
+def test_more_cost_is_told_apart_from_what_is_worse() -> None:
+    cost = Measure[float]("cost", "Cost", "", "", lambda value: value, format_money, is_cost=True)
+    risk = Measure[float]("risk", "Risk", "", "", lambda value: value, format_money)
+    assert [cost.compare(value, 10.0) for value in (12.0, 10.0, 8.0)] == [COSTS_MORE, 0, 1]
+    assert [risk.compare(value, 10.0) for value in (12.0, 10.0, 8.0)] == [-1, 0, 1]

@@ -206,6 +206,7 @@ def test_an_invalid_parquet_file_is_refused(tmp_path: Path) -> None:
 
 
 HEAD = "timestamp,cpu_cores,memory_bytes\n"
+MIB_HEAD = "timestamp,cpu_cores,memory_mib\n"
 SINCE_MILLISECONDS = "".join(f"{300_000 * number},1,1e6\n" for number in range(1440))
 COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(301))
 
@@ -261,7 +262,8 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
         (f"{HEAD}0,2e9,\n60,2e9,\n", "may be bytes: are cpu_cores and memory_bytes swapped?"),
         (f"{HEAD}0,250000,1e9\n60,250000,1e9\n", "call it cpu_millicores if they are"),
         (f"{HEAD}0,0.5,512\n60,0.5,512\n", "call it memory_mib or memory_gib if they are"),
-        (f"{HEAD}0,1,1e6\n60,1,1e16\n", "FILE: row 3, column memory_bytes: 1e+16 is more than any container uses"),
+        (f"{HEAD}0,1,1e6\n60,1,1e16\n90,1,1e6\n", "FILE: row 3, column memory_bytes: 9.09e+03 TiB is more than any"),
+        (f"{MIB_HEAD}0,1,3e8\n60,1,3e8\n", "FILE: column memory_mib has values such as 286 TiB, and no machine has so"),
     ],
 )
 def test_an_invalid_value_is_refused_with_file_row_and_column(tmp_path: Path, text: str, message: str) -> None:

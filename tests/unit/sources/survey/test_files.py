@@ -144,7 +144,7 @@ def test_invalid_files_are_reported(tmp_path: Path) -> None:
     assert result.is_partial
     assert len(result.workloads) == 1
     twice, unreadable = sorted(result.missing, key=lambda item: "twice" not in item.why)
-    assert "series shop/web/app is there twice" in twice.why
+    assert "series shop/web/app occurs twice" in twice.why
     assert unreadable.what.endswith("c.csv")
 
 
@@ -214,7 +214,7 @@ def test_pods_of_a_workload_may_be_in_several_files(tmp_path: Path) -> None:
     result = surveyed(tmp_path)
     [web] = result.workloads
     assert (web.name, web.pods, web.containers[0].samples) == ("web", 2, 120)
-    assert [item.why for item in result.missing] == ["series shop/web/web-0/app is there twice"]
+    assert [item.why for item in result.missing] == ["series shop/web/web-0/app occurs twice"]
     assert not any("how many pods" in note for note in result.notes)
 
 
@@ -232,3 +232,12 @@ def _write_table(path: Path, header: str, lines: list[str]) -> None:
         return
     parquet, csv = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow.csv")
     parquet.write_table(csv.read_csv(BytesIO(text.encode())), path)
+
+
+def test_the_usage_of_a_container_is_summarised_over_the_time_of_its_series(tmp_path: Path) -> None:
+    [workload] = surveyed(tmp_path, usage=table(("shop/web/app", 0.2, MIB))).workloads
+    summary = workload.containers[0].usage
+    assert summary is not None
+    assert summary.start == BEGIN
+    assert set(summary.cpu.tolist()) == {200.0}
+    assert set(summary.memory.tolist()) == {float(MIB)}

@@ -150,7 +150,7 @@ def test_namespaces_are_chosen_by_patterns_and_kinds() -> None:
     assert names(survey(server, WorkloadFilter.parse(["!kube-*", "!team-b"]))) == [("team-a", "Deployment", "web")]
     nothing = survey(server, WorkloadFilter.parse(["team-*"], kinds=["sts"]))
     assert nothing.workloads == ()
-    assert nothing.notes == ("there are no workloads that were asked about",)
+    assert nothing.notes == ("no workload matches the selection",)
 
 
 def test_deleted_pods_count_whatever_their_owner() -> None:
@@ -265,7 +265,7 @@ def test_without_prometheus_workloads_of_a_cluster_have_no_estimates() -> None:
     cluster = asyncio.run(list_cluster_workloads(shop().client, WorkloadFilter(), "shop"))
     result = survey(failing(SurveyedPrometheus(), lambda _query: True, lambda: None), present=cluster)
     assert len(result.workloads) == 3
-    assert {item.what for item in result.missing} == {"pods that are gone", "usage"}
+    assert {item.what for item in result.missing} == {"deleted pods", "usage"}
     assert all(math.isnan(c.estimate.target.cpu) for workload in result.workloads for c in workload.containers)
 
 
@@ -301,7 +301,7 @@ def test_no_metrics_at_all_is_reported() -> None:
     assert container.samples == 0
     assert math.isnan(container.estimate.target.cpu)
     assert len(result.notes) == 1
-    assert "has no usage of them" in result.notes[0]
+    assert "has no usage of these workloads" in result.notes[0]
 
 
 def test_cpu_that_is_scraped_too_rarely_for_a_rate_is_reported() -> None:
@@ -311,7 +311,7 @@ def test_cpu_that_is_scraped_too_rarely_for_a_rate_is_reported() -> None:
     result = survey(server)
     assert math.isnan(one(result)[1].highest.cpu)
     (note,) = result.notes
-    assert "has memory and no CPU of them" in note
+    assert "has memory and no CPU usage of these workloads" in note
     assert "take a longer --resolution" in note
 
 

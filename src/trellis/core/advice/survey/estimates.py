@@ -173,7 +173,7 @@ def _complete_container(
     if used is not None:
         row = used.row
         fields |= {"highest": used.highest, "samples": row.count, "first": row.first, "last": row.last}
-        fields |= {"kills": used.kills, "last_kill": used.last_kill}
+        fields |= {"kills": used.kills, "last_kill": used.last_kill, "usage": used.summary}
     return msgspec.structs.replace(container, **fields)
 
 

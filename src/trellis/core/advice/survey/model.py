@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from trellis.core.advice.survey.usage_summaries import UsageSummary
 from trellis.core.cluster.dump_format import MissingData
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.recommend.parameters import ParameterValues
@@ -57,7 +58,8 @@ class SurveyedContainer(msgspec.Struct, frozen=True):
 
     Requests and limits are those that most of its pods have now, resized ones included; `differing` is how many have
     others. `highest` is the most that any one of them used at a time. `samples` are those of CPU, in all pods, from
-    `first` to `last`. `kills` are for lack of memory, as far as they still show.
+    `first` to `last`. `kills` are OOM kills, as far as they are still recorded. `usage` is a summary over time, where
+    the source has history.
     """
 
     name: str
@@ -72,6 +74,7 @@ class SurveyedContainer(msgspec.Struct, frozen=True):
     kills: int = 0
     last_kill: float = math.nan
     is_sidecar: bool = False
+    usage: UsageSummary | None = None
 
     @property
     def days(self) -> float:

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from trellis.core.advice.survey.model import ResourceAmount, SurveyedWorkload, WorkloadUsage
+from trellis.core.advice.survey.usage_summaries import UsageSummaries, UsageSummary
 from trellis.core.cluster.governance import TargetClaim
 from trellis.core.cluster.oom_kill_detection import OomKill
 from trellis.core.cluster.owners import TargetRef
@@ -106,19 +107,20 @@ class WorkloadUsageCounter:
 
 
 class SurveyedUsage(msgspec.Struct, frozen=True):
-    """The usage of one container of a workload: its row, its highest usage, and its out-of-memory kills."""
+    """The usage of one container of a workload: its row, its highest usage, its OOM kills, and a summary over time."""
 
     row: SavedRow
     highest: ResourceAmount = ResourceAmount()
     kills: int = 0
     last_kill: float = math.nan
+    summary: UsageSummary | None = None
 
 
 class NamespaceUsageCounter:
     """Counts samples of one namespace, and the out-of-memory kills there.
 
     `workloads` are by key, `pods` is whose those are that are known. `totals` sums up what they used as a whole,
-    if requested.
+    if requested. With a `span` of time, the usage of each container over it is summarised.
     """
 
     def __init__(
@@ -130,9 +132,11 @@ class NamespaceUsageCounter:
         kills: Sequence[OomKill] = (),
         *,
         totals: WorkloadUsageCounter | None = None,
+        span: tuple[float, float] | None = None,
     ) -> None:
         self._namespace = namespace
         self._totals = totals
+        self._summaries = UsageSummaries(*span) if span is not None else None
         self._model = UsageModel(settings.usage)
         keys = [(namespace, key) for key in workloads]
         if settings.recommender.needs_history:
@@ -181,6 +185,8 @@ class NamespaceUsageCounter:
             self._reserve(int(result.rows.max(initial=-1)) + 1)
             np.fmax.at(self._highest[0], result.rows, result.cpu * MILLICORES_PER_CORE)
             np.fmax.at(self._highest[1], result.rows, result.memory)
+            if self._summaries is not None:
+                self._summaries.add(result.rows, result.times, result.cpu * MILLICORES_PER_CORE, result.memory)
             self._record_kills(float(part.times.max(initial=-math.inf)), now)
             accepted += result.accepted
         return accepted
@@ -234,6 +240,7 @@ class NamespaceUsageCounter:
                 ResourceAmount(*self._highest[:, number].tolist()),
                 len(self._kills.get(number, ())),
                 max(self._kills.get(number, ()), default=math.nan),
+                self._summaries.get_summary(number) if self._summaries is not None else None,
             )
             for number, row in zip(rows.tolist(), saved, strict=True)
         ]
@@ -270,6 +277,8 @@ class NamespaceUsageCounter:
         added = rows - self._highest.shape[1]
         if added > 0:
             self._highest = np.concatenate([self._highest, np.full((2, added), np.nan)], axis=1)
+        if self._summaries is not None:
+            self._summaries.reserve(rows)
 
 
 def _build_claim(key: str, workload: SurveyedWorkload) -> TargetClaim:
