@@ -161,3 +161,4 @@ def test_of_a_workload_the_cluster_is_asked_about_nodes_only_where_there_are_buf
     server = served(spare())
     shown = ask(server, monkeypatch, "deploy", "web").output
     assert "Spare capacity: Buffer web. It keeps spare capacity for" in shown, shown
+    assert "the existing nodes fit all of it" in shown
