@@ -22,8 +22,8 @@ Nothing but this machine is used. It takes a minute or two.
 """
 BETWEEN = """\
 And nodes, which take three minutes to boot: a day of a shop and its CI without
-spare room, with balloon pods, and with Buffers. Of what is printed this is the
-part about nodes.
+spare capacity, with balloon pods, and with Buffers. This is the part of the
+output about nodes.
 """
 AFTER = """\
 Open the reports in a browser. The first has a chart for every workload, the
@@ -90,7 +90,7 @@ def extract_section(lines: list[str], title: str) -> list[str]:
         begin = number - lines[:number][::-1].index("") - 1 if result else 0
         rows = takewhile(lambda line: line.startswith(" "), lines[number + 1 :])
         result += [*lines[begin : number + 1], *rows]
-    return [*result, next(line for line in lines if line.startswith("Per cent"))]
+    return [*result, next(line for line in lines if line.startswith("Percentages"))]
 
 
 def _options() -> argparse.Namespace:

@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "getting-started.md"
 PICTURE = ROOT / "docs" / "images" / "demo-report.png"
 BEGIN, END = "```console\n$ make demo\n", "```\n"
 # Left out are the figures of single workloads, and at the end paths of the machine.
-OMITTED = (("Where the money goes", "And nodes"), ("Open the reports", ""))
+OMITTED = (("Largest differences in cost", "And nodes"), ("Open the reports", ""))
 # The sentences that the README has of it: from the first of these lines up to the next that is empty.
 SUMMARY = "default (as upstream)"
 # As much as shows the charts of the whole fleet.
