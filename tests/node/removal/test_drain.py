@@ -158,7 +158,7 @@ def test_a_node_is_removed_only_after_its_last_container_has_ended(drain: Drain)
     for pod in drain.all_pods:
         end, _ = witness.get_end(pod["metadata"]["uid"])
         assert get_order(end) < removed
-    # The longest to end had the node until then.
+    # The longest to end had the node until then. kubelet removes the cgroup of the pod a moment after that.
     [deaf] = drain.pods["deaf"]
     assert read_reports(drain.reports, deaf)["alive"] < without_node[0].at
 
