@@ -1,16 +1,27 @@
-"""`make node-test`: tests on a real node, in a sandbox of their own; skipped with the reason where none can run."""
+"""`make node-test`: tests on a real node, in a sandbox of their own; skipped with the reason where none can run.
+
+Tests that remove the node follow in a second sandbox.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from testbed.errors import HarnessError
 from testbed.node import running, sandbox
 from testbed.node.images import components, java
 
+TESTS = "tests/node"
+# Tests after which there is no node: they run one after the other on a node of their own.
+REMOVING_TESTS = "tests/node/removal"
+
 # Pods mostly wait; more workers would make CPU-bound ones late on two cores.
 WORKERS = 3
+
+# What pytest ends with: all ran and some failed; all were deselected.
+FAILED_TESTS = 1
+NO_TESTS = 5
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,11 +33,26 @@ def main(arguments: Sequence[str]) -> int:
     problem = java.fetch_packages()
     if problem:
         print(f"the test of a JVM is skipped: {problem}")
-    pytest = [sys.executable, "-m", "pytest", "tests/node", "-o", "cache_dir=.pytest_cache/node"]
-    workers = ["-n", str(WORKERS), "--dist", "worksteal"]
     sandbox.fetch_programs()
     components.ensure_archive()
-    return sandbox.run([sys.executable, "-m", running.__name__, *pytest, *workers, *arguments])
+    shared = [TESTS, f"--ignore={REMOVING_TESTS}", "-n", str(WORKERS), "--dist", "worksteal", *arguments]
+    return combine(_run(tests) for tests in (shared, [REMOVING_TESTS, *arguments, "-n", "0"]))
+
+
+def combine(statuses: Iterable[int]) -> int:
+    """The status of runs of pytest, of which those after a run that was interrupted are not begun."""
+    begun = []
+    for status in statuses:
+        begun.append(status)
+        if status not in {0, FAILED_TESTS, NO_TESTS}:
+            return status
+    ran = [status for status in begun if status != NO_TESTS]
+    return max(ran, default=NO_TESTS)
+
+
+def _run(tests: Sequence[str]) -> int:
+    pytest = [sys.executable, "-m", "pytest", "-o", "cache_dir=.pytest_cache/node", *tests]
+    return sandbox.run([sys.executable, "-m", running.__name__, *pytest])
 
 
 if __name__ == "__main__":

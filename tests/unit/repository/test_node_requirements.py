@@ -92,6 +92,20 @@ def test_make_node_test_is_skipped_with_the_reason(
     assert capsys.readouterr().out == "node tests are skipped: a real node needs root\n"
 
 
+@pytest.mark.parametrize(
+    ("statuses", "combined"),
+    [([0, 0], 0), ([1, 0], 1), ([0, 1], 1), ([5, 0], 0), ([0, 5], 0), ([5, 5], 5), ([130, 0], 130), ([5, 2], 2)],
+)
+def test_make_node_test_fails_if_one_of_its_runs_does(statuses: list[int], combined: int) -> None:
+    assert node_tests.combine(statuses) == combined
+
+
+def test_make_node_test_begins_no_further_run_after_one_that_was_interrupted() -> None:
+    statuses = iter([130, 0])
+    assert node_tests.combine(statuses) == 130
+    assert next(statuses) == 0
+
+
 def test_a_real_cluster_is_refused_with_the_reason_and_what_there_is_instead(
     machine: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
