@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from trellis import __version__
 from trellis.base.errors import InvalidInput, InvalidRecording
@@ -31,13 +31,15 @@ _log: Final = Logger("trellis.recording")
 
 
 class RecorderSettings(Settings, frozen=True):
-    """Whether a component writes down what it sees."""
+    """Recording of inputs and decisions, for a replay."""
+
+    title: ClassVar[str] = "Recording"
 
     record: Annotated[
         str,
         Setting(
-            "A file for everything that is seen and decided, gzipped if its name ends in `.gz`.",
-            why="Off. It grows with every change in the cluster, and is for looking into a decision.",
+            "File to record all inputs and decisions in, for a replay; compressed if the name ends in `.gz`.",
+            why="Off: the file grows with every change in the cluster.",
         ),
     ] = ""
 
