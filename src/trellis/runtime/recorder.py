@@ -85,7 +85,7 @@ class Recorder:
             self._file.write(self._waiting)
             self._file.flush()
         except OSError as error:
-            _log.error("what is seen is no longer recorded", why=error)
+            _log.error("the recording stopped", why=error)
             self._close_file()
         self._waiting.clear()
 
@@ -95,7 +95,7 @@ class Recorder:
             try:
                 file.close()
             except OSError as error:
-                _log.error("the recording may lack its end", why=error)
+                _log.error("the end of the recording may be missing", why=error)
 
 
 NO_RECORDER: Final = Recorder(None)

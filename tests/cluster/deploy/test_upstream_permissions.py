@@ -152,10 +152,10 @@ def test_the_recommender_writes_recommendations_with_upstreams_rights(
     cluster.api.create(vpa("web"), namespace)
     lease = ["--leader-elect", f"--leader-elect-resource-namespace={namespace}"]
     controller = start("recommender", namespace, EVERY_SECOND, *lease)
-    assert "[!]hvpas.autoscaling.x-k8s.io unseen: no totals are written to Hvpas\n" in until_ready(controller)
+    assert "[!]hvpas.autoscaling.x-k8s.io unseen: totals are not published in Hvpas\n" in until_ready(controller)
     until("the recommendation", lambda: get_target(cluster, namespace, "web") == ADVICE, USAGE_SECONDS)
     assert unreadable(controller) == {"hvpas.autoscaling.x-k8s.io": 1.0}
-    assert controller.read_logs().count("going on without a kind that may not be read") == 1
+    assert controller.read_logs().count("RBAC does not allow to read an optional kind; continuing without it") == 1
     assert (
         "{apiGroups: [autoscaling.x-k8s.io], resources: [hvpas], verbs: [get, list, watch]}" in controller.read_logs()
     )
@@ -198,8 +198,8 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
     assert unreadable(webhook) == {"hvpas.autoscaling.x-k8s.io": 1.0}
     result = until_ready(updater)
     assert "[!]configmaps unseen: the freeze switch in the ConfigMap kube-system/trellis-freeze is not seen\n" in result
-    assert "[!]namespaces unseen: the freeze annotation on namespaces is not seen\n" in result
-    assert updater.read_logs().count("going on without a kind that may not be read") == 4
+    assert "[!]namespaces unseen: the freeze annotation of namespaces has no effect\n" in result
+    assert updater.read_logs().count("RBAC does not allow to read an optional kind; continuing without it") == 4
 
 
 def test_a_rule_that_is_granted_later_takes_effect_without_a_restart(
@@ -213,7 +213,7 @@ def test_a_rule_that_is_granted_later_takes_effect_without_a_restart(
     grant(cluster, account("updater"), granted, {"/namespaces": READ})
     try:
         until("namespaces to be seen", lambda: unreadable(controller)["namespaces"] == 0.0)
-        message = "a kind that could not be read is seen from now on"
+        message = "an optional kind can be read again and is watched from now on"
         until("a word of it", lambda: message in controller.read_logs())
         running_pods(cluster, namespace, "web")
         create_vpa_with_advice(cluster, namespace, "web", "Recreate")

@@ -223,10 +223,10 @@ AGAIN = {"key": ["shop", "web-1"], "version": "7"}
             "decision.*comes before a line of kind input",
         ),
         ([BEGINS, (INPUT_LINE, {"now": "noon"})], "is not what it should be.*now"),
-        ([BEGINS, (CHANGES, {"pods": [AGAIN]})], "shop/web-1.*is seen again, and no line before has it"),
+        ([BEGINS, (CHANGES, {"pods": [AGAIN]})], "shop/web-1.*is referenced, but no line before declares it"),
         (
             [BEGINS, (INPUT_LINE, PassLine(1.0, (GroupLine("small", 1),))), (DECISION_LINE, {})],
-            "small.*is a group that no line before declares",
+            "small.*is a node group that no line before declares",
         ),
         (
             [BEGINS, (INPUT_LINE, {"now": 1.0, "memory": {"up": {"chunk_nodes": 3}}}), (DECISION_LINE, {})],

@@ -164,7 +164,7 @@ def test_a_recording_that_fails_is_reported_once_and_the_updater_goes_on(
         assert world.requests() == ["500m", "500m"]
 
     world.run(play)
-    assert [record.message for record in caplog.records].count("what is seen is no longer recorded") == 1
+    assert [record.message for record in caplog.records].count("the recording stopped") == 1
 
 
 def test_a_file_that_cannot_be_written_is_refused_by_its_flag(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ class Nameless(Sound):
         (Forgetful, "reads-declared-parameters", "it declares weeks and never reads it"),
         (Delicate, "accepts-every-parameter-value", "it raised OverflowError for 28 rows, margin=10.0: too much"),
         (Boundless, "declares-itself", "the parameter margin has no range"),
-        (Nameless, "declares-itself", "it has no attribute `name` that is a text"),
+        (Nameless, "declares-itself", "it has no attribute `name` of type str"),
         (object, "declares-itself", "it has no method `estimate`"),
     ],
 )

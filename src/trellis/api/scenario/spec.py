@@ -52,7 +52,7 @@ class ScenarioIntervals(ApiStruct, frozen=True):
 
 
 class PolicySpec(ApiStruct, frozen=True):
-    """A VerticalPodAutoscaler spec without its target. Kept as written."""
+    """A VerticalPodAutoscaler spec without its target. Stored as written."""
 
     update_policy: Annotated[PodUpdatePolicy | None, Field("As in a VPA.")] = None
     resource_policy: Annotated[PodResourcePolicy | None, Field("As in a VPA.")] = None

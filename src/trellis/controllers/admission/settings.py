@@ -252,7 +252,7 @@ def _check_url(url: str) -> str | None:
     if wrong:
         return "must be a URL such as https://10.0.0.1, with --webhook-port or a port of its own"
     if parts.username or parts.query or parts.fragment:
-        return "must have neither a user, nor a query, nor a fragment: the API server takes none"
+        return "must have no user, query or fragment: the API server does not support them"
     return None
 
 

@@ -130,7 +130,9 @@ class ScaleUpFlags(Settings, frozen=True):
         """Every expander exists."""
         for expander in self.expander:
             if expander not in EXPANDERS:
-                yield SettingConflict("expander", f'there is no "{expander}": the expanders are {", ".join(EXPANDERS)}')
+                yield SettingConflict(
+                    "expander", f'there is no expander "{expander}"; available: {", ".join(EXPANDERS)}'
+                )
 
 
 _SCALE_DOWN_DEFAULTS: Final = ScaleDownSettings()

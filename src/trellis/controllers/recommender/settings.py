@@ -415,7 +415,7 @@ class RecommenderSettings(Settings, frozen=True):
             for name, lease in build_lease_names(self.loop.recommender_name, *where).items():
                 if problem := check_dns_subdomain(lease):
                     yield SettingConflict(
-                        "recommender-name", f"the lease of {name} would be {lease}, and a name of one {problem}"
+                        "recommender-name", f"the Lease of {name} would be {lease}: such a name {problem}"
                     )
 
 

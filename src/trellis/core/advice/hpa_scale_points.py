@@ -18,12 +18,12 @@ from trellis.core.advice.survey.model import HpaTarget, SurveyedWorkload
 
 SCALE_POINT_MOVES = Reason(
     "ScalePointMoves",
-    "The new request moves the usage at which an HPA adds pods, unless its target is changed too.",
+    "The new request changes the usage at which an HPA adds pods, unless the HPA's target is changed too.",
     Severity.WARNING,
 )
 SCALE_POINT_MISSING = Reason(
     "ScalePointMissing",
-    "An HPA goes by utilization where a container requests nothing, so it cannot act now.",
+    "An HPA scales by utilization, but a container has no request, so the HPA cannot act.",
     Severity.WARNING,
 )
 # Kubernetes rounds utilization to whole per cent; less than one per cent of a request is not seen.

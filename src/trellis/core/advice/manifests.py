@@ -100,21 +100,21 @@ def _find_name_problem(workload: SurveyedWorkload) -> str:
 
 def _find_patch_problem(workload: SurveyedWorkload) -> str:
     if workload.kind == "Pod":
-        return "nobody makes this pod anew; change it where it comes from"
+        return "no controller recreates this pod; change its source"
     if workload.kind == "Job":
-        return "the template of a Job cannot be changed; change it where the Job comes from"
+        return "the template of a Job cannot be changed; change what creates the Job"
     if workload.kind not in _TEMPLATES:
-        return f"a patch of a {workload.kind} would replace all its containers; change it where it comes from"
+        return f"a patch of a {workload.kind} would replace all its containers; change its source"
     return ""
 
 
 def _find_vpa_problem(workload: SurveyedWorkload) -> str:
     if workload.kind == "Pod":
-        return "a VerticalPodAutoscaler needs an owner of the pod"
+        return "a VerticalPodAutoscaler needs pods with an owner"
     if workload.group:
-        return f"{workload.members} Jobs have no owner that a VerticalPodAutoscaler could point at"
+        return f"{workload.members} Jobs have no common owner for a VerticalPodAutoscaler"
     if workload.vpas:
-        return f"it has a VerticalPodAutoscaler already: {workload.vpas[0]}"
+        return f"it already has a VerticalPodAutoscaler: {workload.vpas[0]}"
     return ""
 
 

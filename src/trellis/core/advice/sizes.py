@@ -24,16 +24,16 @@ from trellis.core.recommend.capping.pod import TARGET_FIELD
 
 MEMORY_AT_RISK = Reason(
     "MemoryAtRisk",
-    "The container was killed for lack of memory, or needs more than its limit and will be.",
+    "The container was killed for lack of memory, or its usage reaches its limit.",
     Severity.ERROR,
 )
-UNDER_REQUESTED = Reason("UnderRequested", "More is used than is requested.", Severity.WARNING)
-NO_REQUEST = Reason("NoRequest", "Nothing is requested of what is used.", Severity.WARNING)
-OVER_REQUESTED = Reason("OverRequested", "More is requested than is needed.", Severity.WARNING)
-REQUEST_UNKNOWN = Reason("RequestUnknown", "What is requested now could not be seen.")
-LOW_CONFIDENCE = Reason("LowConfidence", "There is too little history to change anything.")
-NO_USAGE = Reason("NoUsage", "There is no usage to go by.")
-WELL_SIZED = Reason("WellSized", "What is requested is what is needed.")
+UNDER_REQUESTED = Reason("UnderRequested", "Usage is above the request.", Severity.WARNING)
+NO_REQUEST = Reason("NoRequest", "The container has no request.", Severity.WARNING)
+OVER_REQUESTED = Reason("OverRequested", "The request is above what is needed.", Severity.WARNING)
+REQUEST_UNKNOWN = Reason("RequestUnknown", "The current request is unknown.")
+LOW_CONFIDENCE = Reason("LowConfidence", "There is too little history to change the request.")
+NO_USAGE = Reason("NoUsage", "There is no usage data.")
+WELL_SIZED = Reason("WellSized", "The request matches what is needed.")
 
 # What is said only where both the request and what is needed are known, by enough history.
 COMPARED = frozenset({UNDER_REQUESTED, NO_REQUEST, OVER_REQUESTED, WELL_SIZED})

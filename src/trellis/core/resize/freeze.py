@@ -19,7 +19,7 @@ import msgspec
 from trellis.base.reasons import Reason
 from trellis.core.cluster.dump_format import FREEZE_CONFIG_MAP
 
-FROZEN = Reason("Frozen", "Somebody has stopped all changes to running pods.")
+FROZEN = Reason("Frozen", "All changes to running pods are frozen.")
 
 CLUSTER_FREEZE_CONFIG_MAP: Final = FREEZE_CONFIG_MAP
 FREEZE_ANNOTATION: Final = "trellis.x-k8s.io/freeze"

@@ -382,7 +382,7 @@ HITS = Measure[VariantResult](
     "buffer_hits",
     "Pods that found kept room",
     "",
-    "Pods that came to where a chunk of a Buffer was",
+    "Pods that were scheduled to the place of a chunk",
     lambda variant: sum(buffer.hits for buffer in node_figures(variant).buffers),
     format_count,
     ComparisonMode.NONE,

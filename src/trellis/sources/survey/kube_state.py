@@ -33,8 +33,8 @@ KILLS: Final = "out-of-memory kills"
 _TERMINATED_REASON: Final = "kube_pod_container_status_last_terminated_reason"
 _TERMINATED_TIMESTAMP: Final = "kube_pod_container_status_last_terminated_timestamp"
 _GUESSED: Final = (
-    "kube-state-metrics told Prometheus nothing: workloads are guessed from the names of pods, and what they request "
-    "is not known"
+    "Prometheus has no metrics of kube-state-metrics: workloads are guessed from the names of "
+    "pods, and their requests are unknown"
 )
 
 
@@ -126,7 +126,7 @@ class KubeState:
             for owners in await self._query_in_groups(namespaces, self._query_owners):
                 series.add_past_owners(owners)
         except PrometheusError as error:
-            return [], (MissingData("owners of pods that are gone", "", str(error)),)
+            return [], (MissingData("owners of deleted pods", "", str(error)),)
         return series.past_pods(), ()
 
     async def _query_kills(self, namespaces: tuple[str, ...]) -> list[OomKill]:

@@ -78,7 +78,7 @@ async def read_usage(
 
 
 USAGE: Final = "usage"
-_STOPPED: Final = "the survey was stopped before"
+_STOPPED: Final = "the survey was stopped before this namespace"
 # An unreachable Prometheus is not awaited once per namespace.
 _MOST_UNREACHABLE: Final = 2
 
@@ -238,17 +238,18 @@ class PrometheusSurvey:
     def _notes(self) -> Iterator[str]:
         settings = self._settings
         if not self._workloads:
-            yield "there are no workloads that were asked about"
+            yield "there are no workloads of the selected names and kinds"
         elif not self._samples and not any(missing.what == USAGE for missing in self._missing):
             yield (
-                f"Prometheus has no usage of them: it was asked for {settings.history_memory_metric} and "
+                f"Prometheus has no usage of them: the queries were for {settings.history_memory_metric} and "
                 f"{settings.history_cpu_metric} with the labels {settings.container_pod_name_label} and "
                 f"{settings.container_name_label}"
             )
         elif self._lacks_cpu():
             yield (
-                f"Prometheus has memory and no CPU of them: {settings.history_cpu_metric} needs two samples within "
-                f"{settings.history_resolution}; if it is scraped less often, take a longer --resolution"
+                f"Prometheus has memory and no CPU usage of them: {settings.history_cpu_metric} needs two "
+                f"samples within {settings.history_resolution}; if the scrape interval is longer, set a "
+                "longer --resolution"
             )
 
 
@@ -258,7 +259,7 @@ async def _add_past_pods(objects: SurveyObjects, state: KubeState) -> SurveyObje
         past_pods, series = await state.read_past_pods(objects.namespaces)
         kills, missing = await state.read_kills(objects.namespaces)
     except PrometheusError as error:
-        unknown = MissingData("pods that are gone", "", str(error))
+        unknown = MissingData("deleted pods", "", str(error))
         return msgspec.structs.replace(objects, missing=(*objects.missing, unknown))
     names = {(pod.metadata.namespace, pod.metadata.name) for pod in objects.pods}
     return msgspec.structs.replace(

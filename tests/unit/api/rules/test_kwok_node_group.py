@@ -140,7 +140,7 @@ def test_buffers_find_the_nodes_of_a_group_by_the_label_that_it_gives_them() -> 
         ),
         (
             {**group(), "metadata": {"generateName": "x-"}},
-            "metadata.name: Required value: name must be given: nodes are called after it",
+            "metadata.name: Required value: name must be given: the names of nodes begin with it",
         ),
         ({**group(), "metadata": {}}, "metadata.name: Required value: name or generateName is required"),
     ],

@@ -62,7 +62,7 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
         ),
         (
             scenario(nodes=[{"name": n, "cpu": "8", "memory": "1Gi"} for n in "ab"]),
-            "spec.nodes[0].count: Required value: only the last entry can do without",
+            "spec.nodes[0].count: Required value: only the last entry can omit it",
         ),
         (
             scenario(nodes=[{"name": "a", "cpu": "8", "memory": "1Gi", "price": -0.5}]),
@@ -116,7 +116,7 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
         (workload(kind="Job"), "spec.workloads[0].runs: Required value: a Job needs runs"),
         (
             workload(runs={"every": "1h", "length": "5m"}),
-            "spec.workloads[0].runs: Forbidden: goes with kind: Job or CronJob alone",
+            "spec.workloads[0].runs: Forbidden: is allowed only with kind: Job or CronJob",
         ),
         (
             workload(kind="Job", runs={"every": "1h", "length": "2h"}),

@@ -70,11 +70,11 @@ def test_installed_recommenders_are_loaded_and_unusable_ones_are_reported_with_t
     assert unruly["parameters"][0]["choices"][0] == "fine"
     assert "problem" not in unruly
     assert by_package["default", "sneaky-package"]["problem"] == (
-        "a recommender of this name comes with Trellis and is used"
+        "a built-in recommender has this name and is used"
     )
     for package in ("unruly-package", "twin-package"):
         assert by_package["homeless", package]["problem"] == (
-            "several packages have a recommender of this name: keep one"
+            "several packages provide a recommender of this name: keep one"
         )
 
 

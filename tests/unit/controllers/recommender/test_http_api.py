@@ -51,7 +51,7 @@ def test_the_api_reports_the_decisions_of_the_last_pass() -> None:
     async def main() -> None:
         async with world.recommending() as recommender:
             status, nothing = await get(recommender.http_api, NAMESPACE, "web")
-            assert (status, nothing["error"]) == (503, "no pass has ended yet; ask again in a minute")
+            assert (status, nothing["error"]) == (503, "no pass has finished yet; retry in a minute")
             await world.passes(1)
             status, result = await get(recommender.http_api, NAMESPACE, "web")
             assert status == 200

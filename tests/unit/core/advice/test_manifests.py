@@ -87,7 +87,7 @@ def test_every_workload_without_a_vpa_gets_one_that_changes_nothing() -> None:
     assert {manifest["spec"]["updatePolicy"]["updateMode"] for _, manifest in manifests.objects} == {"Off"}
     assert [item.reason for item in manifests.skipped] == [
         "it has a VerticalPodAutoscaler already: web",
-        "a VerticalPodAutoscaler needs an owner of the pod",
+        "a VerticalPodAutoscaler needs pods with an owner",
     ]
 
 

@@ -210,9 +210,9 @@ def test_unreadable_objects_make_the_explanation_partial_and_are_named(what: str
 
 def test_kinds_irrelevant_to_nodes_are_not_reported_as_missing() -> None:
     cluster = pools()
-    cluster.missing = [MissingData("VerticalPodAutoscaler", "", "is not served by this cluster")]
+    cluster.missing = [MissingData("VerticalPodAutoscaler", "", "is not served by the cluster")]
     cluster.missing += [
-        MissingData("Buffer", "", "is not served by this cluster"),
+        MissingData("Buffer", "", "is not served by the cluster"),
         MissingData("Lease x", "", "may not be read"),
     ]
     assert not cluster.node("small-1").partial

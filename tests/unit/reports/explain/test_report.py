@@ -148,7 +148,7 @@ def test_json_has_the_codes_and_nothing_that_is_empty() -> None:
                 "way": "Leave",
                 "reason": {
                     "code": "ModeDoesNotUpdatePods",
-                    "meaning": "The update mode leaves pods that run as they are.",
+                    "meaning": "The update mode does not change running pods.",
                     "severity": "info",
                 },
             }

@@ -58,7 +58,7 @@ def test_gates_survive_being_written(gates: FeatureGates) -> None:
         ),
         ("InPlaceOrRecreate=true", "is always on since VPA 1.6; remove it"),
         ("InPlace", "is written like InPlace=true"),
-        ("InPlace=yes", '"InPlace=yes": a feature gate is true or false'),
+        ("InPlace=yes", '"InPlace=yes": must be true or false'),
         (["InPlace"], "feature gates are written like"),
     ],
 )

@@ -99,7 +99,7 @@ def test_a_suspended_cron_job_has_no_runs() -> None:
         ({"kind": "CronJob", "runs": NIGHTLY, "rollouts": {"every": "6h"}}, "each run has new pods"),
         ({"kind": "Job", "runs": {**NIGHTLY, "every": "6h"}}, "goes with kind: CronJob alone"),
         ({"kind": "Job", "runs": {"length": "5m"}}, "runs.every: Required value"),
-        ({"runs": NIGHTLY}, "goes with kind: Job or CronJob alone"),
+        ({"runs": NIGHTLY}, "is allowed only with kind: Job or CronJob"),
     ],
 )
 def test_contradicting_fields_are_refused(fields: dict[str, Any], message: str) -> None:

@@ -187,7 +187,7 @@ def test_a_kind_that_is_not_served_is_reported_once() -> None:
     server = shop()
     server.before = lambda request: error_response(404, "NotFound") if "verticalpod" in request.path else None
     result = dump_state(server, "shop", "office")
-    assert MissingData("VerticalPodAutoscaler", "", "is not served by this cluster") in result.missing
+    assert MissingData("VerticalPodAutoscaler", "", "is not served by the cluster") in result.missing
 
 
 def test_requests_to_a_busy_server_are_retried() -> None:

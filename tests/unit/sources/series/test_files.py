@@ -213,8 +213,8 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "FILE: is empty: there must be a line of names and then a line for each sample"),
-        (HEAD, "FILE: has a line of names and no samples"),
+        ("", "FILE: is empty: a header is needed, and a row for each sample"),
+        (HEAD, "FILE: has a header and no samples"),
         ("tmestamp,cpu\n0,1\n", "FILE: has no column `timestamp`; is `tmestamp` meant to be `timestamp`? "),
         ("timestamp,disk\n0,1\n", "FILE: has no column `cpu_cores` or `memory_bytes`; its columns are timestamp, disk"),
         (
@@ -225,7 +225,7 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
             f"{HEAD}0,1,1Mi\n60,1,1MB\n",
             'row 3, column memory_bytes: "1MB" is not a number, nor a quantity such as 512Mi',
         ),
-        (f"{HEAD}0,1m,1e6\n60,-1m,1e6\n", 'FILE: row 3, column cpu_cores: "-1m" is negative, and usage never is'),
+        (f"{HEAD}0,1m,1e6\n60,-1m,1e6\n", 'FILE: row 3, column cpu_cores: "-1m" is negative; usage cannot be negative'),
         (
             "timestamp,memory_mib\n0,9\n60,9Mi\n",
             'row 3, column memory_mib: "9Mi" has a unit, and the name of the column',
@@ -239,7 +239,7 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
         (f"{HEAD}0,1,1e6\n,1,1e6\n", "FILE: row 3, column timestamp: there is no time"),
         (f"{HEAD}0,1,1e6\n60,1\n", "FILE: row 3 has 2 fields, and the first line has 3"),
         (f'{HEAD}0,"1",1e6\n60,"1"\n', "FILE: row 3 has 2 fields, and the first line has 3"),
-        (f"{HEAD}0,1,1e6\n60,-1,1e6\n", "FILE: row 3, column cpu_cores: -1 is negative, and usage never is"),
+        (f"{HEAD}0,1,1e6\n60,-1,1e6\n", "FILE: row 3, column cpu_cores: -1 is negative; usage cannot be negative"),
         (f"{HEAD}0,1,1e6\n60,1,inf\n", "FILE: row 3, column memory_bytes: usage is never infinite"),
         (f"{HEAD}60,1,1e6\n0,1,1e6\n", "FILE: row 3, column timestamp: earlier than row 2; sort the rows by time"),
         (f"{HEAD}0,1,1e6\n0,1,1e6\n", "FILE: row 3, column timestamp: the same time as in row 2"),

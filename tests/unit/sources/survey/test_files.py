@@ -83,7 +83,7 @@ def test_a_manifest_declares_requests_where_files_do_not(tmp_path: Path) -> None
     assert (database.is_sized, web.is_sized) == (False, True)
     assert [container.request.cpu for container in web.containers] == [250.0, pytest.approx(math.nan, nan_ok=True)]
     assert web.containers[0].request.memory == 128 * MIB
-    assert "the files do not say how many pods there are: add a column `pod`" in result.notes
+    assert "the files do not contain the number of pods: add a column `pod`" in result.notes
     assert not any("requested" in note for note in result.notes)
 
 
@@ -151,7 +151,7 @@ def test_invalid_files_are_reported(tmp_path: Path) -> None:
 def test_no_usage_at_all_is_reported(tmp_path: Path) -> None:
     result = surveyed(tmp_path, WorkloadFilter.parse(["nowhere"]), usage=table(("shop/web/app", 0.2, MIB)))
     assert result.workloads == ()
-    assert result.notes == ("the files hold no usage of the selected namespaces and kinds",)
+    assert result.notes == ("the files contain no usage of the selected namespaces and kinds",)
 
 
 POD = "web-5d8f7c9b64-x7k2p"

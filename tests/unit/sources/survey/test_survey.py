@@ -150,7 +150,7 @@ def test_namespaces_are_chosen_by_patterns_and_kinds() -> None:
     assert names(survey(server, WorkloadFilter.parse(["!kube-*", "!team-b"]))) == [("team-a", "Deployment", "web")]
     nothing = survey(server, WorkloadFilter.parse(["team-*"], kinds=["sts"]))
     assert nothing.workloads == ()
-    assert nothing.notes == ("there are no workloads that were asked about",)
+    assert nothing.notes == ("there are no workloads of the selected names and kinds",)
 
 
 def test_deleted_pods_count_whatever_their_owner() -> None:
@@ -407,7 +407,7 @@ def test_an_interrupted_survey_resumes_with_the_same_result(tmp_path: Path) -> N
     stops = iter([False, True, True])
     part = survey(server, resume=file, stop=lambda: next(stops))
     assert [(item.where, item.why) for item in part.missing] == [
-        (name, "the survey was stopped before") for name in ("shop", "zoo")
+        (name, "the survey was stopped before this namespace") for name in ("shop", "zoo")
     ]
     with file.open("ab") as text:
         text.write(b'{"kind":"namespace","da')  # whoever wrote it was stopped there

@@ -9,15 +9,17 @@ from trellis.base.reasons import Reason
 from trellis.core.hvpa.suggest.history import SuggestionRules, WorkloadHistory
 from trellis.core.usage.columns import FloatColumn
 
-NOT_SCALED = Reason("NotScaled", "Nobody can change how many replicas a workload of this kind has.")
-INVALID_NAME = Reason("InvalidName", "It has a name or a namespace that no object of Kubernetes can have.")
+NOT_SCALED = Reason("NotScaled", "The number of replicas of workloads of this kind cannot be changed.")
+INVALID_NAME = Reason("InvalidName", "Its name or namespace is not valid in Kubernetes.")
 TOO_LITTLE_HISTORY_FOR_BUCKETS = Reason(
-    "TooLittleHistoryForBuckets", "Too little of its usage is known to propose buckets."
+    "TooLittleHistoryForBuckets", "There is too little usage history to propose buckets."
 )
-ONE_REPLICA = Reason("OneReplica", "It always had one replica, and nobody knows whether two could do its work.")
-STEADY_LOAD = Reason("SteadyLoad", "It uses about the same all the time: one size is enough, and a VPA finds it.")
-NO_SAVINGS = Reason("NoSavings", "Buckets would have cost no less than what there is, and helped no more.")
-REPLICA_TOO_LARGE = Reason("ReplicaTooLarge", "What each replica needs in any case is more than it may have.")
+ONE_REPLICA = Reason("OneReplica", "It always had one replica, so it is unknown whether several could share its work.")
+STEADY_LOAD = Reason("SteadyLoad", "Its usage is about constant: one size is enough, and a VPA finds it.")
+NO_SAVINGS = Reason(
+    "NoSavings", "Buckets would not have been cheaper, and would not have reduced usage above requests."
+)
+REPLICA_TOO_LARGE = Reason("ReplicaTooLarge", "The base usage of each replica exceeds the maximum size of a replica.")
 
 # Kinds with a scale subresource whose pods do the same work.
 _SCALED = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "Rollout", "StatefulSet"})

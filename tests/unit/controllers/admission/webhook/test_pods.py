@@ -352,7 +352,7 @@ def test_a_pod_created_before_caches_are_synced_is_admitted() -> None:
         response = await world.review(build_pod_review(pod()))
         assert response["allowed"] is True
         assert "patch" not in response
-        assert response["warnings"] == ["A new pod came before everything had been seen, and was left as it came."]
+        assert response["warnings"] == ["A new pod was admitted unchanged, because the caches of the admission controller had not synced."]
         assert world.admission.find_readiness_problem() == "not yet seen: replicasets.apps"
         world.fault = lambda _request: None
         await asyncio.sleep(60)

@@ -103,7 +103,7 @@ def limited() -> Iterator[tuple[RecommenderWorker, ObservedFailures]]:
     [
         ("exit", "RecommenderCrashed", "recommender unruly crashed: its process ended with status 7"),
         ("segfault", "RecommenderCrashed", "recommender unruly crashed: its process was ended by SIGSEGV"),
-        ("garbage", "RecommenderAnswerUnreadable", "recommender unruly sent garbage in place of an answer"),
+        ("garbage", "RecommenderAnswerUnreadable", "recommender unruly sent an invalid answer"),
         ("greedy", "RecommenderOutOfMemory", "recommender unruly ran out of memory: it may have 1073741824 bytes"),
         ("raise", "RecommenderRaised", 'recommender unruly failed: ZeroDivisionError: "by design"'),
         ("shape", "RecommenderRaised", "recommender unruly answered with bounds of shape (3,)"),
@@ -155,7 +155,7 @@ def test_a_failed_request_is_retried_with_exponential_backoff() -> None:
         (
             "no_such_package:X",
             "no_such_package:X cannot be loaded: ModuleNotFoundError: \"No module named 'no_such_package'\"; "
-            "install its package again, or mend its entry point",
+            "reinstall its package, or correct its entry point",
         ),
         ("unruly_recommender:Nobody", "unruly_recommender:Nobody cannot be loaded: AttributeError"),
         ("unruly_recommender:MOODS", "cannot be loaded: TypeError: \"'tuple' object is not callable\""),
@@ -180,7 +180,7 @@ def test_an_invalid_recommender_is_reported_with_its_package_and_problem(value: 
         ("raise RuntimeError('no key')", "RuntimeError: \"no key\"; `python -c 'import unlucky'` shows where"),
         ("raise SystemExit", "SystemExit; `python -c 'import unlucky'` shows where"),
         ("import scipi.stats", "ModuleNotFoundError: \"No module named 'scipi'\"; install scipi beside Trellis"),
-        ("import unlucky.more", "install its package again, or mend its entry point"),
+        ("import unlucky.more", "reinstall its package, or correct its entry point"),
     ],
 )
 def test_an_import_error_is_reported_with_a_remedy(
