@@ -70,7 +70,7 @@ def test_a_component_waits_for_all_caches_and_an_unserved_kind_is_empty() -> Non
     async def play() -> None:
         assert not world.informers.synced
         assert world.informers.find_readiness_problem() == (
-            "not yet seen: verticalpodautoscalers.autoscaling.k8s.io, pods, horizontalpodautoscalers.autoscaling"
+            "caches not synced: verticalpodautoscalers.autoscaling.k8s.io, pods, horizontalpodautoscalers.autoscaling"
         )
         await world.informers.wait_until_synced()
         assert world.informers.find_readiness_problem() is None

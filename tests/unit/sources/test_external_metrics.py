@@ -195,7 +195,7 @@ def test_values_of_different_times_are_separate_samples_oldest_first() -> None:
             error_response(404, "NotFound", "the server could not find the metric cpu"),
             "the server could not find the metric",
         ),
-        (Unreachable("https://10.0.0.1 broke the connection"), "broke the connection"),
+        (Unreachable("https://10.0.0.1 closed the connection"), "closed the connection"),
         (Response(200, body=b"<html>"), "ExternalMetricValueList"),
     ],
 )

@@ -65,7 +65,7 @@ _PHRASES: Final = {
     BOOST_SKIPPED_NO_BASE.code: "not boosted since there is no request to boost",
     BOOST_SKIPPED_NOT_RESIZABLE.code: "not boosted since the pod cannot be resized",
     BOOST_SKIPPED_RESTART.code: "not boosted since a resize restarts the container",
-    BOOST_WOULD_NOT_FIT.code: "boosted pod fits on no node",
+    BOOST_WOULD_NOT_FIT.code: "boost makes the pod too large for every node",
 }
 
 

@@ -25,7 +25,7 @@ def recognise_kind(manifest: Manifest) -> tuple[Manifest, Kind | None, list[Find
     findings: list[Finding] = []
     meant = dict(manifest.value)
     for name, field in _find_mistyped_fields(manifest):
-        guess = f'unknown field "{name}" (did you mean "{field}"?)'
+        guess = f'there is no field "{name}" here (did you mean "{field}"?)'
         findings.append(manifest.build_finding(UNKNOWN_FIELD, f"Unknown field: {guess}", (name,)))
         meant[field] = meant.pop(name)
     manifest = msgspec.structs.replace(manifest, value=meant)

@@ -53,7 +53,7 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
         (scenario(workloads=[]), "spec: Required value: workloads or fleet must be given"),
         (
             scenario(workloads=[WEB, WEB]),
-            'spec.workloads[1].name: Duplicate value: "web": there is a workload default/web already',
+            'spec.workloads[1].name: Duplicate value: "web": there is already a workload default/web',
         ),
         (scenario(intervals={"updater": "0s"}), 'spec.intervals.updater: Invalid value: "0s": must be longer than 0s'),
         (

@@ -210,4 +210,4 @@ def test_an_explanation_from_a_truncated_dump_is_partial(tmp_path: Path) -> None
     assert result.exit_code == 1
     assert "DumpCutOff: the dump is cut off: what came after its last line is missing." in result.output
     file.write_bytes(b"".join(lines[:2]))
-    assert "in namespace shop (the dump is cut off)" in str(explain("vpa", "shop/web", "--dump", file).exception)
+    assert "in namespace shop (the dump is truncated)" in str(explain("vpa", "shop/web", "--dump", file).exception)

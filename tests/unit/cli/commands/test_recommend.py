@@ -146,7 +146,7 @@ def test_manifests_are_written_and_what_has_none_is_reported(asked: dict[str, An
     assert all((tmp_path / "sizes" / patch["path"]).is_file() for patch in listed)
     assert "wrote 5 files below" in result.stderr
     again = run("--emit", "vpa", str(tmp_path / "sizes"), "--update-mode=Initial")
-    assert "no file for Deployment shop/web: it has a VerticalPodAutoscaler already: web" in again.stderr
+    assert "no file for Deployment shop/web: it already has a VerticalPodAutoscaler: web" in again.stderr
     manifest = yaml.safe_load((tmp_path / "sizes" / "shop" / "deployment-search.yaml").read_text())
     assert manifest["spec"]["updatePolicy"] == {"updateMode": "Initial"}
     assert not list((tmp_path / "sizes").rglob("*.part"))
@@ -200,7 +200,10 @@ def test_a_path_that_does_not_exist_is_an_error_without_a_report(tmp_path: Path)
         (["--min-history=week"], '"week" is no duration such as 12h or 7d'),
         (["--fail-over=150%"], '"150%" is no share between 0% and 100%'),
         (["--tolerance=nan"], '"nan" is no share'),
-        (["--prices=cheap"], "must be the price of a core-hour"),
+        (
+            ["--prices=cheap"],
+            "must be the prices of a core-hour and a GiB-hour, and optionally a currency, as in 0.0316,0.0042,USD",
+        ),
         (["--emit", "patches", "/nowhere/dir"], "there is no directory /nowhere"),
         (["usage.csv", "--emit", "patches", "sizes"], "--emit needs a cluster or Prometheus"),
         (["--output-file=/nowhere/file"], "there is no directory /nowhere"),

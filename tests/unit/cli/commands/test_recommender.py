@@ -243,7 +243,7 @@ def test_window_and_percentile_can_be_set_for_cpu_and_for_memory(reads: Reads) -
             "--prometheus-bearer-token, --prometheus-bearer-token-file and --username are mutually exclusive",
         ),
         (["--recommender-name="], "must name at least one recommender"),
-        (["--leader-elect", "--recommender-name=Weekly"], "the lease of Weekly would be vpa-recommender-lease-Weekly"),
+        (["--leader-elect", "--recommender-name=Weekly"], "the Lease of Weekly would be vpa-recommender-lease-Weekly"),
         (["--leader-elect-lease-duration=5s"], "must be longer than --leader-elect-renew-deadline"),
         (["--recommender-interval=0s"], "must be longer than 0s"),
         (["--confidence-interval-cpu=-1h"], "must be longer than 0s"),

@@ -46,7 +46,7 @@ def test_json_has_type_unit_range_default_and_meaning() -> None:
         "default": "24h0m0s",
         "minimum": "1m0s",
         "maximum": "8760h0m0s",
-        "meaning": "With this much history the upper bound of CPU is twice what usage alone would make it.",
+        "meaning": "Length of history with which the upper bound of CPU is twice what usage alone gives.",
     }
 
 
@@ -69,9 +69,7 @@ def test_installed_recommenders_are_loaded_and_unusable_ones_are_reported_with_t
     assert [parameter["name"] for parameter in unruly["parameters"]] == ["mood", "millicores"]
     assert unruly["parameters"][0]["choices"][0] == "fine"
     assert "problem" not in unruly
-    assert by_package["default", "sneaky-package"]["problem"] == (
-        "a built-in recommender has this name and is used"
-    )
+    assert by_package["default", "sneaky-package"]["problem"] == ("a built-in recommender has this name and is used")
     for package in ("unruly-package", "twin-package"):
         assert by_package["homeless", package]["problem"] == (
             "several packages provide a recommender of this name: keep one"
@@ -85,7 +83,7 @@ def test_an_invalid_recommender_is_reported_with_its_problem(tmp_path: Path, mon
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0] == "homeless (unruly-package 1.0)"
     assert (
-        "  cannot be used: unruly_recommender:Homeless gave Homeless, which is no recommender: it has no"
+        "  cannot be used: unruly_recommender:Homeless returned Homeless, which is no recommender: it has no"
         in result.stdout
     )
 

@@ -460,7 +460,7 @@ def test_the_first_pass_waits_until_caches_are_synced() -> None:
 
     async def play(updater: UpdaterController) -> None:
         await asyncio.sleep(5.0)
-        assert world.informers.find_readiness_problem() == "not yet seen: limitranges"
+        assert world.informers.find_readiness_problem() == "caches not synced: limitranges"
         assert world.evictions == []
         world.fault = lambda _request: None
         await asyncio.sleep(60.0)

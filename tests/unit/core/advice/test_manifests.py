@@ -64,7 +64,7 @@ def test_a_workload_with_fitting_requests_has_no_patch() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "namespace", "reason"),
     [
-        ("Pod", "web", "shop", "nobody makes this pod anew"),
+        ("Pod", "web", "shop", "no controller recreates this pod; change its source"),
         ("Job", "web", "shop", "the template of a Job cannot be changed"),
         ("Rollout", "web", "shop", "would replace all its containers"),
         ("Deployment", "../web", "shop", "its name must consist of"),
@@ -86,7 +86,7 @@ def test_every_workload_without_a_vpa_gets_one_that_changes_nothing() -> None:
     manifests = build_vpas(advised(shop()))
     assert {manifest["spec"]["updatePolicy"]["updateMode"] for _, manifest in manifests.objects} == {"Off"}
     assert [item.reason for item in manifests.skipped] == [
-        "it has a VerticalPodAutoscaler already: web",
+        "it already has a VerticalPodAutoscaler: web",
         "a VerticalPodAutoscaler needs pods with an owner",
     ]
 

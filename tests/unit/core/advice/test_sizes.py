@@ -220,8 +220,8 @@ def test_applied_advice_is_fine(item: SurveyedContainer) -> None:
     ("text", "message"),
     [
         ("keep-ration", 'did you mean "keep-ratio"?'),
-        ("cpu=none,disk=keep", '"disk" is not cpu or memory'),
-        ("cpu=none,cpu=keep", "cpu is there twice"),
+        ("cpu=none,disk=keep", '"disk" is neither cpu nor memory'),
+        ("cpu=none,cpu=keep", "cpu occurs twice"),
         ("cpu=", '"" is no rule for limits'),
     ],
 )

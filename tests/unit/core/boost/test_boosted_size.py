@@ -258,7 +258,7 @@ def test_where_it_must_fit_the_boost_is_cut_to_what_some_node_has() -> None:
 def test_where_it_need_not_fit_the_boost_only_warns() -> None:
     life = start(HALF, factor(4), ceiling=CpuCeiling(1500, binding=False))
     assert life.cpu() == (2000, None)
-    assert life.notes() == ["app: cpu boost fits no node"]
+    assert life.notes() == ["app: cpu boost makes the pod too large for every node"]
     assert life.boost.containers[0].notes[0].reason.severity == "warning"
     assert start(HALF, factor(3), ceiling=CpuCeiling(1500, binding=False)).notes() == []
 

@@ -239,7 +239,7 @@ def test_a_node_that_does_not_exist_is_refused_with_a_guess() -> None:
         pools().node("smal-1")
     cluster = pools()
     cluster.missing = [MissingData("Node", "", "may not be read")]
-    with pytest.raises(InvalidInput, match="is no Node that can be seen: may not be read"):
+    with pytest.raises(InvalidInput, match="cannot be looked up as Node: may not be read"):
         cluster.node("elsewhere")
 
 

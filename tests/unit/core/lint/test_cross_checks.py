@@ -57,7 +57,7 @@ def list_findings(*documents: str) -> list[str]:
 def test_two_documents_of_one_name_are_an_error_that_names_the_first() -> None:
     report = check([ManifestSource("set.yaml", f"{VPA}---\n{VPA}".encode())])
     errors = [finding for finding in report.findings if finding.is_error]
-    assert [finding.message for finding in errors] == ["VerticalPodAutoscaler web is there already, at set.yaml:1"]
+    assert [finding.message for finding in errors] == ["VerticalPodAutoscaler web already exists, at set.yaml:1"]
     assert errors[0].line == 9
 
 

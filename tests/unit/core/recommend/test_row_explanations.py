@@ -74,12 +74,12 @@ def test_texts_are_cut_to_a_length_that_a_table_can_hold() -> None:
     ("explanation", "message"),
     [
         ([1.0], "with list, not with columns by name"),
-        ({"a": np.zeros(3)}, "a column a of shape (3,) where (2,) was asked for"),
+        ({"a": np.zeros(3)}, "a column a of shape (3,) instead of (2,)"),
         ({"a": np.zeros(2, dtype=np.int64)}, "a column a that is neither a column of floats nor a list of texts"),
         ({"a": "xy"}, "neither a column of floats nor a list of texts"),
         ({"a": ["x", 1]}, "neither a column of floats nor a list of texts"),
         ({"a": ["x"]}, "a column a of 1 texts for 2 rows"),
-        ({7: ["x", "y"]}, "a column whose name is no short text"),
+        ({7: ["x", "y"]}, "returned an explanation with a column whose name is not a short text"),
         ({str(number): ["x", "y"] for number in range(33)}, "in 33 columns where 32 are the most"),
         ({"a": ["x", "y"], "b": np.array([1.0, math.nan])}, ""),
         ({}, ""),
@@ -101,4 +101,4 @@ def test_an_explanation_of_another_shape_is_a_failure_that_is_named() -> None:
     shop.run_pods()
     shop.run()
     message = shop.conditions()["RecommenderFailed"]["message"]
-    assert message == "recommender default explained itself with a column why of 0 texts for 1 rows"
+    assert message == "recommender default returned an explanation with a column why of 0 texts for 1 rows"

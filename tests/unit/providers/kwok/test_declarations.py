@@ -113,7 +113,7 @@ def test_an_object_of_another_kind_is_refused() -> None:
     ("config", "message"),
     [
         (None, "there is no ConfigMap kube-system/groups"),
-        (config_map(), "the ConfigMap kube-system/groups declares no group"),
+        (config_map(), "the ConfigMap kube-system/groups declares no node group"),
     ],
 )
 def test_a_missing_declaration_is_reported(config: object, message: str) -> None:

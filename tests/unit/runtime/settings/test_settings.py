@@ -266,7 +266,7 @@ def test_settings_that_exclude_one_another_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("recomender-interval: 1m\n", "line 1: is no setting .did you mean recommender-interval"),
+        ("recomender-interval: 1m\n", "line 1: is not a setting .did you mean recommender-interval"),
         ("- a\n", "a file of settings is one map"),
         ("v: 1\n---\nv: 2\n", "a file of settings is one map"),
         ("v: 1\nv: 2\n", "line 2: key is written twice"),

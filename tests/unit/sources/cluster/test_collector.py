@@ -260,7 +260,7 @@ def test_scales_of_unknown_kinds_and_of_their_controllers_are_read() -> None:
 
 def test_other_recordings_and_incomplete_dumps_are_refused() -> None:
     other = [encode_line(HEADER, RecordingHeader(FORMAT_VERSION, "updater", "1"))]
-    with pytest.raises(InvalidRecording, match="only what `trellis dump` wrote"):
+    with pytest.raises(InvalidRecording, match="recorded this; only a file of `trellis dump` is a dump"):
         ClusterState.from_dump(other)
     with pytest.raises(InvalidRecording, match="was stopped"):
         ClusterState.from_dump(collect_dump(shop())[:1])

@@ -214,7 +214,7 @@ def test_a_client_that_fails_fast_gives_up_at_once_if_the_first_connection_fails
             await client.query("up", 5.0)  # whoever was there is waited for
             known = client.attempts
         async with talking_to(url, fail_fast=True) as client:
-            with pytest.raises(PrometheusUnreachable, match="cannot be connected to: Connection refused"):
+            with pytest.raises(PrometheusUnreachable, match="cannot be reached: Connection refused"):
                 await client.query("up", 5.0)
             return known, client.attempts
 
@@ -291,7 +291,7 @@ def test_an_unreachable_server_is_an_error_after_the_retries() -> None:
 
     message = asyncio.run(main())
     assert message.startswith("Prometheus at http://127.0.0.1:")
-    assert message.endswith(" cannot be connected to: Connection refused")
+    assert message.endswith(" cannot be reached: Connection refused")
 
 
 def test_a_persistent_failure_is_reported_in_the_servers_words() -> None:
@@ -308,7 +308,7 @@ def test_a_persistent_failure_is_reported_in_the_servers_words() -> None:
     [
         (refusing(400, "bad_data", 'invalid parameter "query": parse error'), 'invalid parameter "query": parse error'),
         (refusing(422, "execution", "found duplicate series"), "found duplicate series"),
-        (failing(401), "401: it asks for other credentials; set prometheus-bearer-token-file, or username"),
+        (failing(401), "401: it does not accept the credentials; set prometheus-bearer-token-file, or username"),
         (failing(403, "RBAC: access denied"), 'to ask; set .* --prometheus-config \\("RBAC: access denied"\\)'),
         (failing(404, "404 page not found"), "at this address; see --prometheus-address .* --prometheus-url"),
         (failing(302, Location="https://sso/login"), "it sends us to https://sso/login; see --prometheus-address"),

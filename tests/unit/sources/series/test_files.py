@@ -219,11 +219,11 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
         ("timestamp,disk\n0,1\n", "FILE: has no column `cpu_cores` or `memory_bytes`; its columns are timestamp, disk"),
         (
             f"{HEAD}0,1,1e6\n60,one,1e6\n",
-            'FILE: row 3, column cpu_cores: "one" is not a number, nor a quantity such as 250m',
+            'FILE: row 3, column cpu_cores: "one" is neither a number nor a quantity such as 250m',
         ),
         (
             f"{HEAD}0,1,1Mi\n60,1,1MB\n",
-            'row 3, column memory_bytes: "1MB" is not a number, nor a quantity such as 512Mi',
+            'row 3, column memory_bytes: "1MB" is neither a number nor a quantity such as 512Mi',
         ),
         (f"{HEAD}0,1m,1e6\n60,-1m,1e6\n", 'FILE: row 3, column cpu_cores: "-1m" is negative; usage cannot be negative'),
         (
@@ -232,20 +232,20 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
         ),
         (
             "timestamp,cpu_millicores\n0,9m\n60,9m\n",
-            '"9m" has a unit, and the name of the column says another: call it cpu_cores',
+            '"9m" has a unit other than the name of its column says: call the column cpu_cores',
         ),
         (f"{HEAD}0,1,1e6\nlater,1,1e6\n", 'FILE: row 3, column timestamp: "later" is not a number'),
         (f"{HEAD}soon,1,1e6\nlater,1,1e6\n", 'FILE: row 2, column timestamp: "soon" is not a time: '),
         (f"{HEAD}0,1,1e6\n,1,1e6\n", "FILE: row 3, column timestamp: there is no time"),
-        (f"{HEAD}0,1,1e6\n60,1\n", "FILE: row 3 has 2 fields, and the first line has 3"),
-        (f'{HEAD}0,"1",1e6\n60,"1"\n', "FILE: row 3 has 2 fields, and the first line has 3"),
+        (f"{HEAD}0,1,1e6\n60,1\n", "FILE: row 3 has 2 fields, and the header has 3"),
+        (f'{HEAD}0,"1",1e6\n60,"1"\n', "FILE: row 3 has 2 fields, and the header has 3"),
         (f"{HEAD}0,1,1e6\n60,-1,1e6\n", "FILE: row 3, column cpu_cores: -1 is negative; usage cannot be negative"),
-        (f"{HEAD}0,1,1e6\n60,1,inf\n", "FILE: row 3, column memory_bytes: usage is never infinite"),
+        (f"{HEAD}0,1,1e6\n60,1,inf\n", "FILE: row 3, column memory_bytes: usage cannot be infinite"),
         (f"{HEAD}60,1,1e6\n0,1,1e6\n", "FILE: row 3, column timestamp: earlier than row 2; sort the rows by time"),
         (f"{HEAD}0,1,1e6\n0,1,1e6\n", "FILE: row 3, column timestamp: the same time as in row 2"),
         (f"{HEAD}0,1,1e6\n", "FILE: has fewer than two samples"),
         (f"{HEAD}0,1,1e6\n\n60,1,1e6\n", "FILE: row 3 is empty"),
-        ("timestamp,cpu,cpu\n0,1,2\n60,1,2\n", "FILE: has 2 columns `cpu`, and one is needed"),
+        ("timestamp,cpu,cpu\n0,1,2\n60,1,2\n", "FILE: has 2 columns `cpu`; keep one"),
         ("timestamp,io_seconds_total\n0,1\n60,9\n", "`io_seconds_total` is a counter, of which the rate is wanted"),
         ("timestamp,cpu_seconds_total\n0,1\n", "FILE: has fewer than two samples"),
         ("timestamp,cpu_seconds_total\n0,1\n9,inf\n18,inf\n", "FILE: row 3, column cpu_seconds_total: usage is never"),
@@ -261,7 +261,7 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
         (f"{HEAD}0,2e9,\n60,2e9,\n", "may be bytes: are cpu_cores and memory_bytes swapped?"),
         (f"{HEAD}0,250000,1e9\n60,250000,1e9\n", "call it cpu_millicores if they are"),
         (f"{HEAD}0,0.5,512\n60,0.5,512\n", "call it memory_mib or memory_gib if they are"),
-        (f"{HEAD}0,1,1e6\n60,1,1e16\n", "FILE: row 3, column memory_bytes: 1e+16 is more than any container uses"),
+        (f"{HEAD}0,1,1e6\n60,1,1e16\n", "FILE: row 3, column memory_bytes: 1e+16 is more than a container can use"),
     ],
 )
 def test_an_invalid_value_is_refused_with_file_row_and_column(tmp_path: Path, text: str, message: str) -> None:
@@ -321,7 +321,7 @@ def test_a_manifest_may_have_quantities(tmp_path: Path) -> None:
     assert (series.declared.cpu_request, series.declared.memory_request) == (0.5, 1024 * MIB)
     written(tmp_path, "series_id,file,cpu_request_millicores\na,a.csv,500m\n", "manifest.csv")
     [problem] = read(str(tmp_path)).problems
-    assert 'row 2, column cpu_request_millicores: "500m" is no amount' in str(problem)
+    assert 'row 2, column cpu_request_millicores: "500m" is not an amount' in str(problem)
 
 
 @pytest.mark.parametrize(
@@ -457,7 +457,7 @@ def test_gaps_and_unmeasured_values_are_reported_and_accepted(tmp_path: Path) ->
 
 def test_binary_content_is_refused_without_printing_it(tmp_path: Path) -> None:
     message = refusal(written(tmp_path, "\x1b]0;owned\x07,time,cpu\n0,1,2\n"))
-    assert message.endswith("row 1 is no text: character 1 is a control character")
+    assert message.endswith("row 1 is not text: character 1 is a control character")
     named = read(written(tmp_path, "timestamp,series,cpu\n0,\x1b[2Jbad,1\n60,\x1b[2Jbad,-1\n"))
     assert "(series \\x1b[2Jbad): -1 is negative" in str(named.problems[0])
 

@@ -107,9 +107,9 @@ def test_columns_of_a_file_override_the_manifest_and_a_single_file_has_none(tmp_
 @pytest.mark.parametrize(
     ("manifest", "message"),
     [
-        (b"series_id,cpu_request_cores\nweb,much\n", 'row 2, column cpu_request_cores: "much" is no amount'),
-        (b"series_id,cpu_request_cores\nweb,-1\n", 'row 2, column cpu_request_cores: "-1" is no amount'),
-        (b"series_id,cpu_request_cores\nweb,inf\n", 'row 2, column cpu_request_cores: "inf" is no amount'),
+        (b"series_id,cpu_request_cores\nweb,much\n", 'row 2, column cpu_request_cores: "much" is not an amount'),
+        (b"series_id,cpu_request_cores\nweb,-1\n", 'row 2, column cpu_request_cores: "-1" is not an amount'),
+        (b"series_id,cpu_request_cores\nweb,inf\n", 'row 2, column cpu_request_cores: "inf" is not an amount'),
         (b"\xff\xfe\x00", "is no table that can be read"),
     ],
 )
@@ -144,7 +144,7 @@ def test_invalid_files_are_reported(tmp_path: Path) -> None:
     assert result.is_partial
     assert len(result.workloads) == 1
     twice, unreadable = sorted(result.missing, key=lambda item: "twice" not in item.why)
-    assert "series shop/web/app is there twice" in twice.why
+    assert "series shop/web/app occurs twice" in twice.why
     assert unreadable.what.endswith("c.csv")
 
 
@@ -214,7 +214,7 @@ def test_pods_of_a_workload_may_be_in_several_files(tmp_path: Path) -> None:
     result = surveyed(tmp_path)
     [web] = result.workloads
     assert (web.name, web.pods, web.containers[0].samples) == ("web", 2, 120)
-    assert [item.why for item in result.missing] == ["series shop/web/web-0/app is there twice"]
+    assert [item.why for item in result.missing] == ["series shop/web/web-0/app occurs twice"]
     assert not any("how many pods" in note for note in result.notes)
 
 

@@ -265,7 +265,7 @@ def test_without_prometheus_workloads_of_a_cluster_have_no_estimates() -> None:
     cluster = asyncio.run(list_cluster_workloads(shop().client, WorkloadFilter(), "shop"))
     result = survey(failing(SurveyedPrometheus(), lambda _query: True, lambda: None), present=cluster)
     assert len(result.workloads) == 3
-    assert {item.what for item in result.missing} == {"pods that are gone", "usage"}
+    assert {item.what for item in result.missing} == {"deleted pods", "usage"}
     assert all(math.isnan(c.estimate.target.cpu) for workload in result.workloads for c in workload.containers)
 
 
@@ -370,7 +370,7 @@ def test_an_unreachable_prometheus_ends_the_survey_after_two_namespaces() -> Non
 
 
 def test_a_prometheus_that_does_not_respond_is_an_error() -> None:
-    with pytest.raises(PrometheusError, match="broke the connection"):
+    with pytest.raises(PrometheusError, match="closed the connection"):
         survey(failing(SurveyedPrometheus(), lambda _query: True, lambda: None))
 
 

@@ -102,4 +102,4 @@ def _describe_write(
 
 
 def _format_manager(manager: str) -> str:
-    return manager or "an unknown writer"
+    return manager or "an unknown client"

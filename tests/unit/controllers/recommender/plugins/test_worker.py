@@ -102,9 +102,9 @@ def limited() -> Iterator[tuple[RecommenderWorker, ObservedFailures]]:
     ("mood", "reason", "message"),
     [
         ("exit", "RecommenderCrashed", "recommender unruly crashed: its process ended with status 7"),
-        ("segfault", "RecommenderCrashed", "recommender unruly crashed: its process was ended by SIGSEGV"),
+        ("segfault", "RecommenderCrashed", "recommender unruly crashed: its process was killed by SIGSEGV"),
         ("garbage", "RecommenderAnswerUnreadable", "recommender unruly sent an invalid answer"),
-        ("greedy", "RecommenderOutOfMemory", "recommender unruly ran out of memory: it may have 1073741824 bytes"),
+        ("greedy", "RecommenderOutOfMemory", "recommender unruly ran out of memory: its limit is 1073741824 bytes"),
         ("raise", "RecommenderRaised", 'recommender unruly failed: ZeroDivisionError: "by design"'),
         ("shape", "RecommenderRaised", "recommender unruly answered with bounds of shape (3,)"),
     ],
