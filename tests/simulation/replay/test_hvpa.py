@@ -157,7 +157,7 @@ PLAN_INPUT = (INPUT_LINE, HvpaPlanInput(("shop", "web"), NOW, view(2, {"cpu": 10
     ("lines", "why"),
     [
         ([("weather", {})], "weather.*comes before a line of kind start"),
-        ([BEGINS, ("weather", {})], "weather.*is no line of a recording of the Hvpa controller"),
+        ([BEGINS, ("weather", {})], "weather.*is not valid in a recording of the Hvpa controller"),
         ([BEGINS, (DECISION_LINE, {})], "decision.*comes before a line of kind input"),
         ([BEGINS, PLAN_INPUT, (DECISION_LINE, {}), (DECISION_LINE, {})], "decision.*comes before a line of kind input"),
         ([BEGINS, (INPUT_LINE, {"hvpa": ["shop", "web"], "now": "noon"})], "is not what it should be.*now"),

@@ -216,7 +216,7 @@ AGAIN = {"key": ["shop", "web-1"], "version": "7"}
     ("lines", "why"),
     [
         ([("weather", {})], "weather.*comes before a line of kind start"),
-        ([BEGINS, ("weather", {})], "weather.*is no line of a recording of the node autoscaler"),
+        ([BEGINS, ("weather", {})], "weather.*is not valid in a recording of the node autoscaler"),
         ([BEGINS, (DECISION_LINE, {})], "decision.*comes before a line of kind input"),
         (
             [BEGINS, (INPUT_LINE, PassLine(1.0)), (DECISION_LINE, {}), (DECISION_LINE, {})],

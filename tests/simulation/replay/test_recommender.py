@@ -188,8 +188,8 @@ def test_a_truncated_recording_is_replayed_up_to_its_end(eventful: bytes) -> Non
     ("lines", "message"),
     [
         ([], "is empty"),
-        ([b"pods: 3\n"], "line 1 is no line of a recording"),
-        ([encode_line("seen", {})], "line 1 is no header"),
+        ([b"pods: 3\n"], "line 1 is not valid in a recording"),
+        ([encode_line("seen", {})], "line 1 is not a header"),
         *(
             (
                 [encode_line(HEADER, {"format": old, "component": "recommender"})],
@@ -203,7 +203,7 @@ def test_a_truncated_recording_is_replayed_up_to_its_end(eventful: bytes) -> Non
         ),
         (
             [encode_line(HEADER, RecordingHeader(FORMAT_VERSION, RECOMMENDER)), b"{}\n"],
-            "line 2 is no line of a recording",
+            "line 2 is not valid in a recording",
         ),
         (
             [encode_line(HEADER, RecordingHeader(FORMAT_VERSION, RECOMMENDER)), encode_line("pods", {})],

@@ -123,7 +123,7 @@ def line(kind: str, payload: object) -> bytes:
 @pytest.mark.parametrize(
     ("kind", "payload", "why"),
     [
-        ("weather", {}, "weather.*is no line of a recording of the updater"),
+        ("weather", {}, "weather.*is not valid in a recording of the updater"),
         ("input", {"workloads": [], "now": 1.0}, "input.*comes before the line `start`"),
         (
             "start",

@@ -117,7 +117,7 @@ def test_a_rule_that_comes_later_is_noticed_within_a_minute(caplog: pytest.LogCa
 
     with caplog.at_level(logging.INFO):
         world.run(play)
-    assert sum("an optional kind was removed; continuing without it" in warning for warning in warnings(caplog)) == 2
+    assert sum("continuing without it" in warning for warning in warnings(caplog)) == 2
 
 
 def test_an_api_server_that_forbids_everything_at_first_costs_no_kind() -> None:

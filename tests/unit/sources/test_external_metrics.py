@@ -120,7 +120,7 @@ def test_a_failed_pod_affects_no_other_pod() -> None:
     assert (batch.samples.pods, batch.samples.cpu.tolist()) == (["web-1", "web-3"], [1.0, 3.0])
     [problem] = batch.problems
     assert (problem.vpa, problem.metric) == ("web", "cpu")
-    assert problem.message.startswith("1 of 3 pods are not answered for; web-2: ")
+    assert problem.message.startswith("1 of 3 pods have no usage; web-2: ")
     assert "the adapter gave up" in problem.message
 
 

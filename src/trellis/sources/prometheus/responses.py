@@ -84,7 +84,7 @@ def read_query_result(body: bytes) -> QueryResult:
     try:
         data = _BODIES.decode(body).data
         if data.result_type not in (_MATRIX, _VECTOR):
-            raise PrometheusRefused(f"the response is a {data.result_type}, and a matrix or vector was expected", 200)
+            raise PrometheusRefused(f"the response is a {data.result_type} instead of a matrix or vector", 200)
         series = _SERIES.decode(data.result)
     except _UNREADABLE as error:
         raise _build_unreadable_error(body, error) from error

@@ -234,7 +234,7 @@ def test_foreign_types_are_accepted_and_unknown_own_types_are_reported() -> None
         assert errors(typed(known)) == []
         assert warnings(typed(known)) == []
     assert errors(typed("buffer.x-k8s.io/warm")) == []
-    assert "is not known" in warnings(typed("buffer.x-k8s.io/warm"))[0]
+    assert "is unknown" in warnings(typed("buffer.x-k8s.io/warm"))[0]
 
 
 @pytest.mark.req("BF-51")

@@ -193,7 +193,7 @@ def test_a_path_that_does_not_exist_is_an_error_without_a_report(tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--limits=half"], '"half" is no rule for limits'),
+        (["--limits=half"], '"half" is not a rule for limits'),
         (["--min-cpu=lots"], "not a quantity"),
         (["--min-cpu=0"], '"0" is no amount above zero'),
         (["--min-memory=2Gi", "--max-memory=1Gi"], "--min-memory is more than --max-memory"),
@@ -227,8 +227,8 @@ def test_invalid_options_are_refused(arguments: list[str], message: str) -> None
         (["--set=target-cpu-percentil=1"], "(did you mean target-cpu-percentile?)"),
         (["--set=percentile"], "must be written as parameter=value"),
         (["-l", "a in"], ""),
-        (["--job-grouping-labels=no key"], "is no key of a label"),
-        (["--kind="], "is no kind"),
+        (["--job-grouping-labels=no key"], "is not a label key"),
+        (["--kind="], "is not a kind"),
     ],
 )
 def test_an_unanswerable_question_is_one_line(

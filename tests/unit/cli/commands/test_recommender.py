@@ -331,7 +331,7 @@ def test_a_bad_value_in_a_file_or_the_environment_is_refused_with_its_place(
     message = refused(capsys, f"--config={file}")
     assert f"update-worker-count in {file}, line 2: must be at least 1" in message
     file.write_text("recommender-nam: frugal\n")
-    assert "is no setting (did you mean recommender-name?)" in refused(capsys, f"--config={file}")
+    assert "is not a setting (did you mean recommender-name?)" in refused(capsys, f"--config={file}")
     monkeypatch.setenv("TRELLIS_STATUS_CHANGE_THRESHOLD", "5%")
     message = refused(capsys)
     assert "environment variable TRELLIS_STATUS_CHANGE_THRESHOLD: must be a number" in message

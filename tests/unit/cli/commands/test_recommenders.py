@@ -23,7 +23,7 @@ def test_built_in_recommenders_are_listed_with_parameters() -> None:
     assert lines[0] == "default (built in)"
     assert (
         "  target-cpu-percentile=0.9                          number, fraction, 0 to 1: "
-        "The target of CPU is above usage in this fraction of all samples." in lines
+        "Percentile of CPU usage for the target, as a fraction." in lines
     )
     assert all(any(line.startswith(f"{name} (built in") for line in lines) for name in create_built_in_recommenders())
 
@@ -83,7 +83,7 @@ def test_an_invalid_recommender_is_reported_with_its_problem(tmp_path: Path, mon
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0] == "homeless (unruly-package 1.0)"
     assert (
-        "  cannot be used: unruly_recommender:Homeless returned Homeless, which is no recommender: it has no"
+        "  cannot be used: unruly_recommender:Homeless returned Homeless, which is not a recommender: it has no"
         in result.stdout
     )
 

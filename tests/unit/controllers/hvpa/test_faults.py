@@ -432,7 +432,7 @@ def test_a_wish_for_less_lowers_nothing_that_the_vpa_asks_for() -> None:
         world.request_replicas(1, by="kubectl")
         await world.wait(20.0)
         assert (world.replicas(), world.size()["cpu"], world.spec("hvpas")["replicas"]) == (3, "8", 3)
-        assert "kubectl wishes 1 replica " in world.messages()["ScaleRequested"]
+        assert "kubectl asks for 1 replica " in world.messages()["ScaleRequested"]
 
     world.run(play)
 

@@ -222,7 +222,7 @@ def test_applied_advice_is_fine(item: SurveyedContainer) -> None:
         ("keep-ration", 'did you mean "keep-ratio"?'),
         ("cpu=none,disk=keep", '"disk" is neither cpu nor memory'),
         ("cpu=none,cpu=keep", "cpu occurs twice"),
-        ("cpu=", '"" is no rule for limits'),
+        ("cpu=", '"" is not a rule for limits'),
     ],
 )
 def test_invalid_limit_rules_are_refused(text: str, message: str) -> None:

@@ -123,7 +123,7 @@ def test_the_declaration_of_the_default_recommender_is_valid() -> None:
 def test_an_invalid_declaration_is_refused(change: dict[str, Any], message: str) -> None:
     stub = Stub("default", (1.0, 2.0, 3.0))
     stub.parameters = (msgspec.structs.replace(MARGIN, **change),)  # type: ignore[assignment]
-    with pytest.raises(InvalidInput, match="is no recommender") as refused:
+    with pytest.raises(InvalidInput, match="is not a recommender") as refused:
         read_declaration(stub)
     assert message in refused.value.rule
 

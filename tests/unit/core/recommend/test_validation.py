@@ -81,10 +81,10 @@ class Misshapen(Stub):
     [
         (None, "returned NoneType instead of Estimates"),
         (Estimates(np.zeros((3, 1))), "returned bounds of shape (3, 1) instead of (3, 2, 1)"),
-        (Estimates(np.zeros((3, 2, 1)), np.zeros(2)), "answered with totals of shape (2,)"),
+        (Estimates(np.zeros((3, 2, 1)), np.zeros(2)), "returned totals of shape (2,)"),
         (Estimates(np.full((3, 2, 1), "many")), "returned bounds that are not a column of floats"),
         (Estimates([1, 2, 3]), "returned bounds that are not a column of floats"),  # type: ignore[arg-type]
-        (Estimates(np.zeros((3, 2, 1)), None, np.zeros(3)), "answered with confidence of shape (3,)"),
+        (Estimates(np.zeros((3, 2, 1)), None, np.zeros(3)), "returned confidence of shape (3,)"),
     ],
 )
 def test_estimates_of_another_shape_are_rejected(estimates: object, message: str) -> None:

@@ -50,7 +50,7 @@ def test_gates_survive_being_written(gates: FeatureGates) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("InPlce=true", r'"InPlce": is no feature gate \(did you mean InPlace\?\)'),
+        ("InPlce=true", r'"InPlce": is not a feature gate \(did you mean InPlace\?\)'),
         ("allalpha=true", "did you mean AllAlpha"),
         (
             "NativeSidecar=true",

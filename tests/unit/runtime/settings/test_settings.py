@@ -233,7 +233,10 @@ def test_what_kubernetes_says_of_a_service_is_no_port() -> None:
         ("--storage=promethus", "must be one of checkpoint, prometheus (did you mean prometheus?)"),
         ("--recommendation-margin-fraction=nan", "must be a number"),
         ("--container-recommendation-max-allowed-cpu=two", '"two": flag --container-recommendation-max-allowed-cpu'),
-        ("--feature-gates=Inplace=true", '"Inplace=true": flag --feature-gates: "Inplace" is no feature gate (did you'),
+        (
+            "--feature-gates=Inplace=true",
+            '"Inplace=true": flag --feature-gates: "Inplace" is not a feature gate (did you',
+        ),
     ],
 )
 def test_a_refusal_names_the_value_the_flag_and_the_rule(argument: str, message: str) -> None:
@@ -267,8 +270,8 @@ def test_settings_that_exclude_one_another_are_refused() -> None:
     ("text", "message"),
     [
         ("recomender-interval: 1m\n", "line 1: is not a setting .did you mean recommender-interval"),
-        ("- a\n", "a file of settings is one map"),
-        ("v: 1\n---\nv: 2\n", "a file of settings is one map"),
+        ("- a\n", "a settings file must be one map"),
+        ("v: 1\n---\nv: 2\n", "a settings file must be one map"),
         ("v: 1\nv: 2\n", "line 2: key is written twice"),
         ("update-worker-count: 1.5\n", "must be a whole number"),
         ("vpa-object-namespace: 7\n", "must be text; put it in quotes"),

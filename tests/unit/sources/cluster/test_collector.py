@@ -264,7 +264,7 @@ def test_other_recordings_and_incomplete_dumps_are_refused() -> None:
         ClusterState.from_dump(other)
     with pytest.raises(InvalidRecording, match="was stopped"):
         ClusterState.from_dump(collect_dump(shop())[:1])
-    with pytest.raises(InvalidRecording, match="no line of a recording"):
+    with pytest.raises(InvalidRecording, match="is not valid in a recording"):
         ClusterState.from_dump(b"hello\n")
 
 

@@ -110,7 +110,7 @@ def test_columns_of_a_file_override_the_manifest_and_a_single_file_has_none(tmp_
         (b"series_id,cpu_request_cores\nweb,much\n", 'row 2, column cpu_request_cores: "much" is not an amount'),
         (b"series_id,cpu_request_cores\nweb,-1\n", 'row 2, column cpu_request_cores: "-1" is not an amount'),
         (b"series_id,cpu_request_cores\nweb,inf\n", 'row 2, column cpu_request_cores: "inf" is not an amount'),
-        (b"\xff\xfe\x00", "is no table that can be read"),
+        (b"\xff\xfe\x00", "is not a valid table"),
     ],
 )
 def test_an_invalid_manifest_is_reported(tmp_path: Path, manifest: bytes, message: str) -> None:

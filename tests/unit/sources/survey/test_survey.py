@@ -311,8 +311,8 @@ def test_cpu_that_is_scraped_too_rarely_for_a_rate_is_reported() -> None:
     result = survey(server)
     assert math.isnan(one(result)[1].highest.cpu)
     (note,) = result.notes
-    assert "has memory and no CPU of them" in note
-    assert "take a longer --resolution" in note
+    assert "has memory and no CPU usage of them" in note
+    assert "set a longer --resolution" in note
 
 
 def test_too_many_samples_are_queried_in_parts() -> None:

@@ -123,8 +123,8 @@ def test_entry_points_are_read_with_their_packages(site: Path) -> None:
     ("presets", "message"),
     [
         (("target-cpu-percentile=90",), '"target-cpu-percentile=90": flag --set: must be at most 1'),
-        (("target-cpu=1",), '"target-cpu": flag --set: is no parameter of this recommender'),
-        (("other.x=1",), '"other.x=1": flag --set: there is no recommender other here, but default; add'),
+        (("target-cpu=1",), '"target-cpu": flag --set: is not a parameter of this recommender'),
+        (("other.x=1",), '"other.x=1": flag --set: there is no recommender other here; served are default; add'),
         (("x",), '"x": flag --set: must be written as parameter=value'),
     ],
 )

@@ -85,7 +85,7 @@ def test_a_buffer_that_was_never_provisioned_has_no_time() -> None:
     assert status is not None
     assert "lastFullyProvisioned" not in status
     assert status["conditions"][0]["message"] == (
-        "0 of 4 chunks have a place on ready nodes; 4 on new nodes of small are to have room"
+        "0 of 4 chunks have a place on ready nodes; 4 on new nodes of small are planned"
     )
 
 
@@ -94,7 +94,7 @@ def test_the_message_about_a_single_chunk_is_in_the_singular() -> None:
     status = written(cluster)
     assert status is not None
     assert status["conditions"][0]["message"] == (
-        "0 of 1 chunk has a place on ready nodes; 1 on new nodes of small is to have room"
+        "0 of 1 chunk has a place on ready nodes; 1 on new nodes of small is planned"
     )
     small = Cluster(a_group("tiny", cpu="1")).buffers(a_buffer("spare", 1, a_spec("8")))
     status = written(small)
