@@ -59,7 +59,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "buffers": ("trellis.cli.commands.buffers", "Say in each Buffer's status for which pods room is to be kept."),
         "nodes": (
             "trellis.cli.commands.nodes",
-            "Order the nodes that pods and Buffers lack, and give back those that nobody needs.",
+            "Order nodes for pending pods and Buffers, and remove unneeded nodes.",
         ),
     },
 }

@@ -147,7 +147,9 @@ def _check(traces: Sequence[str], options: SurveyOptions) -> None:
     if traces and (options.prometheus_url or options.no_cluster or options.resume):
         raise click.UsageError("give files with usage, or ask Prometheus, but not both")
     if options.no_cluster and not options.prometheus_url:
-        raise click.UsageError("--no-cluster needs --prometheus-url: nobody else says where Prometheus is")
+        raise click.UsageError(
+            "--no-cluster needs --prometheus-url: the address of Prometheus is read from the cluster otherwise"
+        )
 
 
 async def _run_in_cluster(options: SurveyOptions, survey_settings: SurveySettings, now: float) -> SurveyOutcome:

@@ -41,7 +41,7 @@ def _start_with_buffers(settings: NodeControllerSettings, file: Path) -> Main:
 
 command = component_command(
     "nodes",
-    "Order the nodes that pods and Buffers lack, and give back those that nobody needs.",
+    "Order nodes for pending pods and Buffers, and remove unneeded nodes.",
     NodeControllerSettings,
     log_settings=lambda settings: settings.logs,
     start=start,

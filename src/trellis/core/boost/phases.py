@@ -30,9 +30,11 @@ BOOST_GATE_OFF = Reason(
     "BoostGateOff", "The feature gate CPUStartupBoost is off: boosts are neither applied nor ended."
 )
 BOOST_UNTIL_READY = Reason("BoostUntilReady", "The container is boosted until its pod is Ready.")
-BOOST_UNTIL_DURATION = Reason("BoostUntilDuration", "The pod is Ready, and the boost continues for durationSeconds.")
-BOOST_OVER = Reason("BoostOver", "The pod has been Ready for durationSeconds: the boost ends.")
-BOOST_GIVEN_UP = Reason("BoostGivenUp", "The pod did not become Ready within giveUpAfterSeconds: the boost ends.")
+BOOST_UNTIL_DURATION = Reason("BoostUntilDuration", "The pod is Ready, and the boost continues for its duration.")
+BOOST_OVER = Reason("BoostOver", "The pod has been Ready for the duration of the boost: the boost ends.")
+BOOST_GIVEN_UP = Reason(
+    "BoostGivenUp", "The pod has not become Ready within the give-up time of its boost: the boost ends."
+)
 BOOST_WITHOUT_POLICY = Reason(
     "BoostWithoutPolicy",
     "No object boosts the container any more. The updater ends the boost 30 s after it observes this.",

@@ -93,7 +93,9 @@ IN_PLACE_NOT_SERVED = Reason(
     Severity.WARNING,
 )
 HPA_CONFLICT = Reason(
-    "HpaConflict", "An HPA scales the same pods by the utilization of a resource that the VPA sizes.", Severity.WARNING
+    "HpaConflict",
+    "An HPA scales the same pods by the utilization of a resource that the recommendation changes.",
+    Severity.WARNING,
 )
 HELD_FOR_HPA = Reason("HeldForHpa", "The resource is not changed, because an HPA scales the pods by its utilization.")
 

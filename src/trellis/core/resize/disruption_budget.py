@@ -31,15 +31,18 @@ from trellis.core.resize.actions import Action, EvictPod, ReplicaBudgetStatus, R
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.sizing.governors import Governor, GovernorRank
 
-TOO_FEW_REPLICAS = Reason("TooFewReplicas", "Fewer pods are running than the minimum number of replicas for an update.")
+TOO_FEW_REPLICAS = Reason(
+    "TooFewReplicas", "Fewer pods are running than --min-replicas or minReplicas requires for an update."
+)
 ZERO_REPLICAS_DESIRED = Reason(
     "ZeroReplicasDesired", "The controller of the pod is scaled to zero, so the pod is about to be deleted."
 )
 EVICTION_TOLERANCE_EXHAUSTED = Reason(
-    "EvictionToleranceExhausted", "The maximum number of pods of the controller is disrupted at the same time."
+    "EvictionToleranceExhausted",
+    "The eviction tolerance of the controller is used up: no further pod may be disrupted now.",
 )
 HOURLY_BUDGET_EXHAUSTED = Reason(
-    "HourlyBudgetExhausted", "The hourly limit of disrupted pods is reached, in the cluster or in the namespace."
+    "HourlyBudgetExhausted", "The hourly limit of disrupted pods is used up, in the cluster or in the namespace."
 )
 
 

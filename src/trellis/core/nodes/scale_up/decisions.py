@@ -18,10 +18,10 @@ from trellis.core.nodes.scale_up.view import SCALE_UP_LIMITED
 POD_FITS = Reason("PodFits", "The pod fits on a ready node; the scheduler will find it.")
 POD_AWAITS_NODE = Reason("PodAwaitsNode", "The pod fits on an upcoming node.")
 NODE_ORDERED = Reason("NodeOrdered", "A node was ordered for the pod.")
-NO_GROUP_FITS = Reason("NoGroupFits", "The pod fits on the nodes of no node group.", Severity.WARNING)
+NO_GROUP_FITS = Reason("NoGroupFits", "No node group has nodes on which it would fit.", Severity.WARNING)
 GROUPS_EXHAUSTED = Reason(
     "GroupsExhausted",
-    "The node groups whose nodes would fit cannot grow, or back off after a failure.",
+    "The node groups with fitting nodes cannot grow, or back off after a failure.",
     Severity.WARNING,
 )
 INTER_POD_RULES_UNSATISFIABLE = Reason(
