@@ -130,8 +130,7 @@ def test_a_vpa_that_is_not_served_is_distinguished_from_a_missing_one() -> None:
             status, result = await get(answering, NAMESPACE, "new")
             assert (status, result["error"]) == (
                 404,
-                "VerticalPodAutoscaler new in namespace shop did not exist in the last pass; "
-                "retry after the next one",
+                "VerticalPodAutoscaler new in namespace shop did not exist in the last pass; retry after the next one",
             )
             await world.passes(1)
             status, _ = await get(answering, NAMESPACE, "new")

@@ -161,8 +161,8 @@ def test_a_failed_request_is_retried_with_exponential_backoff() -> None:
         ("unruly_recommender:MOODS", "cannot be loaded: TypeError: \"'tuple' object is not callable\""),
         (
             "unruly_recommender:Homeless",
-            "unruly_recommender:Homeless returned Homeless, which is not a recommender: it has no attribute `needs_history` "
-            "of type bool; it has no method `estimate`; it has no attribute `parameters` that is a tuple of",
+            "unruly_recommender:Homeless returned Homeless, which is not a recommender: it has no attribute "
+            "`needs_history` of type bool; it has no method `estimate`; it has no attribute `parameters`",
         ),
     ],
 )

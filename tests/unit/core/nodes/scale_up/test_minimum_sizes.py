@@ -53,7 +53,8 @@ def test_pending_pods_come_before_a_minimum_size() -> None:
     cluster = Cluster(*groups, settings=settings).create(a_pod("web", nodeSelector={"for": "pods"}))
     assert cluster.ordered() == {"kept": 1, "wanted": 1}
     assert notes(cluster) == {
-        "kept": "kept has a minimum of 5 nodes and lacks 4: another node of kept would exceed the cluster's limit of nodes"
+        "kept": "kept has a minimum of 5 nodes and lacks 4: "
+        "another node of kept would exceed the cluster's limit of nodes"
     }
 
 
