@@ -210,7 +210,7 @@ def build_component_page(
     lines.append(
         "Each setting is a flag, a variable and a key of the file given with `--config`:\n"
         "`--kube-api-qps`, `TRELLIS_KUBE_API_QPS`, `kube-api-qps`. Flags win over variables, variables over the file.\n"
-        "`--[no-]x` stands for `--x` and `--no-x`; `--x=true` and `--x=false` work too.\n"
+        "A flag of true or false is written as `--x` or `--no-x`; `--x=true` and `--x=false` work too.\n"
     )
     for group in list_groups(settings):
         lines += [f"## {group.title}\n", f"{group.meaning}\n"]

@@ -25,7 +25,8 @@ class HistogramCheckpoint(ApiStruct, frozen=True):
     """A decaying histogram: weights by histogram bin, scaled to integers."""
 
     reference_timestamp: Annotated[
-        TimeText | None, Field("The time at which a new sample has weight 1.", nullable=True)
+        TimeText | None,
+        Field("Reference time of the decay: a sample at this time has its original weight.", nullable=True),
     ] = None
     bucket_weights: Annotated[
         dict[str, int] | None,
@@ -68,7 +69,11 @@ class CheckpointStatus(ApiStruct, frozen=True):
     ] = ""
     peaks: Annotated[
         str,
-        Field("Memory peaks of the last 280 days, one for six hours, compressed.", added=True, max_length=PEAKS_LENGTH),
+        Field(
+            "Memory peaks of the last 280 days, one for every six hours, compressed.",
+            added=True,
+            max_length=PEAKS_LENGTH,
+        ),
     ] = ""
 
 

@@ -39,7 +39,7 @@ ZERO_REPLICAS_DESIRED = Reason(
 )
 EVICTION_TOLERANCE_EXHAUSTED = Reason(
     "EvictionToleranceExhausted",
-    "The eviction tolerance of the controller is used up: no further pod may be disrupted now.",
+    "The eviction tolerance of the controller is used up, so no further pod may be disrupted now.",
 )
 HOURLY_BUDGET_EXHAUSTED = Reason(
     "HourlyBudgetExhausted", "The hourly limit of disrupted pods is used up, in the cluster or in the namespace."

@@ -100,7 +100,7 @@ def _row(setting: SettingDeclaration) -> str:
     unit = f", {setting.setting.unit}" if setting.setting.unit else ""
     default = setting.show(setting.default)
     cells = [
-        f"`--[no-]{setting.name}`" if setting.kind.switch else f"`--{setting.name}`",
+        f"`--{setting.name}`",
         setting.kind.name + unit + _limits(setting),
         f"`{default}`" if default else "none",
         f"{setting.setting.meaning} {setting.setting.why}",

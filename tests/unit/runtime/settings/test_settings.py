@@ -358,7 +358,7 @@ def test_the_reference_has_one_row_for_each_setting_with_meaning_and_reason() ->
     assert "| `--recommender-interval` | duration, at least 1s | `1m0s` | How often. Metrics are as old. |" in table
     assert "| `--update-worker-count` | whole number, workers, at least 1 | `10` | Workers. Enough. |" in table
     assert "| `--container-recommendation-max-allowed-cpu` | quantity | none | A cap. No cap. |" in table
-    assert "| `--[no-]profiling` | true or false | `false` | Serve stacks. They are private. |" in table
+    assert "| `--profiling` | true or false | `false` | Serve stacks. They are private. |" in table
     assert "Kept \\| free." in table
 
 
