@@ -97,7 +97,7 @@ class UnreadableKinds:
 
     def remarks(self) -> list[str]:
         """Lines for the response to probes."""
-        return [f"{name} unseen: {without}" for name, without in self._lacking.items()]
+        return [f"{name} not watched: {without}" for name, without in self._lacking.items()]
 
     def report_installed(self, resource: Resource[Any]) -> None:
         """Log that a missing kind has been installed."""

@@ -152,7 +152,7 @@ def test_the_recommender_writes_recommendations_with_upstreams_rights(
     cluster.api.create(vpa("web"), namespace)
     lease = ["--leader-elect", f"--leader-elect-resource-namespace={namespace}"]
     controller = start("recommender", namespace, EVERY_SECOND, *lease)
-    assert "[!]hvpas.autoscaling.x-k8s.io unseen: totals are not published in Hvpas\n" in until_ready(controller)
+    assert "[!]hvpas.autoscaling.x-k8s.io not watched: totals are not published in Hvpas\n" in until_ready(controller)
     until("the recommendation", lambda: get_target(cluster, namespace, "web") == ADVICE, USAGE_SECONDS)
     assert unreadable(controller) == {"hvpas.autoscaling.x-k8s.io": 1.0}
     assert controller.read_logs().count("RBAC does not allow to read an optional kind; continuing without it") == 1
@@ -169,7 +169,7 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
     cluster: Cluster, namespace: str, start: Start, tmp_path: Path
 ) -> None:
     webhook = start("admission-controller", namespace, *webhook_flags(tmp_path))
-    assert "[!]hvpas.autoscaling.x-k8s.io unseen: Hvpas do not size pods\n" in until_ready(webhook)
+    assert "[!]hvpas.autoscaling.x-k8s.io not watched: pods are not sized by Hvpas\n" in until_ready(webhook)
     wait_for_webhook_calls(cluster, namespace)
     before = running_pods(cluster, namespace, "web")
     resized = running_pods(cluster, namespace, "kept")
@@ -197,8 +197,8 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
     )
     assert unreadable(webhook) == {"hvpas.autoscaling.x-k8s.io": 1.0}
     result = until_ready(updater)
-    assert "[!]configmaps unseen: the freeze switch in the ConfigMap kube-system/trellis-freeze is not seen\n" in result
-    assert "[!]namespaces unseen: the freeze annotation of namespaces has no effect\n" in result
+    assert "[!]configmaps not watched: the freeze ConfigMap kube-system/trellis-freeze has no effect\n" in result
+    assert "[!]namespaces not watched: the freeze annotation of namespaces has no effect\n" in result
     assert updater.read_logs().count("RBAC does not allow to read an optional kind; continuing without it") == 4
 
 

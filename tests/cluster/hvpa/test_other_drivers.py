@@ -179,5 +179,5 @@ def test_kubectl_scale_is_demand_beside_that_of_the_vpa(cluster: Cluster, namesp
     # Another scaler replaces the whole scale, as client libraries do.
     scale = api.get(f"{path}/scale")
     api.send("PUT", f"{path}/scale?fieldManager=night-shift", {**scale, "spec": {"replicas": 8}})
-    until("a wish", lambda: "night-shift wishes 8 replicas" in message_of(cluster, namespace, "ScaleRequested"))
+    until("a wish", lambda: "night-shift asks for 8 replicas" in message_of(cluster, namespace, "ScaleRequested"))
     until("more replicas", lambda: get_replicas(cluster, namespace, "web") > 3)

@@ -110,7 +110,7 @@ def test_only_fields_that_a_translation_reads_are_recorded(recording: bytes) -> 
         ),
         (
             [(START_LINE, BufferRecordingStart(BufferSettings())), (INPUT_LINE, {"now": "noon"})],
-            "is not what it should be",
+            "is invalid",
         ),
     ],
 )

@@ -222,7 +222,7 @@ AGAIN = {"key": ["shop", "web-1"], "version": "7"}
             [BEGINS, (INPUT_LINE, PassLine(1.0)), (DECISION_LINE, {}), (DECISION_LINE, {})],
             "decision.*comes before a line of kind input",
         ),
-        ([BEGINS, (INPUT_LINE, {"now": "noon"})], "is not what it should be.*now"),
+        ([BEGINS, (INPUT_LINE, {"now": "noon"})], "is invalid.*now"),
         ([BEGINS, (CHANGES, {"pods": [AGAIN]})], "shop/web-1.*is referenced, but no line before declares it"),
         (
             [BEGINS, (INPUT_LINE, PassLine(1.0, (GroupLine("small", 1),))), (DECISION_LINE, {})],
@@ -230,7 +230,7 @@ AGAIN = {"key": ["shop", "web-1"], "version": "7"}
         ),
         (
             [BEGINS, (INPUT_LINE, {"now": 1.0, "memory": {"up": {"chunk_nodes": 3}}}), (DECISION_LINE, {})],
-            "is not what it should be",
+            "is invalid",
         ),
     ],
 )

@@ -193,7 +193,7 @@ def test_a_truncated_recording_is_replayed_up_to_its_end(eventful: bytes) -> Non
         *(
             (
                 [encode_line(HEADER, {"format": old, "component": "recommender"})],
-                "another release wrote; this one reads format 2",
+                "another release; this one reads format 2",
             )
             for old in (1, 7)
         ),
@@ -211,7 +211,7 @@ def test_a_truncated_recording_is_replayed_up_to_its_end(eventful: bytes) -> Non
         ),
         (
             [encode_line(HEADER, RecordingHeader(FORMAT_VERSION, RECOMMENDER)), encode_line("setup", {})],
-            "is not what it should be",
+            "is invalid",
         ),
     ],
 )

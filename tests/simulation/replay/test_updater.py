@@ -128,7 +128,7 @@ def line(kind: str, payload: object) -> bytes:
         (
             "start",
             {"settings": {"min_replicas": "two"}, "has_headroom": True},
-            "is not what it should be.*min_replicas",
+            "is invalid.*min_replicas",
         ),
     ],
 )

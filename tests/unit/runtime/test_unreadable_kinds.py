@@ -82,7 +82,7 @@ def test_a_component_works_without_a_forbidden_kind_and_reports_it_once(caplog: 
                 await world.unreadable.wait_for(informer)
         assert world.unreadable.is_lacking(world.hpas)
         assert world.unreadable.list_unsynced(world.everything) == []
-        assert world.unreadable.remarks() == [f"{NAME} unseen: HPAs are not noticed"]
+        assert world.unreadable.remarks() == [f"{NAME} not watched: HPAs are not noticed"]
         assert world.gauge == 1.0
         await asyncio.sleep(3600.0)
 
