@@ -6,7 +6,6 @@ import ast
 import importlib
 import pkgutil
 import tomllib
-import typing
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -30,6 +29,7 @@ from trellis.cli.main import trellis as root_command
 from trellis.core.recommend.parameters import Parameter
 from trellis.core.recommend.protocol import Recommender
 from trellis.runtime.settings.declarations import Settings
+from trellis.runtime.settings.groups import list_groups
 from trellis.runtime.settings.options import reference_table
 from trellis.runtime.telemetry.metrics import Spec
 
@@ -209,11 +209,15 @@ def build_component_page(
     lines = [NOTE, f"# trellis {name}\n", f"How to use it is in the [guide](../guides/{guide or name}.md).\n"]
     lines.append(
         "Each setting is a flag, a variable and a key of the file given with `--config`:\n"
-        "`--kube-api-qps`, `TRELLIS_KUBE_API_QPS`, `kube-api-qps`. Flags win over variables, and these over the file.\n"
+        "`--kube-api-qps`, `TRELLIS_KUBE_API_QPS`, `kube-api-qps`. Flags win over variables, variables over the file.\n"
+        "A flag of true or false is written as `--x` or `--no-x`; `--x=true` and `--x=false` work too.\n"
     )
-    for field, annotation in typing.get_type_hints(settings).items():
-        lines += [f"## {field.replace('_', ' ').capitalize()}\n", f"{(annotation.__doc__ or '').strip()}\n"]
-        lines.append(reference_table(annotation, getattr(settings(), field)))
+    for group in list_groups(settings):
+        lines += [f"## {group.title}\n", f"{group.meaning}\n"]
+        if group.obsolete:
+            lines.append(", ".join(f"`--{setting.name}`" for setting in group.settings) + "\n")
+        else:
+            lines.append(reference_table(group.settings))
     lines += _parameter_tables(list(recommenders))
     lines += ["## Metrics\n", "| metric | type | labels | meaning |", "|---|---|---|---|"]
     for spec in metrics:

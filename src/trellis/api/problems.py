@@ -22,18 +22,18 @@ class MapKey(str):
 
 Path: TypeAlias = tuple[str | int, ...]
 
-REQUIRED = Reason("Required", "A field that must be there is missing or empty.", Severity.ERROR)
+REQUIRED = Reason("Required", "A required field is missing or empty.", Severity.ERROR)
 WRONG_TYPE = Reason("WrongType", "A value has another JSON type than its field.", Severity.ERROR)
-UNSUPPORTED = Reason("Unsupported", "A value is not one of those the field can have.", Severity.ERROR)
+UNSUPPORTED = Reason("Unsupported", "A value is not one of the values that the field supports.", Severity.ERROR)
 INVALID = Reason("Invalid", "A value breaks a rule of its field.", Severity.ERROR)
-FORBIDDEN = Reason("Forbidden", "A field must not be there in this combination.", Severity.ERROR)
-TOO_MANY = Reason("TooMany", "A list, map or text is longer than it may be.", Severity.ERROR)
-DUPLICATE = Reason("Duplicate", "Something that must be unique is there twice.", Severity.ERROR)
+FORBIDDEN = Reason("Forbidden", "A field is not allowed in this combination.", Severity.ERROR)
+TOO_MANY = Reason("TooMany", "A list, map or text is longer than allowed.", Severity.ERROR)
+DUPLICATE = Reason("Duplicate", "An entry that must be unique occurs twice.", Severity.ERROR)
 UNKNOWN_FIELD = Reason(
-    "UnknownField", "A field that this kind does not have: a typo, or a newer version.", Severity.ERROR
+    "UnknownField", "The kind does not have this field: a typing error, or a field of a newer version.", Severity.ERROR
 )
-DEPRECATED = Reason("Deprecated", "A spelling that works but has a successor.", Severity.WARNING)
-SUSPICIOUS = Reason("Suspicious", "Accepted, but probably not what was meant.", Severity.WARNING)
+DEPRECATED = Reason("Deprecated", "A deprecated spelling that still works; it has a successor.", Severity.WARNING)
+SUSPICIOUS = Reason("Suspicious", "Valid, but probably not what was meant.", Severity.WARNING)
 
 # How a message begins. Warnings begin with their rule: they are marked as warnings wherever they are shown.
 _PHRASES = {

@@ -106,7 +106,7 @@ class CronSchedule(msgspec.Struct, frozen=True):
         except (CronSimError, ValueError) as error:
             raise InvalidSchedule(expression, f"not a cron expression: {error}") from error
         if first is None:
-            raise InvalidSchedule(expression, "no day ever meets this; it would never fire")
+            raise InvalidSchedule(expression, "no day matches; it would never fire")
         return schedule
 
     def next(self, now: datetime) -> datetime | None:
@@ -152,7 +152,7 @@ class CronWindow(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.duration <= Duration.ZERO:
-            raise InvalidSchedule(str(self.duration), "a window must be open for some time")
+            raise InvalidSchedule(str(self.duration), "a window must be open for longer than 0s")
 
     def closes_at(self, now: datetime) -> datetime | None:
         """The end of the window that is open at `now`; None if none is open."""

@@ -66,9 +66,7 @@ def decode_payload(data: bytes | msgspec.Raw, kind: type[T]) -> T:
     try:
         decoded: T = _decoder(kind).decode(data)  # type: ignore[arg-type]
     except _UNREADABLE as error:
-        raise InvalidRecording(
-            bytes(data)[:200].decode(errors="replace"), f"is not what it should be: {error}"
-        ) from error
+        raise InvalidRecording(bytes(data)[:200].decode(errors="replace"), f"is invalid: {error}") from error
     return decoded
 
 
@@ -93,13 +91,13 @@ def read_lines(data: bytes | Iterable[bytes]) -> Iterator[tuple[str, msgspec.Raw
 def read_header(kind: str, data: msgspec.Raw) -> RecordingHeader:
     """The header in the first line of a recording; raises `InvalidRecording`."""
     if kind != HEADER:
-        raise InvalidRecording(kind, "line 1 is no header: this is not a recording of a component")
+        raise InvalidRecording(kind, "line 1 is not a header: this is not a recording of a component")
     header = decode_payload(data, RecordingHeader)
     if not _OLDEST_FORMATS.get(header.component, FORMAT_VERSION) <= header.format <= FORMAT_VERSION:
         raise InvalidRecording(
             header.format,
-            f"is the format of this file, which another release wrote; this one reads format {FORMAT_VERSION}: "
-            "record again, or read it with that release",
+            "is the format of this file, written by another release; this one reads format "
+            f"{FORMAT_VERSION}: record again, or use that release",
         )
     return header
 
@@ -109,7 +107,7 @@ def _decode_line(line: bytes, number: int) -> JsonLine:
         return _LINE_DECODER.decode(line)
     except _UNREADABLE as error:
         text = line[:_MAX_QUOTED_BYTES].decode(errors="replace").rstrip()
-        raise InvalidRecording(text, f"line {number} is no line of a recording or a dump: {error}") from error
+        raise InvalidRecording(text, f"line {number} is not valid in a recording or a dump: {error}") from error
 
 
 def _encode_value(value: Any) -> Any:

@@ -8,7 +8,7 @@ from trellis.base.errors import InvalidInput
 
 GIB = 2.0**30
 HOURS_IN_A_MONTH = 730.0
-_RULE = "must be the price of a core-hour, of a GiB-hour, and perhaps a currency, as in 0.0316,0.0042,USD"
+_RULE = "must be the prices of a core-hour and a GiB-hour, and optionally a currency, as in 0.0316,0.0042,USD"
 
 
 class Prices(msgspec.Struct, frozen=True):
@@ -51,5 +51,5 @@ def parse_prices(text: str) -> Prices:
     except ValueError:
         raise InvalidInput(text, _RULE) from None
     if not (0 <= core < float("inf") and 0 <= gib < float("inf")):
-        raise InvalidInput(text, "a price is a number that is not negative")
+        raise InvalidInput(text, "a price must be a number of at least 0")
     return Prices("given", parts[2] if len(parts) == 3 else "USD", core, gib)

@@ -40,7 +40,7 @@ def parse_time(text: str) -> datetime:
 def convert_to_utc(moment: datetime) -> datetime:
     """The same instant on the clock of UTC. A naive datetime is refused: no machine's zone is assumed."""
     if moment.utcoffset() is None:
-        raise InvalidTime(moment, "a time needs a time zone; without one it is no instant")
+        raise InvalidTime(moment, "a time needs a time zone")
     return moment.astimezone(UTC)
 
 

@@ -97,7 +97,7 @@ class Client:
                 # A list in one piece has no token: then it is the version asked for that is too old.
                 if size == 0:
                     raise
-        raise InternalError("the list in one piece neither came nor failed")
+        raise InternalError("the unpaged list neither arrived nor failed")
 
     @asynccontextmanager
     async def watch(

@@ -56,7 +56,7 @@ _RELEASE_SECONDS: Final = 1.0
 
 
 class LeaseTimes(msgspec.Struct, frozen=True):
-    """Seconds. A leader must have time to retry before its deadline, and be silent before its lease is free."""
+    """Seconds. A leader retries before its deadline, and stops before its Lease can be taken."""
 
     duration: float = 15.0
     renew_deadline: float = 10.0

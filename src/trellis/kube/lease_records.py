@@ -115,7 +115,7 @@ class LeaseWriter:
             return build_outcome(action, error)
         version = document.get("metadata", {}).get("resourceVersion", "")
         if target.resource_version and version != target.resource_version:
-            message = f"the version is {version}, and not {target.resource_version} any more"
+            message = f"the resource version is {version}, no longer {target.resource_version}"
             return build_outcome(action, Conflict(409, "Conflict", message))
         document["spec"] = {**document.get("spec", {}), **record}
         return await self._writer.write_unrecorded(ReplaceObject(target, document))

@@ -100,7 +100,7 @@ class ScalableKinds:
         try:
             self._served = await self._client.discover()
         except (KubeError, UnreadableObject) as error:
-            self._failure = build_target_problem(classify_error(error), f"the kinds that the cluster serves: {error}")
+            self._failure = build_target_problem(classify_error(error), f"discovery of the API server: {error}")
         # After the answer: one that took a minute to fail would else be asked for again by the next target in line.
         self._discovered_at = asyncio.get_running_loop().time()
 
@@ -116,7 +116,7 @@ def find_scalable(served: Served, target: TargetRef) -> ServedKind | TargetProbl
     ]
     groups = sorted({served_kind.group for served_kind in scalable})
     if len(groups) > 1:
-        why = f"{target.kind} is a kind of {' and of '.join(groups)}: write the apiVersion that is meant"
+        why = f"{target.kind} is a kind of {' and of '.join(groups)}: set the apiVersion of the target"
         return build_target_problem(TARGET_KIND_NOT_SERVED, why)
     return scalable[0] if scalable else _describe_unscalable(served, target, candidates)
 
@@ -125,17 +125,17 @@ def _describe_unscalable(served: Served, target: TargetRef, candidates: Sequence
     if candidates:
         names = ", ".join(sorted({served_kind.resource.full_name for served_kind in candidates}))
         return build_target_problem(
-            TARGET_NOT_SCALABLE, f"{names} is neither a well-known controller nor has a scale sub-resource"
+            TARGET_NOT_SCALABLE, f"{names} is neither a well-known controller nor has a scale subresource"
         )
     kind = f"{target.kind} in {target.api_version}" if target.api_version else target.kind
     if served.stale:
-        why = f"no kind {kind} is known, and the servers of {', '.join(served.stale)} do not answer"
+        why = f"the kind {kind} is unknown, and the API servers of {', '.join(served.stale)} do not answer"
         return build_target_problem(TARGET_UNREACHABLE, why)
     meant = suggest_name(
         target.kind, sorted({served_kind.kind for served_kind in served.kinds if _SCALE in served_kind.subresources})
     )
     hint = f" (did you mean {meant}?)" if meant else ""
-    return build_target_problem(TARGET_KIND_NOT_SERVED, f"the cluster has no kind {kind}{hint}")
+    return build_target_problem(TARGET_KIND_NOT_SERVED, f"the cluster does not serve the kind {kind}{hint}")
 
 
 # So many targets are remembered, at less than a kilobyte each.
@@ -223,7 +223,7 @@ def _problem(target: TargetRef, error: KubeError | UnreadableObject) -> TargetPr
     if reason is TARGET_NOT_FOUND:
         return build_target_problem(reason, describe_missing(target))
     refused = " may not be read" if reason is TARGET_FORBIDDEN else ""
-    return build_target_problem(reason, f"the scale sub-resource of {target}{refused}: {error}")
+    return build_target_problem(reason, f"the scale subresource of {target}{refused}: {error}")
 
 
 def _clock() -> float:

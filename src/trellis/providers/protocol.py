@@ -32,7 +32,7 @@ from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.nodes.node_groups import GroupState
 from trellis.kube.write.actions import Action
 
-UNKNOWN_GROUP = Reason("UnknownNodeGroup", "The provider has no such group of nodes.", Severity.WARNING)
+UNKNOWN_GROUP = Reason("UnknownNodeGroup", "The provider has no such node group.", Severity.WARNING)
 
 # The actions of one step are written concurrently. The next step begins once all of them have been applied.
 Steps: TypeAlias = tuple[tuple[Action, ...], ...]

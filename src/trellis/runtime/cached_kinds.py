@@ -100,7 +100,7 @@ RESIZABLE_PODS: Final[CachedKind[Pod]] = CachedKind(
 
 
 def _report_failure(autoscaler: VerticalPodAutoscaler | Hvpa, error: Exception) -> None:
-    _log.error("an object cannot be compiled, and its pods are left alone", error=error, object=autoscaler)
+    _log.error("an object is invalid, and its pods are not changed", error=error, object=autoscaler)
 
 
 # VPAs and Hvpas: for new pods, with bounds and the freeze annotation for running ones, and whole.

@@ -33,5 +33,5 @@ async def retry_until_success(send: Callable[[], Awaitable[T]], log: Logger) -> 
         try:
             return await send()
         except (KubeError, UnreadableObject) as error:
-            log.warning("cannot ask what the API server has", why=error, again_in=_RETRY_SECONDS)
+            log.warning("discovery of the API server failed", why=error, again_in=_RETRY_SECONDS)
             await asyncio.sleep(_RETRY_SECONDS)

@@ -64,7 +64,7 @@ from trellis.runtime.telemetry.metrics import Metrics, Spec
 # Events are posted beside the work, and must not take the API server's time from it.
 _CONCURRENT_EVENTS: Final = 2
 
-NOT_YET_DISCOVERED: Final = "the API server has not said what it serves"
+NOT_YET_DISCOVERED: Final = "discovery of the API server has not completed"
 
 
 class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,7 +277,7 @@ class Component(Generic[C]):
         def on_lost(name: str, why: str) -> None:
             if self._stop.reason is None:
                 # As upstream: a fresh start is the simplest way to forget what may be out of date.
-                log.error("lost the lease", error=None, **leadership.log_fields(name), why=why)
+                log.error("lost the Lease", error=None, **leadership.log_fields(name), why=why)
                 self._stop.request(f"lost {leadership.describe(name)}")
 
         await leadership.run(on_won=on_won, on_lost=on_lost)

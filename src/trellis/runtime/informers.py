@@ -130,7 +130,7 @@ class Informers:
     def find_readiness_problem(self) -> str | None:
         """The kinds whose caches have not synced, as probes report them."""
         unsynced = self._unreadable.list_unsynced(self)
-        return f"not yet seen: {', '.join(unsynced)}" if unsynced else None
+        return f"caches not synced: {', '.join(unsynced)}" if unsynced else None
 
     def find_staleness_problem(self) -> str | None:
         """Why nothing may be done by what is known, if so: a component must not change what it no longer observes."""
@@ -165,7 +165,7 @@ def find_staleness_problem(informer: Informer[Any]) -> str | None:
     staleness, name = informer.staleness(), informer.resource.full_name
     if not staleness.synced:
         latest = informer.incidents.latest
-        return f"{name} could not be listed yet: {latest[-1].message if latest else 'no answer so far'}"
+        return f"{name} could not be listed yet: {latest[-1].message if latest else 'no response yet'}"
     age = staleness.contact_age or 0.0
     if not staleness.connected and age > _TRUSTED_SECONDS:
         return f"{name} could not be watched for {age:.0f} s"

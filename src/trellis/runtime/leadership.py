@@ -114,7 +114,7 @@ class Leadership:
 
     def describe(self, name: str) -> str:
         """The lease of a name, in a sentence."""
-        return f"the lease of {self._noun} {name}" if self._noun else "the lease"
+        return f"the Lease of {self._noun} {name}" if self._noun else "the Lease"
 
     async def run(self, *, on_won: Callable[[str], None], on_lost: Callable[[str, str], None]) -> None:
         """Take part in the elections until cancelled. `on_lost` gets the name and the reason."""

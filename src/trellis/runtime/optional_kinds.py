@@ -97,15 +97,15 @@ class UnreadableKinds:
 
     def remarks(self) -> list[str]:
         """Lines for the response to probes."""
-        return [f"{name} unseen: {without}" for name, without in self._lacking.items()]
+        return [f"{name} not watched: {without}" for name, without in self._lacking.items()]
 
     def report_installed(self, resource: Resource[Any]) -> None:
         """Log that a missing kind has been installed."""
-        self._log.info("a kind has been installed and is seen from now on", what=resource.full_name)
+        self._log.info("an optional kind was installed and is watched from now on", what=resource.full_name)
 
     def report_removed(self, resource: Resource[Any]) -> None:
         """Log that a kind has been removed."""
-        self._log.warning("going on without a kind that has been removed", what=resource.full_name)
+        self._log.warning("an optional kind was removed; continuing without it", what=resource.full_name)
 
     def report(self, resource: Resource[Any], incident: Incident) -> None:
         """Process an incident of an informer of this kind."""
@@ -114,7 +114,7 @@ class UnreadableKinds:
             self._refused_since.pop(name, None)
             if self._lacking.pop(name, None) is not None:
                 self._metrics.set(UNREADABLE, 0.0, name)
-                self._log.info("a kind that could not be read is seen from now on", what=name)
+                self._log.info("an optional kind can be read again and is watched from now on", what=name)
                 return
         elif incident.kind in _CONTACT_INCIDENTS and name in self._lacking:
             return
@@ -122,7 +122,7 @@ class UnreadableKinds:
             if self._is_refusal_confirmed(name, incident.at):
                 self._continue_without(resource, self._optional[name])
             else:
-                self._log.detail(4, "a kind is refused for now", what=name, why=incident.message)
+                self._log.detail(4, "an optional kind is forbidden for now", what=name, why=incident.message)
             return
         log = self._log.info if incident.kind in _RESOLVED else self._log.warning
         log("watching", what=name, incident=incident.kind.value, why=incident.message)
@@ -139,7 +139,10 @@ class UnreadableKinds:
         self._metrics.set(UNREADABLE, 1.0, name)
         rule = format_missing_rule(resource, optional)
         self._log.warning(
-            "going on without a kind that may not be read", what=name, lacks=rule, so=optional.consequence
+            "RBAC does not allow to read an optional kind; continuing without it",
+            what=name,
+            lacks=rule,
+            so=optional.consequence,
         )
         self._changed.set()
         self._changed = asyncio.Event()

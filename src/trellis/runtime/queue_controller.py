@@ -101,7 +101,7 @@ class QueueController(Controller):
         """Reconcile until cancelled."""
         await self._informer_set.wait_until_synced()
         own = next(iter(self._informer_set))
-        self._log.info("everything has been seen", **{own.resource.plural: len(own.snapshot())})
+        self._log.info("caches synced", **{own.resource.plural: len(own.snapshot())})
         self.subscribe()
         async with asyncio.TaskGroup() as group:
             reconciles = run_workers(self._queue, self._reconcile, workers=self._workers, on_failure=self._on_failure)
@@ -118,10 +118,10 @@ class QueueController(Controller):
         problem = self._informer_set.find_staleness_problem()
         if problem is None:
             return await self.reconcile(key)
-        self._log.detail(2, "nothing is decided", why=problem, **{self._noun: "/".join(key)})
+        self._log.detail(2, "reconciling is paused", why=problem, **{self._noun: "/".join(key)})
         return _STALE_SECONDS
 
     def _on_failure(self, failure: WorkFailure) -> None:
         self._metrics.add(self._failures, 1)
         fields = {self._noun: "/".join(failure.key)}
-        self._log.error("a look failed", **fields, error=failure.error, again_in=failure.retry_in)
+        self._log.error("reconciling failed", **fields, error=failure.error, again_in=failure.retry_in)

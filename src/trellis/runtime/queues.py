@@ -189,7 +189,7 @@ async def run_workers(
 async def _worker(queue: WorkQueue[K], handle: Handler[K], on_failure: Callable[[WorkFailure], None]) -> None:
     while (key := await queue.get()) is not None:
         try:
-            result = await run_task(handle(key), name=f"work on {key}")
+            result = await run_task(handle(key), name=f"reconcile {key}")
         finally:
             queue.done(key)
         if result.error is not None:

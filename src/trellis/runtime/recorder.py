@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from trellis import __version__
 from trellis.base.errors import InvalidInput, InvalidRecording
@@ -31,13 +31,15 @@ _log: Final = Logger("trellis.recording")
 
 
 class RecorderSettings(Settings, frozen=True):
-    """Whether a component writes down what it sees."""
+    """Recording of inputs and decisions, for a replay."""
+
+    title: ClassVar[str] = "Recording"
 
     record: Annotated[
         str,
         Setting(
-            "A file for everything that is seen and decided, gzipped if its name ends in `.gz`.",
-            why="Off. It grows with every change in the cluster, and is for looking into a decision.",
+            "File to record all inputs and decisions in, for a replay; compressed if the name ends in `.gz`.",
+            why="Off: the file grows with every change in the cluster.",
         ),
     ] = ""
 
@@ -83,7 +85,7 @@ class Recorder:
             self._file.write(self._waiting)
             self._file.flush()
         except OSError as error:
-            _log.error("what is seen is no longer recorded", why=error)
+            _log.error("the recording stopped", why=error)
             self._close_file()
         self._waiting.clear()
 
@@ -93,7 +95,7 @@ class Recorder:
             try:
                 file.close()
             except OSError as error:
-                _log.error("the recording may lack its end", why=error)
+                _log.error("the end of the recording may be missing", why=error)
 
 
 NO_RECORDER: Final = Recorder(None)

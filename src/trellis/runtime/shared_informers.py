@@ -151,7 +151,7 @@ class SharedInformer(_Reader):
 
     def _derive(self, followed: FollowedKind) -> _Reader:
         projection = self.followed.kind.project(followed.kind)
-        assert projection is not None, "an informer is shared only by those that it provides for"  # noqa: S101
+        assert projection is not None, "an informer is shared only by components it was declared for"  # noqa: S101
 
         def report(incident: Incident) -> None:
             for member in tuple(reader.followers):

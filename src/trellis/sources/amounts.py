@@ -20,14 +20,12 @@ from trellis.core.usage.columns import FloatColumn
 
 UNREADABLE_ENTRY: Final = Reason(
     "UnreadableUsageEntry",
-    "An entry of an answer with usage is malformed, or does not say of which container it is.",
+    "An entry of a usage response is malformed, or does not identify its container.",
     Severity.WARNING,
 )
-WITHOUT_TIME: Final = Reason(
-    "UsageWithoutTime", "An entry with usage has no time, or none that can be read.", Severity.WARNING
-)
+WITHOUT_TIME: Final = Reason("UsageWithoutTime", "A usage entry has no time, or an invalid one.", Severity.WARNING)
 UNREADABLE_AMOUNT: Final = Reason(
-    "UnreadableUsageAmount", "An amount of usage is negative, or is no quantity.", Severity.WARNING
+    "UnreadableUsageAmount", "A usage amount is negative, or not a quantity.", Severity.WARNING
 )
 
 

@@ -201,7 +201,7 @@ def _combine_pods(parts: Mapping[str, list[msgspec.Raw] | str]) -> _MetricValues
     if not problems:
         return _MetricValues(values)
     pod, problem = next(iter(problems.items()))
-    return _MetricValues(values, f"{len(problems)} of {len(parts)} pods are not answered for; {pod}: {problem}")
+    return _MetricValues(values, f"{len(problems)} of {len(parts)} pods have no usage; {pod}: {problem}")
 
 
 def _build_request(namespace: str, metric: str, selector: str) -> Request:

@@ -106,7 +106,7 @@ def leaves_objects_unchanged(make: Factory, documents: Sequence[Document]) -> No
 
 
 def is_deterministic(make: Factory, documents: Sequence[Document]) -> None:
-    """It says the same whenever it is asked, and whoever asks."""
+    """It returns the same result for the same object, from every instance."""
     for document in documents:
         kind = make()
         if not _read(kind, document) == _read(kind, document) == _read(make(), document):

@@ -54,7 +54,8 @@ def require_possible(estimates: Estimates, rows: Rows, context: str = "") -> Non
         position = int(impossible[0])
         context = f" with {context}" if context else ""
         raise Nonconformance(
-            f"an impossible answer for row {position}{context}: {describe_bounds(estimates.bounds[:, :, position])}"
+            f"an invalid recommendation for row {position}{context}: "
+            f"{describe_bounds(estimates.bounds[:, :, position])}"
         )
     if estimates.confidence is not None and (np.isnan(estimates.confidence) | (estimates.confidence < 0)).any():
         raise Nonconformance(f"a confidence that is negative or no number, among {len(rows)} rows")

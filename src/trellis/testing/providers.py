@@ -175,7 +175,7 @@ async def ignores_repeated_orders(environment: ProviderEnvironment) -> None:
 
 
 async def counts_only_executed_orders(environment: ProviderEnvironment) -> None:
-    """What it has only asked for is not there: an order that nobody carries out changes nothing."""
+    """What it has only planned does not exist: an order that is not executed changes nothing."""
     before = await find_group_with_capacity(environment)
     ordered = await environment.provider.order(before.group.name, before.target + 2, environment.now)
     if ordered.steps:

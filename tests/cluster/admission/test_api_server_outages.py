@@ -44,7 +44,9 @@ def test_it_is_ready_once_its_caches_are_synced_and_survives_an_outage_of_the_ap
     made = owned(pod("web-1"), owner)
     controller = admission(SHOP)
     result = until("pods to be asked about", lambda: warned(cluster, made))
-    assert result == ["A new pod came before everything had been seen, and was left as it came."]
+    assert result == [
+        "A new pod was admitted unchanged, because the caches of the admission controller had not synced."
+    ]
     status, text = controller.get("/readyz")
     assert status != 200
     assert "verticalpodautoscalers" in text

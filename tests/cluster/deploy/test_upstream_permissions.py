@@ -152,10 +152,10 @@ def test_the_recommender_writes_recommendations_with_upstreams_rights(
     cluster.api.create(vpa("web"), namespace)
     lease = ["--leader-elect", f"--leader-elect-resource-namespace={namespace}"]
     controller = start("recommender", namespace, EVERY_SECOND, *lease)
-    assert "[!]hvpas.autoscaling.x-k8s.io unseen: no totals are written to Hvpas\n" in until_ready(controller)
+    assert "[!]hvpas.autoscaling.x-k8s.io not watched: totals are not published in Hvpas\n" in until_ready(controller)
     until("the recommendation", lambda: get_target(cluster, namespace, "web") == ADVICE, USAGE_SECONDS)
     assert unreadable(controller) == {"hvpas.autoscaling.x-k8s.io": 1.0}
-    assert controller.read_logs().count("going on without a kind that may not be read") == 1
+    assert controller.read_logs().count("RBAC does not allow to read an optional kind; continuing without it") == 1
     assert (
         "{apiGroups: [autoscaling.x-k8s.io], resources: [hvpas], verbs: [get, list, watch]}" in controller.read_logs()
     )
@@ -169,7 +169,7 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
     cluster: Cluster, namespace: str, start: Start, tmp_path: Path
 ) -> None:
     webhook = start("admission-controller", namespace, *webhook_flags(tmp_path))
-    assert "[!]hvpas.autoscaling.x-k8s.io unseen: Hvpas do not size pods\n" in until_ready(webhook)
+    assert "[!]hvpas.autoscaling.x-k8s.io not watched: pods are not sized by Hvpas\n" in until_ready(webhook)
     wait_for_webhook_calls(cluster, namespace)
     before = running_pods(cluster, namespace, "web")
     resized = running_pods(cluster, namespace, "kept")
@@ -197,9 +197,9 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
     )
     assert unreadable(webhook) == {"hvpas.autoscaling.x-k8s.io": 1.0}
     result = until_ready(updater)
-    assert "[!]configmaps unseen: the freeze switch in the ConfigMap kube-system/trellis-freeze is not seen\n" in result
-    assert "[!]namespaces unseen: the freeze annotation on namespaces is not seen\n" in result
-    assert updater.read_logs().count("going on without a kind that may not be read") == 4
+    assert "[!]configmaps not watched: the freeze ConfigMap kube-system/trellis-freeze has no effect\n" in result
+    assert "[!]namespaces not watched: the freeze annotation of namespaces has no effect\n" in result
+    assert updater.read_logs().count("RBAC does not allow to read an optional kind; continuing without it") == 4
 
 
 def test_a_rule_that_is_granted_later_takes_effect_without_a_restart(
@@ -213,7 +213,7 @@ def test_a_rule_that_is_granted_later_takes_effect_without_a_restart(
     grant(cluster, account("updater"), granted, {"/namespaces": READ})
     try:
         until("namespaces to be seen", lambda: unreadable(controller)["namespaces"] == 0.0)
-        message = "a kind that could not be read is seen from now on"
+        message = "an optional kind can be read again and is watched from now on"
         until("a word of it", lambda: message in controller.read_logs())
         running_pods(cluster, namespace, "web")
         create_vpa_with_advice(cluster, namespace, "web", "Recreate")

@@ -164,13 +164,13 @@ def test_kubectl_scale_is_demand_beside_that_of_the_vpa(cluster: Cluster, namesp
     advise(cluster, namespace, 600, 1200, memory="100M")
     until("800m each", lambda: (get_published_size(cluster, namespace, "web") or (0, 0))[0] == 800)
     until("the count to be written back", lambda: api.get(path)["spec"]["replicas"] == 3)
-    assert "kubectl wishes 4 replicas (CPU 2.4, memory 400M in total)" in message_of(
+    assert "kubectl asks for 4 replicas (CPU 2.4, memory 400M in total)" in message_of(
         cluster, namespace, "ScaleRequested"
     )
     until(
         "the Event",
         lambda: any(
-            "kubectl wishes 4 replicas" in event["message"] for event in events(cluster, namespace, "ScaleRequested")
+            "kubectl asks for 4 replicas" in event["message"] for event in events(cluster, namespace, "ScaleRequested")
         ),
     )
     until("the VPA to decide again", lambda: (get_published_size(cluster, namespace, "web") or (0, 0))[0] == 400)
@@ -179,5 +179,5 @@ def test_kubectl_scale_is_demand_beside_that_of_the_vpa(cluster: Cluster, namesp
     # Another scaler replaces the whole scale, as client libraries do.
     scale = api.get(f"{path}/scale")
     api.send("PUT", f"{path}/scale?fieldManager=night-shift", {**scale, "spec": {"replicas": 8}})
-    until("a wish", lambda: "night-shift wishes 8 replicas" in message_of(cluster, namespace, "ScaleRequested"))
+    until("a wish", lambda: "night-shift asks for 8 replicas" in message_of(cluster, namespace, "ScaleRequested"))
     until("more replicas", lambda: get_replicas(cluster, namespace, "web") > 3)

@@ -20,7 +20,7 @@ from testbed.workloads import deployment, pod
 
 SHOP = "shop"
 WORKLOADS = [f"app-{number}" for number in range(12)]
-BLIND = "this pass changes nothing"
+BLIND = "pass skipped"
 NOW = "2020-01-01T00:00:00Z"
 
 

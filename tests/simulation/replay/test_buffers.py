@@ -102,7 +102,7 @@ def test_only_fields_that_a_translation_reads_are_recorded(recording: bytes) -> 
         ([("weather", {})], "weather.*comes before a line of kind start"),
         (
             [(START_LINE, BufferRecordingStart(BufferSettings())), ("weather", {})],
-            "is no line of a recording of the Buffer controller",
+            "is not valid in a recording of the Buffer controller",
         ),
         (
             [(START_LINE, BufferRecordingStart(BufferSettings())), (DECISION_LINE, {})],
@@ -110,7 +110,7 @@ def test_only_fields_that_a_translation_reads_are_recorded(recording: bytes) -> 
         ),
         (
             [(START_LINE, BufferRecordingStart(BufferSettings())), (INPUT_LINE, {"now": "noon"})],
-            "is not what it should be",
+            "is invalid",
         ),
     ],
 )

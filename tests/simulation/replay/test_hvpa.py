@@ -157,12 +157,12 @@ PLAN_INPUT = (INPUT_LINE, HvpaPlanInput(("shop", "web"), NOW, view(2, {"cpu": 10
     ("lines", "why"),
     [
         ([("weather", {})], "weather.*comes before a line of kind start"),
-        ([BEGINS, ("weather", {})], "weather.*is no line of a recording of the Hvpa controller"),
+        ([BEGINS, ("weather", {})], "weather.*is not valid in a recording of the Hvpa controller"),
         ([BEGINS, (DECISION_LINE, {})], "decision.*comes before a line of kind input"),
         ([BEGINS, PLAN_INPUT, (DECISION_LINE, {}), (DECISION_LINE, {})], "decision.*comes before a line of kind input"),
-        ([BEGINS, (INPUT_LINE, {"hvpa": ["shop", "web"], "now": "noon"})], "is not what it should be.*now"),
-        ([(START_LINE, {"settings": {"low_ratio": "much"}})], "is not what it should be.*low_ratio"),
-        ([(START_LINE, {"settings": {"low_ratio": "1/0"}})], "is not what it should be"),
+        ([BEGINS, (INPUT_LINE, {"hvpa": ["shop", "web"], "now": "noon"})], "is invalid.*now"),
+        ([(START_LINE, {"settings": {"low_ratio": "much"}})], "is invalid.*low_ratio"),
+        ([(START_LINE, {"settings": {"low_ratio": "1/0"}})], "is invalid"),
     ],
 )
 def test_an_invalid_recording_is_refused_with_the_reason(lines: list[tuple[str, object]], why: str) -> None:

@@ -216,21 +216,21 @@ AGAIN = {"key": ["shop", "web-1"], "version": "7"}
     ("lines", "why"),
     [
         ([("weather", {})], "weather.*comes before a line of kind start"),
-        ([BEGINS, ("weather", {})], "weather.*is no line of a recording of the node autoscaler"),
+        ([BEGINS, ("weather", {})], "weather.*is not valid in a recording of the node autoscaler"),
         ([BEGINS, (DECISION_LINE, {})], "decision.*comes before a line of kind input"),
         (
             [BEGINS, (INPUT_LINE, PassLine(1.0)), (DECISION_LINE, {}), (DECISION_LINE, {})],
             "decision.*comes before a line of kind input",
         ),
-        ([BEGINS, (INPUT_LINE, {"now": "noon"})], "is not what it should be.*now"),
-        ([BEGINS, (CHANGES, {"pods": [AGAIN]})], "shop/web-1.*is seen again, and no line before has it"),
+        ([BEGINS, (INPUT_LINE, {"now": "noon"})], "is invalid.*now"),
+        ([BEGINS, (CHANGES, {"pods": [AGAIN]})], "shop/web-1.*is referenced, but no line before declares it"),
         (
             [BEGINS, (INPUT_LINE, PassLine(1.0, (GroupLine("small", 1),))), (DECISION_LINE, {})],
-            "small.*is a group that no line before declares",
+            "small.*is a node group that no line before declares",
         ),
         (
             [BEGINS, (INPUT_LINE, {"now": 1.0, "memory": {"up": {"chunk_nodes": 3}}}), (DECISION_LINE, {})],
-            "is not what it should be",
+            "is invalid",
         ),
     ],
 )

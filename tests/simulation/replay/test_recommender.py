@@ -188,12 +188,12 @@ def test_a_truncated_recording_is_replayed_up_to_its_end(eventful: bytes) -> Non
     ("lines", "message"),
     [
         ([], "is empty"),
-        ([b"pods: 3\n"], "line 1 is no line of a recording"),
-        ([encode_line("seen", {})], "line 1 is no header"),
+        ([b"pods: 3\n"], "line 1 is not valid in a recording"),
+        ([encode_line("seen", {})], "line 1 is not a header"),
         *(
             (
                 [encode_line(HEADER, {"format": old, "component": "recommender"})],
-                "another release wrote; this one reads format 2",
+                "another release; this one reads format 2",
             )
             for old in (1, 7)
         ),
@@ -203,7 +203,7 @@ def test_a_truncated_recording_is_replayed_up_to_its_end(eventful: bytes) -> Non
         ),
         (
             [encode_line(HEADER, RecordingHeader(FORMAT_VERSION, RECOMMENDER)), b"{}\n"],
-            "line 2 is no line of a recording",
+            "line 2 is not valid in a recording",
         ),
         (
             [encode_line(HEADER, RecordingHeader(FORMAT_VERSION, RECOMMENDER)), encode_line("pods", {})],
@@ -211,7 +211,7 @@ def test_a_truncated_recording_is_replayed_up_to_its_end(eventful: bytes) -> Non
         ),
         (
             [encode_line(HEADER, RecordingHeader(FORMAT_VERSION, RECOMMENDER)), encode_line("setup", {})],
-            "is not what it should be",
+            "is invalid",
         ),
     ],
 )

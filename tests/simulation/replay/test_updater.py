@@ -123,12 +123,12 @@ def line(kind: str, payload: object) -> bytes:
 @pytest.mark.parametrize(
     ("kind", "payload", "why"),
     [
-        ("weather", {}, "weather.*is no line of a recording of the updater"),
+        ("weather", {}, "weather.*is not valid in a recording of the updater"),
         ("input", {"workloads": [], "now": 1.0}, "input.*comes before the line `start`"),
         (
             "start",
             {"settings": {"min_replicas": "two"}, "has_headroom": True},
-            "is not what it should be.*min_replicas",
+            "is invalid.*min_replicas",
         ),
     ],
 )
@@ -164,7 +164,7 @@ def test_a_recording_that_fails_is_reported_once_and_the_updater_goes_on(
         assert world.requests() == ["500m", "500m"]
 
     world.run(play)
-    assert [record.message for record in caplog.records].count("what is seen is no longer recorded") == 1
+    assert [record.message for record in caplog.records].count("the recording stopped") == 1
 
 
 def test_a_file_that_cannot_be_written_is_refused_by_its_flag(tmp_path: Path) -> None:

@@ -31,12 +31,12 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
 
 def test_series_that_prometheus_does_not_have_are_missing_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: object, **__: object) -> LoadedSeries:
-        raise InvalidSeries("http://p", "knows no containers")
+        raise InvalidSeries("http://p", "has no containers")
 
     monkeypatch.setattr(prometheus_series, "read_prometheus_series", nothing)
     history, (missing,) = read_prometheus_history(PrometheusOptions("http://p", "1d", "5m"), ["shop"], quiet=True)
     assert history == []
-    assert str(missing) == 'history: could not be read: "http://p": knows no containers'
+    assert str(missing) == 'history: could not be read: "http://p": has no containers'
 
 
 def test_an_unreachable_prometheus_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,5 +46,5 @@ def test_an_unreachable_prometheus_is_reported(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(asyncio, "sleep", waits)
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(PrometheusUnreachable, match=r"Prometheus at .* cannot be connected to: Connection refused"):
+    with pytest.raises(PrometheusUnreachable, match=r"Prometheus at .* cannot be reached: Connection refused"):
         read_prometheus_series(PrometheusOptions(url, "1d", "5m"), ["shop"], quiet=True)

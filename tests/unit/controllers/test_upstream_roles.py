@@ -128,7 +128,7 @@ def test_the_webhook_sizes_pods_without_hvpas_and_with_them_once_it_may() -> Non
 
     async def play() -> None:
         assert world.admission.find_readiness_problem() is None
-        assert world.informers.remarks() == ["hvpas.autoscaling.x-k8s.io unseen: Hvpas do not size pods"]
+        assert world.informers.remarks() == ["hvpas.autoscaling.x-k8s.io not watched: pods are not sized by Hvpas"]
         sized = admission.get_requests(await world.admit(admission.pod("web")))
         untouched = admission.get_requests(await world.admit(admission.pod("big")))
         assert sized != untouched

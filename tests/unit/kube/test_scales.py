@@ -187,7 +187,7 @@ def test_a_missing_kind_is_reported_with_a_suggestion(cluster: Cluster) -> None:
     scale = find(cluster, target(kind="Rolout"))
     assert reason(scale) == TARGET_KIND_NOT_SERVED.code
     assert scale.problem is not None
-    assert "no kind Rolout in argoproj.io/v1alpha1 (did you mean Rollout?)" in scale.problem.message
+    assert "the kind Rolout in argoproj.io/v1alpha1 (did you mean Rollout?)" in scale.problem.message
 
 
 def test_a_kind_of_an_unreachable_api_service_is_not_reported_missing(cluster: Cluster) -> None:

@@ -56,7 +56,18 @@ def test_ctrl_c_prints_only_the_commands_message(monkeypatch: pytest.MonkeyPatch
 
 
 def test_of_a_table_the_demo_shows_the_section_that_it_is_about() -> None:
-    table = ["fleet", "", "   a   b", "Nodes", "  Node hours 3 4", "Cost", "  Money 1 2", "Percentages compare with a", "", "more"]
+    table = [
+        "fleet",
+        "",
+        "   a   b",
+        "Nodes",
+        "  Node hours 3 4",
+        "Cost",
+        "  Money 1 2",
+        "Percentages compare with a",
+        "",
+        "more",
+    ]
     assert demo.extract_section(table, "Nodes") == [*table[:5], "Percentages compare with a"]
     assert demo.extract_section(table, "Cost") == [*table[:7], "Percentages compare with a"]
 
@@ -67,7 +78,14 @@ def test_the_demo_shows_every_variant_of_a_table_that_a_terminal_is_too_narrow_f
         ["   a   c", "Nodes", "  Node hours 3 5"],
     ]
     table = ["fleet", "", *parts[0], "", *parts[1], "Percentages compare with a"]
-    assert demo.extract_section(table, "Nodes") == ["fleet", "", *parts[0][:3], "", *parts[1], "Percentages compare with a"]
+    assert demo.extract_section(table, "Nodes") == [
+        "fleet",
+        "",
+        *parts[0][:3],
+        "",
+        *parts[1],
+        "Percentages compare with a",
+    ]
 
 
 def test_the_picture_of_the_report_is_small_enough_for_a_page() -> None:

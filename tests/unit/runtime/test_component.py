@@ -148,7 +148,7 @@ def test_a_component_that_lost_its_lease_writes_nothing_and_requests_shutdown() 
         lease = world.server.objects[LEASE]
         world.server.put(LEASE, {**lease, "spec": {**lease["spec"], "holderIdentity": "somebody else"}})
         await asyncio.sleep(5.0)
-        assert world.stop.reason == "lost the lease"
+        assert world.stop.reason == "lost the Lease"
         assert await world.plant() is Result.SKIPPED
         await running
         assert world.server.objects[LEASE]["spec"]["holderIdentity"] == "somebody else"

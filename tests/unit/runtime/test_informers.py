@@ -70,7 +70,7 @@ def test_a_component_waits_for_all_caches_and_an_unserved_kind_is_empty() -> Non
     async def play() -> None:
         assert not world.informers.synced
         assert world.informers.find_readiness_problem() == (
-            "not yet seen: verticalpodautoscalers.autoscaling.k8s.io, pods, horizontalpodautoscalers.autoscaling"
+            "caches not synced: verticalpodautoscalers.autoscaling.k8s.io, pods, horizontalpodautoscalers.autoscaling"
         )
         await world.informers.wait_until_synced()
         assert world.informers.find_readiness_problem() is None
@@ -242,7 +242,7 @@ def test_a_kind_that_may_not_be_read_is_done_without_and_remarked_on() -> None:
     async def play() -> None:
         await world.informers.wait_until_synced()
         assert world.informers.find_staleness_problem() is None
-        assert world.informers.remarks() == ["horizontalpodautoscalers.autoscaling unseen: HPAs are not noticed"]
+        assert world.informers.remarks() == ["horizontalpodautoscalers.autoscaling not watched: HPAs are not noticed"]
 
     world.run(play)
 

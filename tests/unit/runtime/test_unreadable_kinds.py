@@ -82,7 +82,7 @@ def test_a_component_works_without_a_forbidden_kind_and_reports_it_once(caplog: 
                 await world.unreadable.wait_for(informer)
         assert world.unreadable.is_lacking(world.hpas)
         assert world.unreadable.list_unsynced(world.everything) == []
-        assert world.unreadable.remarks() == [f"{NAME} unseen: HPAs are not noticed"]
+        assert world.unreadable.remarks() == [f"{NAME} not watched: HPAs are not noticed"]
         assert world.gauge == 1.0
         await asyncio.sleep(3600.0)
 
@@ -117,7 +117,7 @@ def test_a_rule_that_comes_later_is_noticed_within_a_minute(caplog: pytest.LogCa
 
     with caplog.at_level(logging.INFO):
         world.run(play)
-    assert sum("going on without" in warning for warning in warnings(caplog)) == 2
+    assert sum("continuing without it" in warning for warning in warnings(caplog)) == 2
 
 
 def test_an_api_server_that_forbids_everything_at_first_costs_no_kind() -> None:

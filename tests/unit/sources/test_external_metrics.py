@@ -120,7 +120,7 @@ def test_a_failed_pod_affects_no_other_pod() -> None:
     assert (batch.samples.pods, batch.samples.cpu.tolist()) == (["web-1", "web-3"], [1.0, 3.0])
     [problem] = batch.problems
     assert (problem.vpa, problem.metric) == ("web", "cpu")
-    assert problem.message.startswith("1 of 3 pods are not answered for; web-2: ")
+    assert problem.message.startswith("1 of 3 pods have no usage; web-2: ")
     assert "the adapter gave up" in problem.message
 
 
@@ -195,7 +195,7 @@ def test_values_of_different_times_are_separate_samples_oldest_first() -> None:
             error_response(404, "NotFound", "the server could not find the metric cpu"),
             "the server could not find the metric",
         ),
-        (Unreachable("https://10.0.0.1 broke the connection"), "broke the connection"),
+        (Unreachable("https://10.0.0.1 closed the connection"), "closed the connection"),
         (Response(200, body=b"<html>"), "ExternalMetricValueList"),
     ],
 )

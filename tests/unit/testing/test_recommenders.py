@@ -133,11 +133,11 @@ def fall_over_nobody(rows: Rows, _answer: Estimates, _now: float) -> None:
 @pytest.mark.parametrize(
     ("spoil", "rule", "message"),
     [
-        (swap, "returns-possible-estimates", "an impossible answer for row"),
+        (swap, "returns-possible-estimates", "an invalid recommendation for row"),
         (lose_a_bound, "returns-possible-estimates", "upper bound nan"),
         (go_below_zero, "returns-possible-estimates", "lower bound -1"),
         (doubt_less_than_nothing, "returns-possible-estimates", "a confidence that is negative"),
-        (answer_for_one, "returns-the-right-shape", "answered with bounds of shape"),
+        (answer_for_one, "returns-the-right-shape", "returned bounds of shape"),
         (explain_one, "returns-the-right-shape", "a column why of 1 texts"),
         (explain_at_length, "returns-the-right-shape", "texts of more than 200 characters"),
         (fall_over_nobody, "returns-the-right-shape", "it raised IndexError for 0 rows: nobody is there"),
@@ -231,7 +231,7 @@ class Nameless(Sound):
         (Forgetful, "reads-declared-parameters", "it declares weeks and never reads it"),
         (Delicate, "accepts-every-parameter-value", "it raised OverflowError for 28 rows, margin=10.0: too much"),
         (Boundless, "declares-itself", "the parameter margin has no range"),
-        (Nameless, "declares-itself", "it has no attribute `name` that is a text"),
+        (Nameless, "declares-itself", "it has no attribute `name` of type str"),
         (object, "declares-itself", "it has no method `estimate`"),
     ],
 )

@@ -11,7 +11,7 @@ from trellis.base.selectors import MatchExpression, Selector, selector_from_obje
 
 
 class BufferPodSelectorRequirement(ApiStruct, frozen=True):
-    """One expression over labels."""
+    """One requirement on a label."""
 
     key: Annotated[str, Field("The label.", required=True, min_length=1, max_length=317)] = ""
     operator: Annotated[
@@ -25,7 +25,7 @@ class BufferPodSelectorRequirement(ApiStruct, frozen=True):
 
 
 class BufferPodSelector(ApiStruct, frozen=True):
-    """Chooses objects by their labels; all parts must hold, and no part at all chooses everything."""
+    """A label selector; all requirements must hold, and an empty selector selects everything."""
 
     match_labels: Annotated[
         dict[str, Annotated[str, Field(max_length=63)]] | None,
@@ -33,7 +33,7 @@ class BufferPodSelector(ApiStruct, frozen=True):
     ] = None
     match_expressions: Annotated[
         list[BufferPodSelectorRequirement] | None,
-        Field("Further expressions.", max_items=64, list_type="atomic"),
+        Field("Further requirements.", max_items=64, list_type="atomic"),
     ] = None
 
     def selector(self) -> Selector:
@@ -50,30 +50,34 @@ _COUNT = {"minimum": 0, "maximum": INT32_MAX, "format": "int32"}
 
 
 class PercentCapacity(ApiStruct, frozen=True):
-    """A size relative to the target's, rounded up."""
+    """A percentage of the target's replicas, rounded up."""
 
-    percent: Annotated[int | None, Field("Percent of the target's replicas.", required=True, **_COUNT)] = None
-    min_count: Annotated[int | None, Field("At least this many chunks.", **_COUNT)] = None
-    max_count: Annotated[int | None, Field("At most this many chunks.", **_COUNT)] = None
+    percent: Annotated[int | None, Field("Percentage of the target's replicas.", required=True, **_COUNT)] = None
+    min_count: Annotated[int | None, Field("Minimum number of chunks.", **_COUNT)] = None
+    max_count: Annotated[int | None, Field("Maximum number of chunks.", **_COUNT)] = None
 
 
 class ReplicaCapacity(ApiStruct, frozen=True):
-    """Room for further pods of the target. Exactly one of the two."""
+    """Capacity for further pods of the target. Exactly one field must be set."""
 
     exactly: Annotated[
-        int | None, Field("Room for this many pods. The object's scale drives this field.", **_COUNT)
+        int | None, Field("Capacity for this many pods. The scale subresource sets this field.", **_COUNT)
     ] = None
-    percent: Annotated[PercentCapacity | None, Field("Room for a share of the target's replicas.")] = None
+    percent: Annotated[PercentCapacity | None, Field("Capacity for a percentage of the target's replicas.")] = None
 
 
-_CHUNK = Field("The size of one chunk. Absent: chunks that fit the smallest node of the class.", max_properties=16)
-_NODE_SELECTOR = Field("Labels that a node must have as well.", max_properties=64)
+_CHUNK = Field(
+    "Size of one chunk, a virtual pod. Absent: chunks fit the smallest node of the class.", max_properties=16
+)
+_NODE_SELECTOR = Field("Labels that a node must have in addition.", max_properties=64)
 _NODE_LABEL = Field(max_length=63)
-_POD_LABELS = Field("Labels of the pods: by them affinity and spread tell which pods are meant.", max_properties=64)
+_POD_LABELS = Field(
+    "Labels of the pods; affinity and topology spread constraints select pods by them.", max_properties=64
+)
 
 
 class NodeClassCapacity(ApiStruct, frozen=True):
-    """Room on nodes of a class: a total, split into chunks that fit them."""
+    """Capacity on nodes of a class: a total, divided into chunks that fit on them."""
 
     total_cpu: Annotated[AmountText | None, Field("Upper limit of the CPU of all chunks.", required=True)] = None
     total_mem: Annotated[AmountText | None, Field("Upper limit of the memory of all chunks.", required=True)] = None
@@ -82,32 +86,36 @@ class NodeClassCapacity(ApiStruct, frozen=True):
 
 
 class BufferPodSpec(ApiStruct, frozen=True):
-    """A pod spec, kept as written; only what scheduling reads counts."""
+    """A pod spec, stored as written; only the fields used by scheduling have an effect."""
 
     containers: Annotated[
         list[dict[str, Any]] | None,
-        Field("The containers; their requests make up the chunk.", required=True, min_items=1, max_items=64),
+        Field(
+            "Containers; the sum of their requests is the size of the chunk.", required=True, min_items=1, max_items=64
+        ),
     ] = None
 
 
 class PodCapacity(ApiStruct, frozen=True):
-    """Room for so many pods of a given spec."""
+    """Capacity for a number of pods of a given spec."""
 
-    replica_num: Annotated[int | None, Field("How many.", required=True, **_COUNT)] = None
-    pod_spec: Annotated[dict[str, Any] | None, Field("The pod.", required=True, like=BufferPodSpec, opaque=True)] = None
+    replica_num: Annotated[int | None, Field("Number of pods.", required=True, **_COUNT)] = None
+    pod_spec: Annotated[
+        dict[str, Any] | None, Field("Template of the pods.", required=True, like=BufferPodSpec, opaque=True)
+    ] = None
     pod_labels: Annotated[dict[str, Annotated[str, _NODE_LABEL]] | None, _POD_LABELS] = None
 
 
 class BufferCapacity(ApiStruct, frozen=True):
-    """How much room. Exactly one of the three."""
+    """The capacity. Exactly one field must be set."""
 
-    replicas: Annotated[ReplicaCapacity | None, Field("Room for further pods of a scalable target.")] = None
-    node_class: Annotated[NodeClassCapacity | None, Field("Room on nodes of a class.")] = None
-    pods: Annotated[PodCapacity | None, Field("Room for pods of a given spec; without a target.")] = None
+    replicas: Annotated[ReplicaCapacity | None, Field("Capacity for further pods of a scalable target.")] = None
+    node_class: Annotated[NodeClassCapacity | None, Field("Capacity on nodes of a class.")] = None
+    pods: Annotated[PodCapacity | None, Field("Capacity for pods of a given spec, without a target.")] = None
 
 
 class ReplicaShorthand(ApiStruct, frozen=True):
-    """The proposal's shorthand for `capacity.replicas.percent`."""
+    """Shorthand for `capacity.replicas.percent`."""
 
     replicas_count_percentage: Annotated[int | None, Field("As `percent`.", required=True, **_COUNT)] = None
     min_count: Annotated[int | None, Field("As `minCount`.", **_COUNT)] = None
@@ -115,23 +123,23 @@ class ReplicaShorthand(ApiStruct, frozen=True):
 
 
 class ScheduleWindow(ApiStruct, frozen=True):
-    """A recurring stretch of time."""
+    """A recurring time window."""
 
     start: Annotated[
         str,
-        Field("When it starts: a cron expression of five fields.", required=True, min_length=9, max_length=128),
+        Field("Start of the window: a cron expression of five fields.", required=True, min_length=9, max_length=128),
     ] = ""
-    duration: Annotated[DurationText | None, Field("How long it lasts, e.g. `10h`.", required=True)] = None
+    duration: Annotated[DurationText | None, Field("Length of the window, such as `10h`.", required=True)] = None
 
 
 class BufferSchedule(ApiStruct, frozen=True):
-    """When the Buffer counts; outside it is as if deleted."""
+    """When the Buffer is active; at other times it has no capacity."""
 
     time_zone: Annotated[str | None, Field("IANA name of a time zone. Absent: `UTC`.", max_length=64)] = None
     windows: Annotated[
         list[ScheduleWindow] | None,
         Field(
-            "The Buffer is active inside any of them.",
+            "Time windows; the Buffer is active while any of them is open.",
             required=True,
             min_items=1,
             max_items=MAX_WINDOWS,
@@ -141,7 +149,7 @@ class BufferSchedule(ApiStruct, frozen=True):
 
 
 class BufferSpec(ApiStruct, frozen=True):
-    """How much room is kept, of which shape, and when."""
+    """The capacity to provision, its size, and when."""
 
     target_ref: Annotated[
         TargetReference | None,
@@ -150,53 +158,55 @@ class BufferSpec(ApiStruct, frozen=True):
     type: Annotated[
         str | None,
         Field(
-            f"Who keeps the room. Absent: `{ACTIVE_CAPACITY}`, which is the only one Trellis keeps.",
+            f"How the capacity is provisioned. Absent: `{ACTIVE_CAPACITY}`, the only type that Trellis provisions.",
             max_length=316,
         ),
     ] = None
     recreation_strategy: Annotated[
         str | None,
         Field(
-            "`KeepEmpty` keeps the room on top of what runs; `KeepMinimum` counts it whether used or not. "
-            "Absent: `KeepEmpty`.",
+            "`KeepEmpty`: the capacity is in addition to running pods. `KeepMinimum`: pods that run use "
+            "up the capacity. Absent: `KeepEmpty`.",
             enum=("KeepEmpty", "KeepMinimum", "keep-empty", "keep-minimum"),
         ),
     ] = None
-    capacity: Annotated[BufferCapacity | None, Field("How much room.")] = None
+    capacity: Annotated[BufferCapacity | None, Field("The capacity to provision.")] = None
     replica_based_buffer_spec: Annotated[
-        ReplicaShorthand | None, Field("Shorthand for `capacity.replicas.percent`. Not beside `capacity`.")
+        ReplicaShorthand | None, Field("Shorthand for `capacity.replicas.percent`. Excludes `capacity`.")
     ] = None
     node_class_buffer_spec: Annotated[
-        NodeClassCapacity | None, Field("Shorthand for `capacity.nodeClass`. Not beside `capacity`.")
+        NodeClassCapacity | None, Field("Shorthand for `capacity.nodeClass`. Excludes `capacity`.")
     ] = None
     schedule: Annotated[BufferSchedule | None, Field("When the Buffer is active. Absent: always.")] = None
     pod_selector: Annotated[
         BufferPodSelector | None,
-        Field("With `KeepMinimum`: pods that fill the Buffer. Others fill nothing."),
+        Field("With `KeepMinimum`: selector of the pods that use up the capacity."),
     ] = None
 
 
 class BufferStatus(ApiStruct, frozen=True):
-    """What is provisioned for the Buffer, and whether it is there."""
+    """The chunks of the Buffer, and whether they are provisioned."""
 
     pod_based_buffer_spec: Annotated[
-        PodCapacity | None, Field("The pods the Buffer stands for; all that a node autoscaler reads.")
+        PodCapacity | None, Field("The chunks of the Buffer as virtual pods; a node autoscaler reads them.")
     ] = None
     conditions: Annotated[list[StatusCondition] | None, CONDITIONS_FIELD] = None
     last_fully_provisioned: Annotated[
-        TimeText | None, Field("The last time every chunk had room on a ready node.", nullable=True)
+        TimeText | None, Field("The last time all chunks fit on ready nodes.", nullable=True)
     ] = None
     selector: Annotated[
         str | None,
-        Field("For `/scale`: an HPA wants a selector of what it scales. Chunks are virtual, and it selects no pod."),
+        Field(
+            "Selector of the scale subresource, which an HPA requires. It selects no pod, because chunks are virtual."
+        ),
     ] = None
     observed_generation: Annotated[
-        int | None, Field("The generation that the status was made from.", minimum=0, format="int64")
+        int | None, Field("The generation of the spec that the status is about.", minimum=0, format="int64")
     ] = None
 
 
 class Buffer(ApiStruct, frozen=True):
-    """Spare room that the cluster keeps."""
+    """Spare capacity that the cluster keeps."""
 
     api_version: str = "autoscaling.x-k8s.io/v1alpha1"
     kind: str = "Buffer"

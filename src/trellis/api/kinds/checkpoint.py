@@ -22,20 +22,21 @@ HISTORY_LENGTH = 16_384  # characters; ten thousand such checkpoints are 160 MB 
 
 
 class HistogramCheckpoint(ApiStruct, frozen=True):
-    """A decaying histogram: bucket index to weight, the weights scaled to integers."""
+    """A decaying histogram: weights by histogram bin, scaled to integers."""
 
     reference_timestamp: Annotated[
-        TimeText | None, Field("The time at which a sample has the weight it was given.", nullable=True)
+        TimeText | None,
+        Field("Reference time of the decay: a sample at this time has its original weight.", nullable=True),
     ] = None
     bucket_weights: Annotated[
         dict[str, int] | None,
-        Field("Weight per bucket; keys are bucket indexes in decimal, values are at most 10000.", opaque=True),
+        Field("Weights by histogram bin; keys are indexes of bins in decimal, values are at most 10000.", opaque=True),
     ] = None
     total_weight: Annotated[float | None, Field("The sum of the weights before scaling.")] = None
 
 
 class CheckpointSpec(ApiStruct, frozen=True):
-    """Whose history it is."""
+    """The VerticalPodAutoscaler and the container of the history."""
 
     vpa_object_name: Annotated[str, Field("The VerticalPodAutoscaler, in the same namespace.")] = msgspec.field(
         default="", name="vpaObjectName"
@@ -51,14 +52,14 @@ class CheckpointStatus(ApiStruct, frozen=True):
     cpu_histogram: Annotated[HistogramCheckpoint | None, Field("CPU usage.")] = None
     memory_histogram: Annotated[HistogramCheckpoint | None, Field("Memory peaks.")] = None
     cpu_total_histogram: Annotated[
-        HistogramCheckpoint | None, Field("CPU usage of the whole workload.", added=True)
+        HistogramCheckpoint | None, Field("CPU usage of all replicas together.", added=True)
     ] = None
     memory_total_histogram: Annotated[
-        HistogramCheckpoint | None, Field("Memory peaks of the whole workload.", added=True)
+        HistogramCheckpoint | None, Field("Memory peaks of all replicas together.", added=True)
     ] = None
     first_sample_start: Annotated[TimeText | None, Field("Start of the oldest sample.", nullable=True)] = None
     last_sample_start: Annotated[TimeText | None, Field("Start of the newest sample.", nullable=True)] = None
-    total_samples_count: Annotated[int | None, Field("Samples seen.")] = None
+    total_samples_count: Annotated[int | None, Field("Number of samples.")] = None
     history: Annotated[
         str, Field("Hourly summaries of recent usage, compressed.", added=True, max_length=HISTORY_LENGTH)
     ] = ""
@@ -68,7 +69,11 @@ class CheckpointStatus(ApiStruct, frozen=True):
     ] = ""
     peaks: Annotated[
         str,
-        Field("Peaks of memory of the last 280 days, by six hours, compressed.", added=True, max_length=PEAKS_LENGTH),
+        Field(
+            "Memory peaks of the last 280 days, one for every six hours, compressed.",
+            added=True,
+            max_length=PEAKS_LENGTH,
+        ),
     ] = ""
 
 

@@ -34,29 +34,29 @@ _TIME_OF_DAY = {
 
 
 class ReplicaRange(ApiStruct, frozen=True):
-    """From how many to how many replicas."""
+    """A range of replicas."""
 
     min: Annotated[
-        int | None, Field("Fewest replicas.", required=True, minimum=1, maximum=INT32_MAX, format="int32")
+        int | None, Field("Minimum number of replicas.", required=True, minimum=1, maximum=INT32_MAX, format="int32")
     ] = None
-    max: Annotated[int | None, Field("Most replicas.", required=True, minimum=1, maximum=INT32_MAX, format="int32")] = (
-        None
-    )
+    max: Annotated[
+        int | None, Field("Maximum number of replicas.", required=True, minimum=1, maximum=INT32_MAX, format="int32")
+    ] = None
 
 
 class AmountRange(ApiStruct, frozen=True):
-    """From how much to how much of a resource, per replica."""
+    """A range of a resource, per replica."""
 
-    min: Annotated[AmountText | None, Field("Least per replica.", required=True)] = None
-    max: Annotated[AmountText | None, Field("Most per replica.", required=True)] = None
+    min: Annotated[AmountText | None, Field("Minimum per replica.", required=True)] = None
+    max: Annotated[AmountText | None, Field("Maximum per replica.", required=True)] = None
 
 
 class Bucket(ApiStruct, frozen=True):
-    """A range of replica counts and the sizes a replica may have there."""
+    """A bucket: a range of replicas, and the sizes a replica may have in it."""
 
-    replicas: Annotated[ReplicaRange, Field("The replica counts.", required=True)] = ReplicaRange()
-    cpu: Annotated[AmountRange, Field("CPU per replica.", required=True)] = AmountRange()
-    memory: Annotated[AmountRange, Field("Memory per replica.", required=True)] = AmountRange()
+    replicas: Annotated[ReplicaRange, Field("Range of replicas.", required=True)] = ReplicaRange()
+    cpu: Annotated[AmountRange, Field("Range of CPU per replica.", required=True)] = AmountRange()
+    memory: Annotated[AmountRange, Field("Range of memory per replica.", required=True)] = AmountRange()
 
 
 class ReplicaSize(ApiStruct, frozen=True):
@@ -65,8 +65,8 @@ class ReplicaSize(ApiStruct, frozen=True):
     cpu: Annotated[
         str | None,
         Field(
-            "`Share` is total / count; `AtLeastRecommended` is the larger of that and the VPA's target. "
-            "Absent: `Share`.",
+            "`Share`: the total divided by the number of replicas. `AtLeastRecommended`: the larger of "
+            "that and the VPA's target. Absent: `Share`.",
             enum=("Share", "AtLeastRecommended"),
         ),
     ] = None
@@ -80,7 +80,8 @@ class ReplicaSize(ApiStruct, frozen=True):
 
 
 _MODE = Field(
-    "`Auto` acts at once, `Off` never, `MaintenanceWindow` only inside `maintenanceWindow`. Absent: `Auto`.",
+    "`Auto`: steps are taken at once. `Off`: never. `MaintenanceWindow`: only inside "
+    "`maintenanceWindow`. Absent: `Auto`.",
     enum=("Auto", "Off", "MaintenanceWindow"),
 )
 
@@ -90,7 +91,7 @@ class ScaleUpPolicy(ApiStruct, frozen=True):
 
     update_mode: Annotated[str | None, _MODE] = None
     stabilization_window: Annotated[
-        DurationText | None, Field("The lowest total of this window counts on the way up. Absent: `0s`.")
+        DurationText | None, Field("Window for scale-up: the lowest total in it is used. Absent: `0s`.")
     ] = None
 
 
@@ -99,12 +100,12 @@ class ScaleDownPolicy(ApiStruct, frozen=True):
 
     update_mode: Annotated[str | None, _MODE] = None
     stabilization_window: Annotated[
-        DurationText | None, Field("The highest total of this window counts on the way down. Absent: `5m`.")
+        DurationText | None, Field("Window for scale-down: the highest total in it is used. Absent: `5m`.")
     ] = None
     min_change_percent: Annotated[
         int | None,
         Field(
-            "At an unchanged count, a size that falls by less than this is left alone. Absent: 10.",
+            "Minimum reduction of the size in percent, at an unchanged number of replicas. Absent: 10.",
             minimum=0,
             maximum=100,
         ),
@@ -112,7 +113,8 @@ class ScaleDownPolicy(ApiStruct, frozen=True):
     overlap_percent: Annotated[
         int | None,
         Field(
-            "The count is kept until a total is this far below its lower edge. Absent: 10.",
+            "How far, in percent, a total must fall below the lower edge of the bucket before the number "
+            "of replicas falls. Absent: 10.",
             minimum=0,
             maximum=100,
         ),
@@ -127,7 +129,7 @@ class MaintenanceWindow(ApiStruct, frozen=True):
 
 
 class HpaTemplateSpec(ApiStruct, frozen=True):
-    """An autoscaling/v2 HPA spec without its target. Kept as written; the API server judges the rest."""
+    """An autoscaling/v2 HPA spec without its target. Stored as written; the API server validates the rest."""
 
     min_replicas: Annotated[
         int | None,
@@ -137,41 +139,43 @@ class HpaTemplateSpec(ApiStruct, frozen=True):
         int | None,
         Field("As in an HPA; at least the last bucket's `replicas.max`.", minimum=1, maximum=INT32_MAX),
     ] = None
-    scale_target_ref: Annotated[Opaque | None, Field("Refused: the target is this Hvpa's own scale.")] = None
+    scale_target_ref: Annotated[
+        Opaque | None, Field("Not allowed: the target is the scale subresource of this Hvpa.")
+    ] = None
 
 
 class HpaTemplate(ApiStruct, frozen=True):
-    """What an owned HPA is made from."""
+    """Template of the owned HPA."""
 
     spec: Annotated[dict[str, Any] | None, Field("The HPA's spec.", like=HpaTemplateSpec, opaque=True)] = None
 
 
 class HpaSource(ApiStruct, frozen=True):
-    """The horizontal source of demand."""
+    """The HPA, the horizontal source of demand."""
 
     deploy: Annotated[bool | None, Field("Whether the Hvpa owns an HPA. Absent: true.")] = None
-    template: Annotated[HpaTemplate | None, Field("What the owned HPA is made from.")] = None
+    template: Annotated[HpaTemplate | None, Field("Template of the owned HPA.")] = None
 
 
 class VpaTemplateUpdatePolicy(ApiStruct, frozen=True):
-    """What of an update policy makes sense in a template: the mode is the Hvpa's (`Off`)."""
+    """The part of an update policy that is allowed in a template; the mode is `Off`."""
 
     min_replicas: Annotated[int | None, Field("As in a VPA.", minimum=1, maximum=INT32_MAX, format="int32")] = None
     actuation_requirements: Annotated[
         list[ActuationRequirement] | None,
         Field("As in a VPA, for the Hvpa's pods and recommendation.", max_items=2, list_type="atomic"),
     ] = None
-    update_mode: Annotated[str | None, Field("Refused: the mode is always `Off`.", max_length=64)] = None
+    update_mode: Annotated[str | None, Field("Not allowed: the mode is always `Off`.", max_length=64)] = None
     eviction_requirements: Annotated[
-        list[EvictionRequirement] | None, Field("Refused: use `actuationRequirements`.", max_items=16)
+        list[EvictionRequirement] | None, Field("Not allowed: use `actuationRequirements`.", max_items=16)
     ] = None
-    evict_after_oom_seconds: Annotated[int | None, Field("Refused in a template.")] = msgspec.field(
+    evict_after_oom_seconds: Annotated[int | None, Field("Not allowed in a template.")] = msgspec.field(
         default=None, name="evictAfterOOMSeconds"
     )
 
 
 class VpaTemplateSpec(ApiStruct, frozen=True):
-    """A VerticalPodAutoscaler spec without its target. Kept as written."""
+    """A VerticalPodAutoscaler spec without its target. Stored as written."""
 
     update_policy: Annotated[
         VpaTemplateUpdatePolicy | None, Field("Only `actuationRequirements` and `minReplicas`.")
@@ -179,24 +183,24 @@ class VpaTemplateSpec(ApiStruct, frozen=True):
     resource_policy: Annotated[PodResourcePolicy | None, Field("As in a VPA.")] = None
     recommenders: Annotated[list[RecommenderSelector] | None, Field("As in a VPA.", max_items=1)] = None
     startup_boost: Annotated[StartupBoost | None, Field("As in a VPA, with the Hvpa's recommendation as base.")] = None
-    target_ref: Annotated[Opaque | None, Field("Refused: the target is the Hvpa's.")] = None
+    target_ref: Annotated[Opaque | None, Field("Not allowed: the target is that of the Hvpa.")] = None
 
 
 class VpaTemplate(ApiStruct, frozen=True):
-    """What an owned VPA is made from."""
+    """Template of the owned VPA."""
 
     spec: Annotated[dict[str, Any] | None, Field("The VPA's spec.", like=VpaTemplateSpec, opaque=True)] = None
 
 
 class VpaSource(ApiStruct, frozen=True):
-    """The vertical source of demand."""
+    """The VPA, the vertical source of demand."""
 
     deploy: Annotated[bool | None, Field("Whether the Hvpa owns a VPA in mode `Off`. Absent: true.")] = None
-    template: Annotated[VpaTemplate | None, Field("What the owned VPA is made from.")] = None
+    template: Annotated[VpaTemplate | None, Field("Template of the owned VPA.")] = None
 
 
 class HvpaSpec(ApiStruct, frozen=True):
-    """What is scaled, from which sources, within which buckets."""
+    """The target, the sources of demand, and the buckets."""
 
     target_ref: Annotated[
         TargetReference, Field("The workload; it needs a scale subresource.", required=True, atomic_map=True)
@@ -204,19 +208,19 @@ class HvpaSpec(ApiStruct, frozen=True):
     replicas: Annotated[
         int | None,
         Field(
-            "Written through this object's scale by an HPA, `kubectl scale` or any scaler: a wish, not an order. "
-            "Users leave it out.",
+            "Written through the scale subresource by an HPA or `kubectl scale`: a demand, which the "
+            "Hvpa converts to buckets. Leave it out of manifests.",
             minimum=0,
             maximum=INT32_MAX,
             format="int32",
         ),
     ] = None
-    hpa: Annotated[HpaSource | None, Field("An HPA that drives this object's scale.")] = None
-    vpa: Annotated[VpaSource | None, Field("A VPA that supplies recommendations per pod.")] = None
+    hpa: Annotated[HpaSource | None, Field("The HPA that targets the scale subresource of this object.")] = None
+    vpa: Annotated[VpaSource | None, Field("The VPA that recommends the size of each pod.")] = None
     buckets: Annotated[
         list[Bucket] | None,
         Field(
-            "What a replica may be at which count, ascending in replicas.",
+            "Buckets, ascending in replicas.",
             required=True,
             min_items=1,
             max_items=MAX_BUCKETS,
@@ -230,27 +234,27 @@ class HvpaSpec(ApiStruct, frozen=True):
 
 
 class ResourceTotals(ApiStruct, frozen=True):
-    """An amount per resource, over all replicas."""
+    """Totals of all replicas."""
 
     cpu: Annotated[QuantityText | None, Field("CPU of all replicas together.")] = None
     memory: Annotated[QuantityText | None, Field("Memory of all replicas together.")] = None
 
 
 class HpaDemand(ApiStruct, frozen=True):
-    """The total in force that an HPA, or a count written to the scale, asks for, and when it was set."""
+    """The total that an HPA, or a write to the scale subresource, asks for, and when it was set."""
 
-    total: Annotated[ResourceTotals | None, Field("The total that is asked for.")] = None
+    total: Annotated[ResourceTotals | None, Field("The total.")] = None
     time: Annotated[TimeText | None, Field("When it was set.", nullable=True)] = None
 
 
 class BlockedStep(ApiStruct, frozen=True):
-    """A step that would have been taken, and what holds it back."""
+    """A blocked step, and its reason."""
 
     direction: Annotated[str, Field("`Up` or `Down`.", enum=("Up", "Down"))] = ""
     reason: Annotated[
         str,
         Field(
-            "What holds the step back.",
+            "Reason for which the step is blocked.",
             required=True,
             enum=(
                 "StabilizationWindow",
@@ -261,11 +265,11 @@ class BlockedStep(ApiStruct, frozen=True):
             ),
         ),
     ] = ""
-    message: Annotated[str, Field("The same in a sentence.", max_length=1024)] = ""
+    message: Annotated[str, Field("The reason as a sentence.", max_length=1024)] = ""
 
 
 class HvpaStatus(ApiStruct, frozen=True):
-    """What runs, what was decided and what holds the rest back."""
+    """The number and size of replicas that were decided, and what blocks further steps."""
 
     replicas: Annotated[
         int | None, Field("Replicas of the target, for the scale subresource.", minimum=0, format="int32")
@@ -278,33 +282,35 @@ class HvpaStatus(ApiStruct, frozen=True):
     ] = None
     bucket: Annotated[
         int | None,
-        Field("The bucket that was chosen, counted from 0; absent if the count is in none.", minimum=0, format="int32"),
+        Field(
+            "Index of the chosen bucket, from 0; absent if the number of replicas is in no bucket.",
+            minimum=0,
+            format="int32",
+        ),
     ] = None
-    last_scale_time: Annotated[TimeText | None, Field("When the target's count was last written.", nullable=True)] = (
-        None
-    )
+    last_scale_time: Annotated[
+        TimeText | None, Field("When the target's replicas were last written.", nullable=True)
+    ] = None
     totals: Annotated[
         ResourceTotals | None,
         Field(
-            "The estimate over the history of the whole workload, written by the recommender where the VPA's status "
-            "has none; scaled by the VPA's target over our own where another recommender serves it."
+            "Estimated total of all replicas, written by the recommender if the VPA's status has none; "
+            "scaled by the ratio of targets if another recommender serves the VPA."
         ),
     ] = None
-    hpa: Annotated[HpaDemand | None, Field("What the HPA asks for, or without one a count written to the scale.")] = (
-        None
-    )
+    hpa: Annotated[HpaDemand | None, Field("The demand of the HPA, or of a write to the scale subresource.")] = None
     blocked: Annotated[
         list[BlockedStep] | None,
-        Field("Steps held back, with their reasons.", max_items=16, list_type="atomic"),
+        Field("Blocked steps, with their reasons.", max_items=16, list_type="atomic"),
     ] = None
     conditions: Annotated[list[StatusCondition] | None, CONDITIONS_FIELD] = None
     observed_generation: Annotated[
-        int | None, Field("The generation that the status was made from.", minimum=0, format="int64")
+        int | None, Field("The generation of the spec that the status is about.", minimum=0, format="int64")
     ] = None
 
 
 class Hvpa(ApiStruct, frozen=True):
-    """How many replicas a workload has and how big each is."""
+    """Decides the number of replicas of a workload, and the size of each."""
 
     api_version: str = "autoscaling.x-k8s.io/v1alpha1"
     kind: str = "Hvpa"

@@ -34,7 +34,7 @@ _SHAPE = {"max_properties": 32}
 
 
 class GroupFailureMode(StrEnum):
-    """How a group fails its users."""
+    """How a node group fails, for tests."""
 
     REFUSE_ORDERS = "RefuseOrders"
     LOSE_ORDERS = "LoseOrders"
@@ -45,69 +45,71 @@ class GroupFailureMode(StrEnum):
 
 
 class GroupFailure(ApiStruct, frozen=True):
-    """What goes wrong, for tests of whoever orders nodes."""
+    """A failure to simulate, for tests of node autoscalers."""
 
     how: Annotated[
         str,
         Field(
-            "`RefuseOrders`: orders are answered with an error. `LoseOrders`: they are confirmed, and no node is ever "
-            "made. `Hang`: orders are never answered. `NeverComeUp`: nodes are made and stay as they are. "
-            "`FailToStart`: they fail at the end of their boot time. `OtherShape`: they come up with what `resources` "
-            "says.",
+            "`RefuseOrders`: orders fail with an error. `LoseOrders`: orders are confirmed, and no node "
+            "is created. `Hang`: orders are never answered. `NeverComeUp`: nodes are created and never "
+            "become ready. `FailToStart`: nodes fail at the end of their boot time. `OtherShape`: nodes "
+            "have the resources in `resources`.",
             required=True,
             enum=tuple(GroupFailureMode),
         ),
     ] = ""
     after: Annotated[
         int | None,
-        Field("So many nodes of the group are well; it happens to those beyond them. Absent: 0.", **_SIZE),
+        Field("Number of nodes of the group without the failure; further nodes have it. Absent: 0.", **_SIZE),
     ] = None
-    resources: Annotated[
-        dict[str, AmountText] | None, Field("What nodes have instead, with `OtherShape`.", **_SHAPE)
-    ] = None
+    resources: Annotated[dict[str, AmountText] | None, Field("Resources of the nodes with `OtherShape`.", **_SHAPE)] = (
+        None
+    )
 
 
 class KwokNodeGroupSpec(ApiStruct, frozen=True):
-    """What each node is like, and how many there may be."""
+    """The nodes of the group, and how many there may be."""
 
     resources: Annotated[
         dict[str, AmountText] | None,
         Field(
-            "What pods may request on a node: `cpu`, `memory`, and perhaps `pods` (absent: 110), `ephemeral-storage`, "
-            "`hugepages-*` and extended resources.",
+            "Allocatable resources of a node: `cpu`, `memory`, and optionally `pods` (absent: 110), "
+            "`ephemeral-storage`, `hugepages-*` and extended resources.",
             required=True,
             **_SHAPE,
         ),
     ] = None
     labels: Annotated[
         dict[str, Annotated[str, Field(max_length=63)]] | None,
-        Field("Labels, beside those that every node has.", max_properties=64),
+        Field("Labels, in addition to those of every node.", max_properties=64),
     ] = None
     taints: Annotated[list[NodeTaint] | None, Field("Taints.", max_items=16)] = None
-    min_size: Annotated[int | None, Field("No node is given back below this. Absent: 0.", **_SIZE)] = None
-    max_size: Annotated[int | None, Field("No node is ordered above this.", required=True, **_SIZE)] = None
+    min_size: Annotated[int | None, Field("Minimum number of nodes. Absent: 0.", **_SIZE)] = None
+    max_size: Annotated[int | None, Field("Maximum number of nodes.", required=True, **_SIZE)] = None
     price: Annotated[
         float | None,
         Field(
-            "Money for an hour of one. Absent: its CPU and memory at the example prices.", minimum=0, maximum=1_000_000
+            "Price of a node for an hour. Absent: its CPU and memory at the example prices.",
+            minimum=0,
+            maximum=1_000_000,
         ),
     ] = None
     boot_time: Annotated[
-        SpanText | None, Field(f"From the order until kwok takes the node over. Absent: `{DEFAULT_BOOT_TIME}`.")
+        SpanText | None, Field(f"Time from the order until the node starts. Absent: `{DEFAULT_BOOT_TIME}`.")
     ] = None
     priority: Annotated[
         int | None,
         Field(
-            "Which groups come first where orders go by priority; higher is earlier. Absent: 0.",
+            "Priority of the group for the expander `priority`; higher is preferred. Absent: 0.",
             minimum=-INT32_MAX,
             maximum=INT32_MAX,
         ),
     ] = None
-    fails: Annotated[GroupFailure | None, Field("What goes wrong. Absent: nothing.")] = None
+    fails: Annotated[GroupFailure | None, Field("Failure to simulate. Absent: none.")] = None
 
 
 class KwokNodeGroup(ApiStruct, frozen=True):
-    """A group of nodes without machines: kwok plays their kubelets."""
+    """A node group without machines, whose kubelets kwok simulates."""
 
     api_version: str = "nodes.trellis.x-k8s.io/v1alpha1"
     kind: str = "KwokNodeGroup"

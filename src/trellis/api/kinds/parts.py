@@ -27,23 +27,23 @@ class TargetReference(ApiStruct, frozen=True):
 
 
 class StatusCondition(ApiStruct, frozen=True):
-    """One aspect of an object's state, as of one generation."""
+    """A condition of the object, as of one generation."""
 
-    type: Annotated[str, Field("What the condition is about.", required=True, max_length=316)] = ""
+    type: Annotated[str, Field("Type of the condition.", required=True, max_length=316)] = ""
     status: Annotated[str, Field("Whether the condition holds.", required=True, enum=("True", "False", "Unknown"))] = ""
     observed_generation: Annotated[
-        int | None, Field("The generation of the object that the condition was made from.", minimum=0, format="int64")
+        int | None, Field("The generation of the spec that the condition is about.", minimum=0, format="int64")
     ] = None
     last_transition_time: Annotated[TimeText | None, Field("When `status` last changed.", nullable=True)] = None
-    reason: Annotated[str, Field("Why, in one CamelCase word.", max_length=1024)] = ""
-    message: Annotated[str, Field("Why, in a sentence.", max_length=32768)] = ""
+    reason: Annotated[str, Field("Reason of the condition, as one CamelCase word.", max_length=1024)] = ""
+    message: Annotated[str, Field("Reason of the condition, as a sentence.", max_length=32768)] = ""
 
 
-CONDITIONS_FIELD = Field("The state of the object, one entry per type.", list_type="map", list_keys=("type",))
+CONDITIONS_FIELD = Field("Conditions of the object, one for each type.", list_type="map", list_keys=("type",))
 
 
 class NodeTaint(ApiStruct, frozen=True):
-    """As in a Node."""
+    """A taint, as in a Node."""
 
     key: Annotated[str, Field("The key.", required=True, min_length=1, max_length=317)] = ""
     value: Annotated[str | None, Field("The value.", max_length=63)] = None

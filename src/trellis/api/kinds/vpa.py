@@ -32,7 +32,7 @@ _CHANGE = Field(
 
 
 class CPUBoost(ApiStruct, frozen=True):
-    """How much CPU a container gets on top while its pod starts, and for how long."""
+    """CPU that a container gets in addition while its pod starts, and for how long."""
 
     type: Annotated[
         str,
@@ -57,7 +57,7 @@ class CPUBoost(ApiStruct, frozen=True):
     ] = None
     duration: Annotated[
         DurationText | None,
-        Field("How long the boost is kept after the pod is Ready, e.g. `10s`. Absent: `0s`.", added=True),
+        Field("How long the boost continues after the pod is Ready, such as `10s`. Absent: `0s`.", added=True),
     ] = None
     duration_seconds: Annotated[
         int | None,
@@ -66,8 +66,8 @@ class CPUBoost(ApiStruct, frozen=True):
     give_up_after_seconds: Annotated[
         int | None,
         Field(
-            "A pod that is not Ready this long after its start is unboosted all the same. Absent: after the updater's "
-            "`--boost-give-up-after`, by default never.",
+            "How long a pod that does not become Ready keeps its boost. Absent: the updater's "
+            "`--boost-give-up-after`, by default until it is Ready.",
             added=True,
             minimum=1,
             maximum=INT32_MAX,
@@ -77,7 +77,7 @@ class CPUBoost(ApiStruct, frozen=True):
 
 
 class StartupBoost(ApiStruct, frozen=True):
-    """More of a resource while a pod starts. Without `cpu` it means no boost."""
+    """Additional resources while a pod starts. Without `cpu` there is no boost."""
 
     cpu: Annotated[CPUBoost | None, Field("The boost of CPU. Memory is never boosted.")] = None
 
@@ -88,7 +88,7 @@ class ActuationRequirement(ApiStruct, frozen=True):
     resources: Annotated[
         list[Annotated[str, Field(enum=RESOURCE_SPELLINGS)]] | None,
         Field(
-            "The resources the requirement is about: `cpu`, `memory` or both (`CPU` and `Memory` are accepted).",
+            "Resources of the requirement: `cpu`, `memory` or both (`CPU` and `Memory` are accepted).",
             required=True,
             min_items=1,
             max_items=2,
@@ -99,11 +99,11 @@ class ActuationRequirement(ApiStruct, frozen=True):
 
 
 class EvictionRequirement(ApiStruct, frozen=True):
-    """Upstream's form of a requirement: it governs eviction alone."""
+    """Upstream's form of a requirement, for evictions only."""
 
     resources: Annotated[
         list[Annotated[str, Field(upstream_enum=("cpu", "memory"))]] | None,
-        Field("The resources the requirement is about: `cpu`, `memory` or both.", required=True),
+        Field("Resources of the requirement: `cpu`, `memory` or both.", required=True),
     ] = None
     change_requirement: Annotated[
         str, Field(upstream_enum=("TargetHigherThanRequests", "TargetLowerThanRequests")).merged(_CHANGE)
@@ -111,14 +111,14 @@ class EvictionRequirement(ApiStruct, frozen=True):
 
 
 class PodUpdatePolicy(ApiStruct, frozen=True):
-    """How and when a recommendation reaches running pods."""
+    """How and when a recommendation is applied to pods."""
 
     update_mode: Annotated[
         str | None,
         Field(
-            "`Off` only recommends; `Initial` sizes new pods; `Recreate` also evicts; `InPlaceOrRecreate` resizes in "
-            "place and evicts where that fails; `InPlace` (also `InPlaceOnly`) never evicts; `Auto` is deprecated and "
-            "means `Recreate`. Absent: `Recreate`.",
+            "`Off` only recommends; `Initial` sizes new pods; `Recreate` also evicts; "
+            "`InPlaceOrRecreate` resizes in place, or evicts if that fails; `InPlace` (also "
+            "`InPlaceOnly`) never evicts; `Auto` is deprecated and means `Recreate`. Absent: `Recreate`.",
             enum=UPDATE_MODES,
             upstream_enum=("Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace", "Auto"),
         ),
@@ -126,7 +126,7 @@ class PodUpdatePolicy(ApiStruct, frozen=True):
     min_replicas: Annotated[
         int | None,
         Field(
-            "Live replicas a workload needs before any of its pods is evicted. Absent: the updater's `--min-replicas`.",
+            "Minimum number of live replicas to evict a pod of the workload. Absent: the updater's `--min-replicas`.",
             minimum=1,
             minimum_message="minReplicas has to be positive",
             maximum=INT32_MAX,
@@ -136,8 +136,9 @@ class PodUpdatePolicy(ApiStruct, frozen=True):
     actuation_requirements: Annotated[
         list[ActuationRequirement] | None,
         Field(
-            "When a recommendation may be applied, per resource and direction. All must hold before a pod is evicted; "
-            "in place, each resource must itself compare as asked. One requirement per resource.",
+            "When a recommendation may be applied, per resource and direction. For an eviction all "
+            "requirements must hold; for a resize in place, each resource must satisfy its own. One "
+            "requirement per resource.",
             added=True,
             max_items=2,
             list_type="atomic",
@@ -145,13 +146,13 @@ class PodUpdatePolicy(ApiStruct, frozen=True):
     ] = None
     eviction_requirements: Annotated[
         list[EvictionRequirement] | None,
-        Field("Upstream's spelling of `actuationRequirements`, for eviction alone. Not beside the other."),
+        Field("Upstream's spelling of `actuationRequirements`, for evictions only. Excludes `actuationRequirements`."),
     ] = None
     evict_after_oom_seconds: Annotated[
         int | None,
         Field(
-            "A container killed for memory this soon after its start makes its pod a candidate at once. Absent: the "
-            "updater's `--evict-after-oom-threshold`.",
+            "A pod with a container that was killed for memory within this time after its start is "
+            "updated at once. Absent: the updater's `--evict-after-oom-threshold`.",
             minimum=1,
             maximum=INT32_MAX,
             format="int32",
@@ -164,14 +165,14 @@ class ContainerResourcePolicy(ApiStruct, frozen=True):
 
     container_name: Annotated[
         str,
-        Field("The container, or `*` for all that have no policy of their own.", required=True, min_length=1),
+        Field("Name of the container, or `*` for all without a policy of their own.", required=True, min_length=1),
     ] = ""
     mode: Annotated[
         str | None,
-        Field("`Off` leaves the container as it is (boost aside). Absent: `Auto`.", enum=("Auto", "Off")),
+        Field("`Off`: the container is not sized, though it may be boosted. Absent: `Auto`.", enum=("Auto", "Off")),
     ] = None
-    min_allowed: Annotated[ResourceAmounts | None, Field("The recommendation is never below this.")] = None
-    max_allowed: Annotated[ResourceAmounts | None, Field("The recommendation is never above this.")] = None
+    min_allowed: Annotated[ResourceAmounts | None, Field("Minimum of the recommendation.")] = None
+    max_allowed: Annotated[ResourceAmounts | None, Field("Maximum of the recommendation.")] = None
     controlled_resources: Annotated[
         list[Annotated[str, Field(enum=("cpu", "memory"))]] | None,
         Field("The resources that are sized. Absent: `cpu` and `memory`."),
@@ -179,29 +180,28 @@ class ContainerResourcePolicy(ApiStruct, frozen=True):
     controlled_values: Annotated[
         str | None,
         Field(
-            "`RequestsAndLimits` keeps the proportion of limit to request; `RequestsOnly` leaves limits alone. Absent: "
-            "`RequestsAndLimits`.",
+            "`RequestsAndLimits` keeps the ratio of limit to request; `RequestsOnly` does not change "
+            "limits. Absent: `RequestsAndLimits`.",
             enum=("RequestsAndLimits", "RequestsOnly"),
         ),
     ] = None
     oom_bump_up_ratio: Annotated[
         QuantityText | None,
         Field(
-            "After an out-of-memory kill the sample is this many times the memory used. Absent: the recommender's "
-            "flag (1.2).",
+            "After an out-of-memory kill, the memory used is multiplied by this. Absent: the recommender's flag (1.2).",
         ),
     ] = None
     oom_min_bump_up: Annotated[
         QuantityText | None,
         Field(
-            "After an out-of-memory kill the sample is at least this much above the memory used. Absent: the "
+            "After an out-of-memory kill, the memory used is increased by at least this. Absent: the "
             "recommender's flag (100Mi).",
         ),
     ] = None
     memory_aggregation_interval_seconds: Annotated[
         int | None,
         Field(
-            "Length of one memory peak window. Absent: the recommender's flag (24h).",
+            "Length of one interval of memory peaks. Absent: the recommender's flag (24h).",
             minimum=1,
             maximum=INT32_MAX,
             format="int32",
@@ -210,14 +210,12 @@ class ContainerResourcePolicy(ApiStruct, frozen=True):
     memory_aggregation_interval_count: Annotated[
         int | None,
         Field(
-            "Number of memory peak windows kept. Absent: the recommender's flag (8).",
+            "Number of intervals of memory peaks that are kept. Absent: the recommender's flag (8).",
             minimum=1,
             format="int64",
         ),
     ] = None
-    startup_boost: Annotated[StartupBoost | None, Field("Replaces `spec.startupBoost` whole for this container.")] = (
-        None
-    )
+    startup_boost: Annotated[StartupBoost | None, Field("Replaces `spec.startupBoost` for this container.")] = None
 
 
 class PodResourcePolicy(ApiStruct, frozen=True):
@@ -229,11 +227,13 @@ class PodResourcePolicy(ApiStruct, frozen=True):
 
 
 class RecommenderSelector(ApiStruct, frozen=True):
-    """Names the recommender that serves the object."""
+    """The recommender that serves the object."""
 
     name: Annotated[
         str,
-        Field("Name of the recommender, exactly as it was started.", required=True, min_length=1, max_length=253),
+        Field(
+            "Name of the recommender, as in its flag `--recommender-name`.", required=True, min_length=1, max_length=253
+        ),
     ] = ""
     parameters: Annotated[
         dict[str, Annotated[str, Field(max_length=256)]] | None,
@@ -242,7 +242,7 @@ class RecommenderSelector(ApiStruct, frozen=True):
 
 
 class VerticalPodAutoscalerSpec(ApiStruct, frozen=True):
-    """Which pods are sized, by whom and how."""
+    """The pods to size, how, and by which recommender."""
 
     target_ref: Annotated[
         TargetReference,
@@ -253,7 +253,7 @@ class VerticalPodAutoscalerSpec(ApiStruct, frozen=True):
         ),
     ] = TargetReference()
     update_policy: Annotated[
-        PodUpdatePolicy | None, Field("How recommendations reach pods. Absent: every field at its default.")
+        PodUpdatePolicy | None, Field("How recommendations are applied to pods. Absent: all defaults.")
     ] = None
     resource_policy: Annotated[
         PodResourcePolicy | None,
@@ -265,7 +265,7 @@ class VerticalPodAutoscalerSpec(ApiStruct, frozen=True):
     ] = None
     startup_boost: Annotated[
         StartupBoost | None,
-        Field("More CPU while a pod starts, for every container without a boost of its own."),
+        Field("Additional CPU while a pod starts, for containers without a boost of their own."),
     ] = None
 
 
@@ -273,16 +273,20 @@ class ContainerRecommendation(ApiStruct, frozen=True):
     """The recommendation for one container."""
 
     container_name: Annotated[str, Field("The container.")] = ""
-    target: Annotated[ResourceAmounts, Field("What the container should request.", required=True)] = {}
-    lower_bound: Annotated[ResourceAmounts | None, Field("Below this a running pod is resized.")] = None
-    upper_bound: Annotated[ResourceAmounts | None, Field("Above this a running pod is resized.")] = None
+    target: Annotated[ResourceAmounts, Field("Recommended request of the container.", required=True)] = {}
+    lower_bound: Annotated[
+        ResourceAmounts | None, Field("Lower bound: a running pod with a lower request is updated.")
+    ] = None
+    upper_bound: Annotated[
+        ResourceAmounts | None, Field("Upper bound: a running pod with a higher request is updated.")
+    ] = None
     uncapped_target: Annotated[
         ResourceAmounts | None, Field("The target before policies were applied. For information only.")
     ] = None
     total_target: Annotated[
         ResourceAmounts | None,
         Field(
-            "The estimate for all replicas together, from the history of the whole workload. An Hvpa reads it.",
+            "Estimated total of all replicas, from the usage history of the workload. An Hvpa reads it.",
             added=True,
         ),
     ] = None
@@ -295,17 +299,17 @@ class PodRecommendation(ApiStruct, frozen=True):
 
 
 class VerticalPodAutoscalerStatus(ApiStruct, frozen=True):
-    """What was recommended, written by the recommender that serves the object and by nobody else."""
+    """The recommendation, written only by the recommender that serves the object."""
 
-    recommendation: Annotated[PodRecommendation | None, Field("The recommendation in force.")] = None
+    recommendation: Annotated[PodRecommendation | None, Field("The current recommendation.")] = None
     conditions: Annotated[list[StatusCondition] | None, CONDITIONS_FIELD] = None
     observed_generation: Annotated[
-        int | None, Field("The generation that the status was made from.", minimum=0, format="int64")
+        int | None, Field("The generation of the spec that the status is about.", minimum=0, format="int64")
     ] = None
 
 
 class VerticalPodAutoscaler(ApiStruct, frozen=True):
-    """How big each pod of a workload is."""
+    """Sizes the pods of a workload."""
 
     api_version: str = "autoscaling.k8s.io/v1"
     kind: str = "VerticalPodAutoscaler"

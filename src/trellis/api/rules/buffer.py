@@ -45,7 +45,7 @@ def require_exactly_one(fields: dict[str, object]) -> Iterator[ValidationProblem
     cel="(has(self.replicas) ? 1 : 0) + (has(self.nodeClass) ? 1 : 0) + (has(self.pods) ? 1 : 0) == 1",
 )
 def capacity_is_unique(capacity: BufferCapacity) -> Iterator[ValidationProblem]:
-    """The three ways to state room exclude one another."""
+    """The three ways to specify capacity exclude one another."""
     yield from require_exactly_one(
         {"replicas": capacity.replicas, "nodeClass": capacity.node_class, "pods": capacity.pods}
     )
@@ -161,7 +161,7 @@ def _check_resources(resources: dict[str, Any]) -> Iterator[ValidationProblem]:
                 yield ValidationProblem((part, MapKey(name)), INVALID, error.rule, amount)
     if resources.get("claims"):
         yield ValidationProblem(
-            ("claims",), SUSPICIOUS, "room for devices cannot be kept, so the Buffer never becomes ready"
+            ("claims",), SUSPICIOUS, "capacity for devices is not supported, so the Buffer never becomes ready"
         )
 
 
@@ -280,14 +280,14 @@ def target_matches_the_capacity(spec: BufferSpec) -> Iterator[ValidationProblem]
         yield ValidationProblem(("targetRef", "kind"), SUSPICIOUS, f"{kind} is a workload and not a class of nodes")
 
 
-@rule(BufferSpec, "type", message="a type nobody provisions")
+@rule(BufferSpec, "type", message="a type that Trellis does not provision")
 def type_is_supported(spec: BufferSpec) -> Iterator[ValidationProblem]:
     """Other providers have types of their own; under our prefix there is one."""
     if spec.type and spec.type.startswith(OWN_TYPE_PREFIX) and spec.type != ACTIVE_CAPACITY:
         yield ValidationProblem(
             ("type",),
             SUSPICIOUS,
-            f'"{spec.type}" is not known; the only type we provision is {ACTIVE_CAPACITY}',
+            f'"{spec.type}" is unknown; the only type that Trellis provisions is {ACTIVE_CAPACITY}',
         )
 
 

@@ -78,12 +78,14 @@ def totals_do_not_fall(spec: HvpaSpec) -> Iterator[ValidationProblem]:
     for resource in RESOURCES:
         for index, bound in find_falling_totals(spec.buckets or (), resource):
             words = {"max": "largest", "min": "smallest"}[bound]
-            rule_text = f"the {words} total falls below that of the bucket before; more replicas must not hold less"
+            rule_text = (
+                f"the {words} total is lower than that of the bucket before; more replicas must not have less in total"
+            )
             value = getattr(getattr((spec.buckets or [])[index], resource), bound)
             yield ValidationProblem(("buckets", index, resource, bound), INVALID, rule_text, value)
 
 
-@rule(HvpaSpec, "buckets", message="buckets leave a hole")
+@rule(HvpaSpec, "buckets", message="there is a gap between buckets")
 def buckets_leave_no_gaps(spec: HvpaSpec) -> Iterator[ValidationProblem]:
     """Holes are legal: what falls into one is served by the later bucket. They are rarely meant."""
     buckets = spec.buckets or []
@@ -100,7 +102,7 @@ def buckets_leave_no_gaps(spec: HvpaSpec) -> Iterator[ValidationProblem]:
         for index, below, above in find_gaps(buckets, resource):
             like = getattr(buckets[index], resource).min
             between = f"{_WORDS[resource]} between {_format_like(below, like)} and {_format_like(above, like)}"
-            rule_text = f"{between} in total lies in no bucket; it is served by this one"
+            rule_text = f"{between} in total is between two buckets; this one serves it"
             yield ValidationProblem(("buckets", index, resource), SUSPICIOUS, rule_text)
 
 
@@ -148,7 +150,7 @@ def maintenance_window_is_set_where_used(spec: HvpaSpec) -> Iterator[ValidationP
         return
     for name, policy in (("scaleUp", spec.scale_up), ("scaleDown", spec.scale_down)):
         if policy is not None and policy.update_mode == "MaintenanceWindow":
-            rule_text = "there is no spec.maintenanceWindow, so this never happens"
+            rule_text = "there is no spec.maintenanceWindow, so no step is ever taken"
             yield ValidationProblem((name, "updateMode"), SUSPICIOUS, rule_text)
 
 

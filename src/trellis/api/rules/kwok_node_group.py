@@ -37,14 +37,16 @@ def check_group_name(metadata: object) -> list[ValidationProblem]:
     if not isinstance(name, str) or not name:
         if "generateName" not in written:
             return []
-        return [ValidationProblem(("metadata", "name"), REQUIRED, "name must be given: nodes are called after it")]
+        return [
+            ValidationProblem(("metadata", "name"), REQUIRED, "name must be given: the names of nodes begin with it")
+        ]
     problem = check_dns_label(name) if check_dns_subdomain(name) is None else None
     if problem is None and len(name) > MAX_NAME_LENGTH:
         problem = f"must have at most {MAX_NAME_LENGTH} characters, because the names of nodes begin with it"
     return [ValidationProblem(("metadata", "name"), INVALID, problem, name)] if problem else []
 
 
-@rule(KwokNodeGroupSpec, "resources", message="a node has CPU and memory, and resources that there can be")
+@rule(KwokNodeGroupSpec, "resources", message="a node has CPU and memory, and only valid resources")
 def node_has_resources(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
     """A node on which nothing fits is of no use."""
     yield from _check_resources(("resources",), spec.resources or {})
@@ -59,7 +61,7 @@ def sizes_are_in_order(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
         )
 
 
-@rule(KwokNodeGroupSpec, "labels", message="labels must be valid, and none that each node gets by itself")
+@rule(KwokNodeGroupSpec, "labels", message="labels must be valid, and not be labels that every node gets")
 def labels_are_for_all_nodes(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
     """A group is recognised by a label, and a node by its name."""
     for key, value in (spec.labels or {}).items():
@@ -87,7 +89,7 @@ def taints_are_possible(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
                 ("taints", index, "key"), FORBIDDEN, "is set while a node starts and must not be given"
             )
         if (taint.key, taint.effect) in taints:
-            rule_text = f"there is a taint {taint.key} with effect {taint.effect} already"
+            rule_text = f"there is already a taint {taint.key} with effect {taint.effect}"
             yield ValidationProblem(("taints", index), DUPLICATE, rule_text, taint.key)
         taints.add((taint.key, taint.effect))
 
@@ -99,7 +101,7 @@ def boots_within_a_day(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
         yield ValidationProblem(("bootTime",), INVALID, f"must be at most {MAX_BOOT_TIME}", spec.boot_time)
 
 
-@rule(GroupFailure, "how", "resources", message="resources go with OtherShape, and it with them")
+@rule(GroupFailure, "how", "resources", message="resources must be given with OtherShape, and only with it")
 def failure_resources_match_its_mode(failure: GroupFailure) -> Iterator[ValidationProblem]:
     """Only nodes of another shape need one."""
     if failure.how == GroupFailureMode.OTHER_SHAPE:
@@ -108,7 +110,7 @@ def failure_resources_match_its_mode(failure: GroupFailure) -> Iterator[Validati
         else:
             yield from _check_resources(("resources",), failure.resources)
     elif failure.resources is not None:
-        yield ValidationProblem(("resources",), FORBIDDEN, f"goes with how: {GroupFailureMode.OTHER_SHAPE} alone")
+        yield ValidationProblem(("resources",), FORBIDDEN, f"is allowed only with how: {GroupFailureMode.OTHER_SHAPE}")
 
 
 def _check_resources(place: Path, resources: Mapping[str, object]) -> Iterator[ValidationProblem]:

@@ -209,7 +209,7 @@ def scenario_has_workloads(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     step = parse_span(spec.step or DEFAULT_STEP)
     figures = containers * parse_span(spec.duration or "0") / step if step else 0
     if figures > MAX_FIGURES:
-        rule_text = f"{containers} containers would have {figures:.3g} figures of usage; there is room for 2e8"
+        rule_text = f"{containers} containers would have {figures:.3g} values of usage; the maximum is 2e8"
         yield ValidationProblem(("duration",), INVALID, f"{rule_text}: take a longer step", spec.duration)
 
 
@@ -220,17 +220,17 @@ def workloads_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     for index, workload in enumerate(spec.workloads or ()):
         key = (workload.namespace or "default", workload.name)
         if key in names:
-            rule_text = f"there is a workload {key[0]}/{key[1]} already"
+            rule_text = f"there is already a workload {key[0]}/{key[1]}"
             yield ValidationProblem(("workloads", index, "name"), DUPLICATE, rule_text, workload.name)
         names.add(key)
 
 
-@rule(ScenarioSpec, "nodes", message="only the last nodes can do without a count")
+@rule(ScenarioSpec, "nodes", message="only the last nodes can omit their count")
 def node_counts_are_set(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """What is left after the others have theirs."""
     for index, node in enumerate((spec.nodes or ())[:-1]):
         if node.count is None:
-            yield ValidationProblem(("nodes", index, "count"), REQUIRED, "only the last entry can do without")
+            yield ValidationProblem(("nodes", index, "count"), REQUIRED, "only the last entry can omit it")
 
 
 @rule(ScenarioSpec, "nodes", "nodeGroups", message="nodes and a group of nodes have one name")
@@ -240,7 +240,7 @@ def node_names_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     for index, group in enumerate(spec.node_groups or ()):
         if group.name in names:
             yield ValidationProblem(
-                ("nodeGroups", index, "name"), DUPLICATE, "there are nodes of this name already", group.name
+                ("nodeGroups", index, "name"), DUPLICATE, "there are already nodes of this name", group.name
             )
 
 

@@ -81,7 +81,7 @@ def base_requires_shared(usage: ContainerUsage) -> Iterator[ValidationProblem]:
     """Without a load that is shared, all usage is each pod's own."""
     if usage.base is not None and not usage.shared:
         yield ValidationProblem(
-            ("base",), FORBIDDEN, "goes with shared: true alone; otherwise add it to the usage itself"
+            ("base",), FORBIDDEN, "is allowed only with shared: true; otherwise add it to the usage itself"
         )
 
 
@@ -144,9 +144,9 @@ def jobs_run(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
     if runs_to_an_end and workload.runs is None:
         yield ValidationProblem(("runs",), REQUIRED, f"a {kind} needs runs")
     if not runs_to_an_end and workload.runs is not None:
-        yield ValidationProblem(("runs",), FORBIDDEN, "goes with kind: Job or CronJob alone")
+        yield ValidationProblem(("runs",), FORBIDDEN, "is allowed only with kind: Job or CronJob")
     if runs_to_an_end and workload.rollouts is not None:
-        yield ValidationProblem(("rollouts",), FORBIDDEN, f"a {kind} has none: each run has new pods")
+        yield ValidationProblem(("rollouts",), FORBIDDEN, f"is not allowed for a {kind}: each run has new pods")
 
 
 @rule(ScenarioWorkload, "kind", "runs", message="a Job runs every so often, a CronJob by a schedule")
@@ -161,7 +161,7 @@ def runs_have_times(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
     other = "CronJob" if kind == "Job" else "Job"
     for name, field in (_CRON_FIELDS if kind == "Job" else _JOB_FIELDS).items():
         if getattr(runs, field) is not None:
-            yield ValidationProblem(("runs", name), FORBIDDEN, f"goes with kind: {other} alone")
+            yield ValidationProblem(("runs", name), FORBIDDEN, f"is allowed only with kind: {other}")
 
 
 @rule(ScenarioWorkload, "kind", "replicas", message="a count of the pods of a DaemonSet")

@@ -159,7 +159,7 @@ def odd_eviction_requirements(policy: PodUpdatePolicy) -> Iterator[ValidationPro
             name = resource.lower()
             if name not in _WHOLE_UNITS:
                 yield ValidationProblem(
-                    place, SUSPICIOUS, f'"{resource}" is never recommended, so it never compares as asked'
+                    place, SUSPICIOUS, f'"{resource}" is never recommended, so the requirement never holds'
                 )
             elif name in places:
                 before = f"evictionRequirements[{places[name]}]"
@@ -172,7 +172,7 @@ def odd_eviction_requirements(policy: PodUpdatePolicy) -> Iterator[ValidationPro
     "updateMode",
     "actuationRequirements",
     "evictionRequirements",
-    message="requirements in a mode that leaves running pods alone",
+    message="requirements in a mode that does not change running pods",
 )
 def requirements_have_an_effect(policy: PodUpdatePolicy) -> Iterator[ValidationProblem]:
     """`Off` and `Initial` never touch a running pod, so there is nothing to require."""
@@ -182,11 +182,11 @@ def requirements_have_an_effect(policy: PodUpdatePolicy) -> Iterator[ValidationP
     }
     for name, requirements in written.items():
         if requirements and policy.update_mode in {"Off", "Initial"}:
-            rule_text = f"has no effect: the mode {policy.update_mode} leaves running pods alone"
+            rule_text = f"has no effect: the mode {policy.update_mode} does not change running pods"
             yield ValidationProblem((name,), SUSPICIOUS, rule_text)
 
 
-@rule(PodUpdatePolicy, "updateMode", message="update modes that have a successor, or are left open")
+@rule(PodUpdatePolicy, "updateMode", message="update modes that are deprecated, or not given")
 def update_mode_is_current(policy: PodUpdatePolicy) -> Iterator[ValidationProblem]:
     """`Auto` is on its way out; upstream's admission wants the mode spelled out."""
     if policy.update_mode == "Auto":
@@ -286,7 +286,7 @@ def container_policies_are_unique(policy: PodResourcePolicy) -> Iterator[Validat
         name = container.container_name
         if name in places:
             winner = "last" if name == ANY_CONTAINER else "first"
-            rule_text = f'"{name}" has a policy already, in containerPolicies[{places[name]}]: the {winner} one counts'
+            rule_text = f'"{name}" already has a policy, in containerPolicies[{places[name]}]: the {winner} one is used'
             yield ValidationProblem(("containerPolicies", index, "containerName"), SUSPICIOUS, rule_text)
         places.setdefault(name, index)
 

@@ -52,7 +52,7 @@ class ScenarioIntervals(ApiStruct, frozen=True):
 
 
 class PolicySpec(ApiStruct, frozen=True):
-    """A VerticalPodAutoscaler spec without its target. Kept as written."""
+    """A VerticalPodAutoscaler spec without its target. Stored as written."""
 
     update_policy: Annotated[PodUpdatePolicy | None, Field("As in a VPA.")] = None
     resource_policy: Annotated[PodResourcePolicy | None, Field("As in a VPA.")] = None
@@ -141,8 +141,8 @@ class ScenarioFault(ApiStruct, frozen=True):
         Field(
             "`node-down`: nodes are off, and after five minutes their pods are lost. `refuse-resizes`: kubelets call "
             "every resize infeasible; `refuse-downsizes`: every one that lowers something. `defer-resizes`: kubelets "
-            "put every resize off. `slow-starts`: pods take ten times as long to start. `metrics-gap`: nobody "
-            "measures usage. `recommender-down`, `updater-down`, `admission-down`: that component does not run. "
+            "put every resize off. `slow-starts`: pods take ten times as long to start. `metrics-gap`: usage "
+            "is not measured. `recommender-down`, `updater-down`, `admission-down`: that component does not run. "
             "`vpa-deleted`: the VPA of a workload is deleted, and created anew afterwards.",
             required=True,
             enum=FAULT_KINDS,

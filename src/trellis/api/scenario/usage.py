@@ -35,7 +35,7 @@ class WeeklyShape(ApiStruct, frozen=True):
 
 
 class SpikyShape(ApiStruct, frozen=True):
-    """Bursts at times that nobody can foresee, each with a length and a height of its own."""
+    """Bursts at random times, each with its own length and height."""
 
     height: Annotated[AmountText | None, Field("What a burst adds, on average.", required=True)] = None
     per_day: Annotated[
@@ -123,7 +123,7 @@ class PodBase(ApiStruct, frozen=True):
 
 
 class ContainerUsage(ApiStruct, frozen=True):
-    """What a container would use if nobody held it back."""
+    """Usage of a container without limits."""
 
     cpu: Annotated[ResourceUsage | None, Field("CPU. Absent: nothing.")] = None
     memory: Annotated[ResourceUsage | None, Field("Memory. Absent: nothing.")] = None

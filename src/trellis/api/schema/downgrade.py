@@ -13,9 +13,11 @@ from trellis.api.registry import Kind
 from trellis.api.schema.tree import SchemaNode, build_schema_tree
 from trellis.base.reasons import Reason, Severity
 
-PRUNED = Reason("Pruned", "A field that upstream's CRD does not have is lost at the next write.", Severity.WARNING)
+PRUNED = Reason("Pruned", "Upstream's CRD does not have this field: it is lost at the next write.", Severity.WARNING)
 UNSUPPORTED_STORED_VALUE = Reason(
-    "UnsupportedStoredValue", "A value that upstream does not know stays stored and is refused later.", Severity.WARNING
+    "UnsupportedStoredValue",
+    "Upstream does not support this value: it stays stored, and the next write is refused.",
+    Severity.WARNING,
 )
 
 

@@ -199,7 +199,7 @@ def _refuse_unparsed(text: str, first: int, problems: list[YamlProblem]) -> bool
     elif text[first] == "%":
         # kubectl cuts the directive off from its document at the `---` and fails on it.
         directive = text[first:].partition("\n")[0].strip()
-        problems.append(YamlProblem(first, directive, "kubectl cannot read a directive; remove the line"))
+        problems.append(YamlProblem(first, directive, "kubectl does not support directives; remove the line"))
     return bool(problems)
 
 

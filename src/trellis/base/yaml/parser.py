@@ -21,7 +21,7 @@ from yaml.reader import Reader, ReaderError
 from yaml.scanner import Scanner
 
 TAB: Final = "a tab is used for indentation; YAML allows only spaces"
-NEVER_CLOSED: Final = "what opens here is never closed"
+NEVER_CLOSED: Final = "this bracket or quote is never closed"
 TEMPLATE: Final = "a template must be rendered before it is read"
 
 
@@ -56,9 +56,9 @@ _RULES_AT_FAILURE: Final = {
     "found unexpected ':'": "a colon is not expected here; quote the text",
     "unknown escape": "unknown escape in double quotes; write \\\\ for a backslash or use single quotes",
     "expected hexdecimal number": "an escape in double quotes needs hexadecimal digits",
-    "invalid Unicode character escape": "an escape in double quotes that is no character",
+    "invalid Unicode character escape": "an escape in double quotes that is not a character",
     "undefined tag handle": "an unknown tag; quote the text if the ! belongs to it",
-    "expected <document start>": "more text behind the end of the document; put a line --- between documents",
+    "expected <document start>": "text after the end of the document; put a line --- between documents",
     "expected comment or line break": "only a comment may follow | or > on its line",
 }
 # Rules by libyaml's message, for problems whose cause lies at the start of the construct.

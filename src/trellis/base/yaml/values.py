@@ -194,7 +194,7 @@ def _json_scalar(node: ScalarNode, problems: list[YamlProblem]) -> Scalar:
     value = resolve_scalar(node, problems)
     if isinstance(value, float):
         if not math.isfinite(value):
-            problems.append(YamlProblem(node.offset, node.text, "JSON has no such number; quote it if it is text"))
+            problems.append(YamlProblem(node.offset, node.text, "not a number in JSON; quote it if it is text"))
             return None
         return convert_json_number(value)
     return value

@@ -52,7 +52,7 @@ class BoostCeilings:
 
 
 # Upstream's role has no rule for them.
-_NO_HVPAS: Final = OptionalKind("Hvpas do not size pods")
+_NO_HVPAS: Final = OptionalKind("pods are not sized by Hvpas")
 
 _UNLIMITED: Final = NamespaceLimits()
 

@@ -30,17 +30,17 @@ AUTHORITY: Final = "authority"
 
 EXPIRY: Final = GaugeSpec(
     "trellis_admission_certificate_expiry_timestamp_seconds",
-    "When the certificate ends that the API server is shown, and the first authority that vouches for it.",
+    "Time at which the server certificate expires, and at which the first CA in the webhook configuration expires.",
     ("certificate",),
 )
 LOADS: Final = CounterSpec(
     "trellis_admission_certificate_loads_total",
-    "Certificates that were found, by whether they were taken (loaded) or the one before was kept (refused).",
+    "New certificates by result: loaded, or refused in favor of the previous one.",
     ("result",),
 )
 REGISTERED: Final = GaugeSpec(
     "trellis_admission_webhook_registered",
-    "Whether the webhook configuration is as it should be, as far as this replica knows.",
+    "1 if the webhook configuration is up to date as this replica has last observed it, else 0.",
 )
 
 UPKEEP_METRICS: Final[tuple[Spec, ...]] = (EXPIRY, LOADS, REGISTERED)
@@ -68,37 +68,39 @@ _SECONDS: Final = (
 
 PODS: Final = CounterSpec(
     "vpa_admission_controller_admission_pods_total",
-    "Pods that were reviewed, by whether they were changed.",
+    "Admitted pods, by whether they were changed.",
     ("applied",),
 )
 LATENCY: Final = HistogramSpec(
     "vpa_admission_controller_admission_latency_seconds",
-    "Time that reviews took, by what became of them.",
+    "Latency of admission reviews, by result.",
     ("status", "resource"),
     buckets=_SECONDS,
 )
 EXECUTION: Final = execution_latency("vpa_admission_controller")
 
 REVIEWS: Final = CounterSpec(
-    "trellis_admission_reviews_total", "Reviews by what they were about and how they ended.", ("resource", "reason")
+    "trellis_admission_reviews_total", "Admission reviews by resource and result.", ("resource", "reason")
 )
 FAILURES: Final = CounterSpec(
     "trellis_admission_failures_total",
-    "Errors of our own that left an object as it came; each of them is a bug, and logged.",
+    "Internal errors that left an object unchanged; each is a bug, and logged.",
 )
 REFUSED: Final = CounterSpec(
-    "trellis_admission_refused_requests_total", "Requests that were no reviews, by status of HTTP.", ("code",)
+    "trellis_admission_refused_requests_total",
+    "Requests that were not valid AdmissionReviews, by HTTP status.",
+    ("code",),
 )
 LOOKUPS: Final = CounterSpec(
-    "trellis_admission_lookups_total", "Controllers of pods that had to be asked for, by result.", ("result",)
+    "trellis_admission_lookups_total", "Lookups of pod owners that the cache did not have, by result.", ("result",)
 )
 LOOKUP_SECONDS: Final = HistogramSpec(
     "trellis_admission_lookup_seconds",
-    "Time that pods waited because their controller had to be asked for.",
+    "Time that pods waited for lookups of their owners.",
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0),
 )
 GOVERNORS: Final = GaugeSpec("trellis_admission_governors", "Objects that size or boost pods, by kind.", ("kind",))
-CONNECTIONS: Final = GaugeSpec("trellis_admission_connections", "Open connections for reviews.")
+CONNECTIONS: Final = GaugeSpec("trellis_admission_connections", "Open connections to the webhook.")
 
 ADMISSION_METRICS: Final[tuple[Spec, ...]] = (
     *CLUSTER_METRICS,

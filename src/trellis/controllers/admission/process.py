@@ -121,7 +121,7 @@ class ReviewService:
     async def _wait_until_synced(self) -> None:
         await self._informer_set.wait_until_synced()
         self._synced.set()
-        _log.info("everything has been seen", governors=len(self._informers.governors))
+        _log.info("caches synced", governors=len(self._informers.governors))
         self._on_warmed_up()
 
     async def _keep_scales(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 from urllib.parse import urlsplit
 
 from trellis.base.durations import Duration
@@ -34,73 +34,75 @@ class CertificateOrigin(StrEnum):
 
 
 class CertificateSettings(Settings, frozen=True):
-    """The certificate that the API server is shown, and how it is shown."""
+    """Certificate of the webhook, and TLS."""
+
+    title: ClassVar[str] = "Certificate and TLS"
 
     client_ca_file: Annotated[
         str,
-        Setting("File with the authorities that vouch for the certificate, as PEM.", why="Where upstream has it."),
+        Setting("Path of the CA certificate, PEM-encoded.", why="Upstream's path."),
     ] = f"{_DIRECTORY}/caCert.pem"
-    tls_cert_file: Annotated[str, Setting("File with the certificate, as PEM.", why="Where upstream has it.")] = (
+    tls_cert_file: Annotated[str, Setting("Path of the server certificate, PEM-encoded.", why="Upstream's path.")] = (
         f"{_DIRECTORY}/serverCert.pem"
     )
     tls_private_key: Annotated[
-        str, Setting("File with the key of the certificate, as PEM.", why="Where upstream has it.")
+        str, Setting("Path of the server certificate's private key, PEM-encoded.", why="Upstream's path.")
     ] = f"{_DIRECTORY}/serverKey.pem"
     reload_cert: Annotated[
         bool,
-        Setting("Read the files again when they change.", why="Upstream's manifests set it, and so should everybody."),
+        Setting("Reload the certificate files when they change.", why="On: upstream's manifests set it."),
     ] = True
     certificates: Annotated[
         CertificateOrigin,
         Setting(
-            "Where the certificate comes from: `files`, or `secret` for one that is made and renewed by itself.",
-            why="`auto`: files, unless none of their flags is set and there are none; then the Secret.",
+            "Source of the certificate: `files`, `secret` for a generated one kept in a Secret, or `auto`.",
+            why="`auto` takes the files if their flags are set or the files exist, else the Secret.",
         ),
     ] = CertificateOrigin.AUTO
     certificate_secret: Annotated[
         str,
         Setting(
-            "Secret for the certificate that is made, its authority and their keys.",
-            why="Not upstream's `vpa-tls-certs`: that one stays as it is for the way back.",
+            "Secret of the generated certificate, its CA and their keys.",
+            why="Not upstream's `vpa-tls-certs`, which stays as it is for a return to upstream.",
         ),
     ] = "trellis-admission-certificates"  # noqa: S105 - a name
     certificate_lifetime: Annotated[
         Duration,
         Setting(
-            "For how long a certificate that is made is valid; at two thirds it is renewed.",
-            why="A month is left to notice that it is not.",
+            "Validity of the generated certificate, which is renewed after two thirds of it.",
+            why="A month remains to notice a failed renewal.",
             minimum=_DAY,
         ),
     ] = Duration.from_seconds(90 * 86400)
     authority_lifetime: Annotated[
         Duration,
         Setting(
-            "For how long an authority that is made is valid; at two thirds a second one is made beside it.",
-            why="Nobody but the API server trusts it, and that is told of the next one years before.",
+            "Validity of the generated CA; after two thirds of it a second CA is added.",
+            why="Only the API server trusts it, and the webhook configuration has the next CA years in advance.",
             minimum=_DAY,
         ),
     ] = Duration.from_seconds(3650 * 86400)
     min_tls_version: Annotated[
-        str, Setting("Oldest version of TLS to speak.", why="Upstream's.", choices=(TLS_1_2, TLS_1_3))
+        str, Setting("Minimum TLS version.", why="Upstream's default.", choices=(TLS_1_2, TLS_1_3))
     ] = TLS_1_2
     tls_ciphers: Annotated[
         str,
         Setting(
-            "Ciphers for TLS 1.2 by Go's names, with commas or colons between them; unknown ones are left out.",
-            why="Empty: what OpenSSL thinks good.",
+            "Cipher suites for TLS 1.2 by their Go names, separated by commas or colons; unknown ones are ignored.",
+            why="Empty: OpenSSL's defaults.",
         ),
     ] = ""
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """An authority has to outlive what it vouches for."""
+        """The CA outlives its certificates."""
         if self.certificate_lifetime.total_seconds() * 3 > self.authority_lifetime.total_seconds():
             yield SettingConflict("certificate-lifetime", "must be at most a third of --authority-lifetime")
         if problem := check_dns_subdomain(self.certificate_secret):
-            yield SettingConflict("certificate-secret", f"is no name of a Secret: {problem}")
+            yield SettingConflict("certificate-secret", f"is not a valid name of a Secret: {problem}")
 
     @property
     def from_files(self) -> bool:
-        """Whether files are meant; asks the disk where `auto` leaves it open."""
+        """Whether the certificate comes from files; `auto` checks whether they exist."""
         if self.certificates is not CertificateOrigin.AUTO:
             return self.certificates is CertificateOrigin.FILES
         defaults = CertificateSettings()
@@ -138,37 +140,39 @@ def _check_labels(text: str) -> str | None:
 
 
 class RegistrationSettings(Settings, frozen=True):
-    """What stands in the webhook configuration."""
+    """The webhook configuration, by which the API server calls the webhook."""
+
+    title: ClassVar[str] = "Webhook configuration"
 
     namespace: Annotated[
         str,
         Setting(
-            "Where this runs: namespace of its Service, its Secret and, unless set apart, its status Lease.",
-            why="Upstream's, and `NAMESPACE` as upstream's manifests set it.",
+            "Namespace of the webhook's Service, its Secret and, by default, its status Lease.",
+            why="Upstream's default and variable.",
             variable="NAMESPACE",
         ),
     ] = "kube-system"
     register_webhook: Annotated[
         bool,
-        Setting("Write the webhook configuration, and keep it right.", why="On, as upstream; off if others write it."),
+        Setting("Create the webhook configuration and keep it up to date.", why="On, as upstream."),
     ] = True
-    webhook_service: Annotated[str, Setting("Service that the API server asks.", why="Upstream's name.")] = (
-        "vpa-webhook"
-    )
+    webhook_service: Annotated[str, Setting("Name of the webhook's Service.", why="Upstream's name.")] = "vpa-webhook"
     register_by_url: Annotated[
-        bool, Setting("Have the API server ask a URL instead of a Service.", why="Off: a Service is the usual way.")
+        bool, Setting("Register the webhook by URL instead of by Service.", why="Off, as upstream.")
     ] = False
     webhook_address: Annotated[
-        str, Setting("With `--register-by-url`: where to ask, `https://` included.", why="Nobody could guess it.")
+        str, Setting("Address of the webhook with `--register-by-url`, including `https://`.", why="No default.")
     ] = ""
     webhook_port: Annotated[
-        str, Setting("With `--register-by-url`: the port, if the address does not have it.", why="As upstream.")
+        str,
+        Setting("Port of the webhook with `--register-by-url`, unless the address contains it.", why="As upstream."),
     ] = ""
     webhook_timeout_seconds: Annotated[
         int,
         Setting(
-            "How long the API server waits for an answer.",
-            why="Upstream's. A network that swallows packets delays every pod by it: its chart and our manifest say 5.",
+            "How long the API server waits for the webhook.",
+            why="Upstream's default. A network that drops packets delays every new pod by it; upstream's "
+            "chart and our manifest set 5.",
             unit="seconds",
             minimum=1,
             maximum=_LONGEST_WAIT,
@@ -177,56 +181,63 @@ class RegistrationSettings(Settings, frozen=True):
     webhook_failure_policy_fail: Annotated[
         bool,
         Setting(
-            "Refuse pods and objects while nobody answers.", why="Off: a pod that starts beats one of the right size."
+            "Set the webhook's failurePolicy to `Fail`: the API server refuses pods and objects while "
+            "the webhook does not answer.",
+            why="Off: a pod of the wrong size is better than no pod.",
         ),
     ] = False
     webhook_labels: Annotated[
         str,
-        Setting("Labels of the webhook configuration: `key:value,key:value`.", why="None.", check=_check_labels),
+        Setting(
+            "Labels of the webhook configuration, as `key:value`, separated by commas.",
+            why="None.",
+            check=_check_labels,
+        ),
     ] = ""
     webhook_object_selector: Annotated[
         str,
         Setting(
-            "Ask about objects with these labels alone, such as `sized!=never`.",
-            why="Empty: about all.",
+            "Label selector of the objects that the webhook is called for, such as `sized!=never`.",
+            why="Empty: all objects.",
             check=_check_selector,
         ),
     ] = ""
     webhook_namespace_selector: Annotated[
         str,
         Setting(
-            "Ask about objects in namespaces with these labels alone, besides the flags that name namespaces.",
-            why="Empty: all of them.",
+            "Label selector of the namespaces that the webhook is called for, in addition to the flags "
+            "that name namespaces.",
+            why="Empty: all namespaces.",
             check=_check_selector,
         ),
     ] = ""
     webhook_reinvocation_policy: Annotated[
         str,
         Setting(
-            "Whether to be asked again about a pod that later webhooks have changed.",
-            why="As upstream; `IfNeeded` also sizes what those add, such as a sidecar.",
+            "Whether the API server calls the webhook again for a pod that later webhooks changed.",
+            why="`Never`, as upstream; `IfNeeded` also sizes containers that later webhooks add, such as sidecars.",
             choices=("Never", "IfNeeded"),
         ),
     ] = "Never"
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """A URL must be one, and names must be names."""
+        """URL and names are valid."""
         if self.register_webhook and self.register_by_url:
             if problem := _check_url(self.url):
                 yield SettingConflict("webhook-address", f"with --register-by-url {problem}")
         elif problem := check_dns_label(self.webhook_service):
-            yield SettingConflict("webhook-service", f"is no name of a Service: {problem}")
+            yield SettingConflict("webhook-service", f"is not a valid name of a Service: {problem}")
         if problem := check_dns_label(self.namespace):
-            yield SettingConflict("namespace", f"is no name of a namespace: {problem}")
+            yield SettingConflict("namespace", f"is not a valid namespace name: {problem}")
 
     @property
     def url(self) -> str:
-        """What the API server asks with `--register-by-url`: address and port as they are, as upstream joins them."""
+        """The URL of the webhook with `--register-by-url`: address and port, joined as upstream joins them."""
         return f"{self.webhook_address}:{self.webhook_port}" if self.webhook_port else self.webhook_address
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names that a certificate has to be good for; the first is the one that the API server checks."""
+        """The names that the certificate must contain; the API server checks the first."""
         service = f"{self.webhook_service}.{self.namespace}"
         host = urlsplit(self.url).hostname if self.register_by_url else None
         return ((host,) if host else ()) + (f"{service}.svc", service, f"{service}.svc.cluster.local")
@@ -241,50 +252,54 @@ def _check_url(url: str) -> str | None:
     if wrong:
         return "must be a URL such as https://10.0.0.1, with --webhook-port or a port of its own"
     if parts.username or parts.query or parts.fragment:
-        return "must have neither a user, nor a query, nor a fragment: the API server takes none"
+        return "must have no user, query or fragment: the API server does not support them"
     return None
 
 
 class StatusLeaseSettings(Settings, frozen=True):
-    """The Lease by which updaters know that somebody answers."""
+    """Lease that shows updaters that the admission controller runs."""
+
+    title: ClassVar[str] = "Status Lease"
 
     status_lease_name: Annotated[
-        str, Setting("Lease that says that this is there.", why="Upstream's: its updater waits for it.")
+        str, Setting("Name of the status Lease.", why="Upstream's name, which its updater expects.")
     ] = "vpa-admission-controller"
-    status_lease_namespace: Annotated[str, Setting("Namespace of that Lease.", why="Empty: that of `--namespace`.")] = (
-        ""
-    )
+    status_lease_namespace: Annotated[
+        str, Setting("Namespace of the status Lease.", why="Empty: the namespace of `--namespace`.")
+    ] = ""
     status_lease_update_interval: Annotated[
         Duration,
         Setting(
-            "How often that Lease is renewed.",
-            why="Upstream's updater takes us for gone after a minute without.",
+            "Time between two renewals of the status Lease.",
+            why="Updaters stop evicting after a minute without renewal.",
             check=check_interval,
         ),
     ] = Duration.from_seconds(10)
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """A Lease has a name and stands somewhere."""
+        """Name and namespace of the Lease are valid."""
         if problem := check_dns_subdomain(self.status_lease_name):
-            yield SettingConflict("status-lease-name", f"is no name of a Lease: {problem}")
+            yield SettingConflict("status-lease-name", f"is not a valid name of a Lease: {problem}")
         if self.status_lease_namespace and (problem := check_dns_label(self.status_lease_namespace)):
-            yield SettingConflict("status-lease-namespace", f"is no name of a namespace: {problem}")
+            yield SettingConflict("status-lease-namespace", f"is not a valid namespace name: {problem}")
 
 
 _MILLISECOND: Final = Duration(10**6)
 
 
 class ReviewSettings(Settings, frozen=True):
-    """How reviews are taken and answered."""
+    """How the webhook answers AdmissionReviews."""
+
+    title: ClassVar[str] = "Webhook"
 
     port: Annotated[
         int,
-        Setting("Port on which reviews are taken, over HTTPS.", why="Upstream's.", minimum=0, maximum=65535),
+        Setting("Port of the webhook (HTTPS).", why="Upstream's default.", minimum=0, maximum=65535),
     ] = 8000
     max_allowed_cpu_boost: Annotated[
         Quantity | None,
         Setting(
-            "Most CPU that a container is given for its start; a boost that would be more is cut.",
+            "Maximum CPU that a startup boost may give to a container; larger boosts are capped.",
             why="Unset: no maximum.",
             minimum=Quantity.ZERO,
             check=check_millicores,
@@ -293,15 +308,15 @@ class ReviewSettings(Settings, frozen=True):
     require_fit: Annotated[
         bool,
         Setting(
-            "Cut a boost to what some node could give, if nothing else ran there.",
-            why="Off: a cluster whose nodes come and go may well get one that is large enough. A warning is given.",
+            "Cap a startup boost so that the pod fits on some node of the cluster, if the node were empty.",
+            why="Off, because a larger node may be added: a boost that fits on no node gets a warning.",
         ),
     ] = False
     owner_lookup_deadline: Annotated[
         Duration,
         Setting(
-            "How long a pod waits for its controller to be asked for, if that is not known yet.",
-            why="A watch is behind by milliseconds. A pod that waited longer would wait for a server in trouble.",
+            "How long a new pod may wait while its owner is looked up, if the cache does not have it yet.",
+            why="A watch lags by milliseconds; a longer wait would be for an API server in trouble.",
             minimum=_MILLISECOND,
             maximum=Duration.from_seconds(5),
         ),
@@ -310,6 +325,19 @@ class ReviewSettings(Settings, frozen=True):
 
 class AdmissionSettings(Settings, frozen=True):
     """All settings of the admission controller."""
+
+    most_used: ClassVar[tuple[str, ...]] = (
+        "port",
+        "namespace",
+        "certificates",
+        "register-webhook",
+        "webhook-service",
+        "webhook-timeout-seconds",
+        "webhook-failure-policy-fail",
+        "webhook-namespace-selector",
+        "max-allowed-cpu-boost",
+        "feature-gates",
+    )
 
     reviews: ReviewSettings = ReviewSettings()
     certificates: CertificateSettings = CertificateSettings()

@@ -60,7 +60,9 @@ class StatusLease:
         absence = self._find_absence_reason()
         if absence != self._reported:
             self._reported = absence
-            _log.info("the status Lease rests", why=absence) if absence else _log.info("the status Lease is renewed")
+            _log.info("the status Lease is not renewed for now", why=absence) if absence else _log.info(
+                "the status Lease is renewed"
+            )
         if absence is None:
             outcome = await self._patch()
             if outcome.result is Result.GONE:

@@ -47,7 +47,7 @@ from trellis.runtime.shared_informers import FollowedKind
 BY_TARGET: Final = "target"
 BY_CONTROLLER: Final = "controller"
 
-_NO_CRON_JOBS: Final = OptionalKind("what sizes the pods of a CronJob does not count for Buffers on its Jobs")
+_NO_CRON_JOBS: Final = OptionalKind("for Buffers on Jobs, a VPA of their CronJob is ignored")
 
 _UNLIMITED: Final = NamespaceLimits()
 

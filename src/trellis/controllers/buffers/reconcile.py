@@ -142,7 +142,7 @@ class BufferReconciler:
         try:
             facts = await self._view.facts(buffer, state)
         except (KubeError, UnreadableObject) as error:
-            _log.detail(2, "a target could not be asked", buffer=key_of(buffer), error=error)
+            _log.detail(2, "a target could not be read", buffer=key_of(buffer), error=error)
             facts = TranslationFacts(build_target_problem(TARGET_UNREACHABLE, str(error)))
         return None if is_uncertain(state, facts) and _has_pods(buffer) else facts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from trellis.base.durations import Duration
 from trellis.base.errors import InvalidInput
@@ -26,20 +26,25 @@ from trellis.runtime.telemetry.logs import LogSettings
 
 
 class CapacityBufferSettings(Settings, frozen=True):
-    """Whether CapacityBuffers are served, or made of Buffers. Not both: the room of a Buffer would be kept twice."""
+    """Whether CapacityBuffers are served, or created from Buffers.
+
+    With both, the capacity of a Buffer would be provisioned twice.
+    """
+
+    title: ClassVar[str] = "CapacityBuffers"
 
     serve_capacity_buffers: Annotated[
         bool,
         Setting(
-            "Translate upstream's CapacityBuffers too: their status says which pods they stand for.",
-            why="Off: a node autoscaler may have a controller of its own for them, and two must not serve one object.",
+            "Serve upstream's CapacityBuffers too: publish in their status the pods they stand for.",
+            why="Off: the cluster's node autoscaler may serve them; only one controller may serve an object.",
         ),
     ] = False
     translate: Annotated[
         bool,
         Setting(
-            "Keep one CapacityBuffer for each Buffer, for nodes that Cluster Autoscaler or Karpenter manages.",
-            why="Off: whoever reads Buffers would keep the same room again.",
+            "Create a CapacityBuffer for each Buffer, for nodes managed by Cluster Autoscaler or Karpenter.",
+            why="Off: `trellis nodes` reads Buffers directly, and would provision the same capacity again.",
         ),
     ] = False
 
@@ -47,25 +52,30 @@ class CapacityBufferSettings(Settings, frozen=True):
         """A process that creates CapacityBuffers must not serve them."""
         if self.serve_capacity_buffers and self.translate:
             yield SettingConflict(
-                "translate", "must not go with --serve-capacity-buffers: who makes them does not serve them"
+                "translate",
+                "must not be combined with --serve-capacity-buffers: a process that creates CapacityBuffers "
+                "does not serve them",
             )
 
 
 class HeadroomSettings(Settings, frozen=True):
-    """Whether the chunks of Buffers fit on ready nodes, and what they cost there."""
+    """Metrics of the capacity that Buffers provision, and of its cost."""
+
+    title: ClassVar[str] = "Headroom"
 
     nodes_lease: Annotated[
         str,
         Setting(
-            "Namespace and name of the Lease of `trellis nodes`, which writes `Provisioned` while it is held.",
-            why="The one that it has unless its flags say otherwise.",
+            "Lease of `trellis nodes`, as `namespace/name`; while it is held, `trellis nodes` publishes "
+            "the condition `Provisioned`.",
+            why="The default of `trellis nodes`.",
         ),
     ] = "kube-system/trellis-nodes"
     prices: Annotated[
         str,
         Setting(
-            "Prices of a core-hour and a GiB-hour, for the metric of what Buffers cost.",
-            why="Example prices: no autoscaler says in the cluster what its nodes cost.",
+            "Prices of a core-hour and a GiB-hour, for the metric of the cost of Buffers.",
+            why="Example prices: the cluster does not say what its nodes cost.",
         ),
     ] = f"{EXAMPLE_PRICES.core_hour},{EXAMPLE_PRICES.gib_hour}"
 
@@ -90,21 +100,23 @@ _DEFAULTS: Final = BufferSettings()
 
 
 class TranslationSettings(Settings, frozen=True):
-    """How Buffers are translated into pods."""
+    """How Buffers become chunks, each a virtual pod."""
+
+    title: ClassVar[str] = "Chunks of Buffers"
 
     buffer_interval: Annotated[
         Duration,
         Setting(
-            "How often to look at all Buffers.",
-            why="Changes and the edges of schedules are acted on at once, whatever this says.",
+            "Time between two passes over all Buffers.",
+            why="Changes, and the start and end of schedule windows, do not wait for a pass.",
             check=check_interval,
         ),
     ] = Duration.from_seconds(60)
     max_chunks_per_buffer: Annotated[
         int,
         Setting(
-            "Most chunks of one Buffer; one that asks for more is cut, and its condition says so.",
-            why="A slip of two zeros should not buy a thousand nodes.",
+            "Maximum number of chunks of one Buffer; a Buffer that asks for more gets this many, and a condition.",
+            why="A typing error of two zeros should not order a thousand nodes.",
             minimum=1,
             maximum=2**31 - 1,
         ),
@@ -112,22 +124,24 @@ class TranslationSettings(Settings, frozen=True):
     node_class_labels: Annotated[
         tuple[str, ...],
         Setting(
-            "Labels by which nodes show their class, as `Kind=label`. They come before those that are known.",
-            why="NodePool, ComputeClass, CustomComputeClass, MachineDeployment and KwokNodeGroup are known.",
+            "Node labels that hold the name of the node's class, as `Kind=label`, separated by commas; "
+            "these take precedence over the known ones.",
+            why="The labels of NodePool, ComputeClass, CustomComputeClass, MachineDeployment and "
+            "KwokNodeGroup are known.",
         ),
     ] = ()
     set_aside_target_kinds: Annotated[
         tuple[str, ...],
         Setting(
-            "Kinds of targets whose Buffers another controller translates; these Buffers are left alone.",
+            "Kinds of targets whose Buffers are ignored, because another controller translates them.",
             why="None by default.",
         ),
     ] = ()
     max_allowed_cpu_boost: Annotated[
         Quantity | None,
         Setting(
-            "What the admission controller has been told: most CPU that a container is given for its start.",
-            why="A chunk is as big as a pod that starts. Unset: no maximum.",
+            "Maximum CPU that a startup boost may give to a container; set it as for the admission controller.",
+            why="A chunk is as large as a starting pod. Unset: no maximum.",
             minimum=Quantity.ZERO,
             check=check_millicores,
         ),
@@ -135,14 +149,18 @@ class TranslationSettings(Settings, frozen=True):
     metrics_buffers: Annotated[
         int,
         Setting(
-            "Buffers with metrics of their own; others are only counted.",
-            why="Each has eight series, and a monitoring system pays for every one.",
+            "Number of Buffers with metrics per Buffer; the others are only counted.",
+            why="Each Buffer has eight series.",
             minimum=0,
         ),
     ] = 1_000
     concurrent_writes: Annotated[
         int,
-        Setting("Buffers looked at at the same time.", why="Enough to hide the latency of requests.", minimum=1),
+        Setting(
+            "Number of Buffers reconciled at the same time.",
+            why="Enough to hide the latency of the API server.",
+            minimum=1,
+        ),
     ] = 8
 
     def figures(self) -> BufferSettings:
@@ -165,6 +183,19 @@ class TranslationSettings(Settings, frozen=True):
 
 class BufferControllerSettings(Settings, frozen=True):
     """All settings of the Buffer controller."""
+
+    most_used: ClassVar[tuple[str, ...]] = (
+        "buffer-interval",
+        "max-chunks-per-buffer",
+        "node-class-labels",
+        "set-aside-target-kinds",
+        "serve-capacity-buffers",
+        "translate",
+        "nodes-lease",
+        "prices",
+        "vpa-object-namespace",
+        "leader-elect",
+    )
 
     translation: TranslationSettings = TranslationSettings()
     elsewhere: CapacityBufferSettings = CapacityBufferSettings()

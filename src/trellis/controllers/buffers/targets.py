@@ -63,16 +63,16 @@ def load_target_kinds(announced: Iterable[EntryPoint] | None = None) -> dict[Gro
         try:
             kind = entry.load()()
         except Exception as error:  # noqa: BLE001 - a plugin that fails must not affect other Buffers
-            _log.error("a kind of targets cannot be loaded", name=entry.name, value=entry.value, error=error)
+            _log.error("a target kind cannot be loaded", name=entry.name, value=entry.value, error=error)
             continue
         if not isinstance(kind, TargetKind) or not all((kind.api_version, kind.kind, kind.plural)):
-            _log.error("what is announced is no kind of targets", name=entry.name, value=entry.value)
+            _log.error("an entry point is not a target kind", name=entry.name, value=entry.value)
             continue
         about = group_kind(kind.api_version, kind.kind)
         if about in kinds:
-            _log.error("a kind of targets is announced twice", name=entry.name, value=entry.value, kind=kind.kind)
+            _log.error("a target kind is installed twice", name=entry.name, value=entry.value, kind=kind.kind)
             continue
-        _log.info("a kind of targets is known", name=entry.name, kind=kind.kind, api_version=kind.api_version)
+        _log.info("a target kind is installed", name=entry.name, kind=kind.kind, api_version=kind.api_version)
         kinds[about] = kind
     return kinds
 

@@ -93,7 +93,7 @@ class TemplateDryRuns:
             return ShapeTemplate(source, digest, _read_clock() + _FRESH_SECONDS, admitted)
         if isinstance(result, _RETRIABLE) and before is not None and before.digest == digest:
             return msgspec.structs.replace(before, source=source, until=_read_clock() + _REFUSED_SECONDS)
-        refusal = f"a pod of the template is refused, and taken as written: {result}"
+        refusal = f"the API server would refuse a pod of the template, which is used as it is: {result}"
         return ShapeTemplate(source, digest, _read_clock() + _REFUSED_SECONDS, _read_as_written(template), refusal)
 
 

@@ -11,15 +11,13 @@ from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, Metrics, Spec, execution_latency
 
 LATENCY: Final = execution_latency("trellis_hvpa")
-VERDICTS: Final = GaugeSpec("trellis_hvpa_objects", "Hvpas by what was last decided about them.", ("reason",))
+VERDICTS: Final = GaugeSpec("trellis_hvpa_objects", "Hvpas by their last decision.", ("reason",))
 NOTES: Final = GaugeSpec("trellis_hvpa_noted_objects", "Hvpas with a condition, by its type.", ("reason",))
-BLOCKED: Final = GaugeSpec(
-    "trellis_hvpa_blocked_objects", "Hvpas with a step that is held back.", ("direction", "reason")
-)
-PLANS: Final = CounterSpec("trellis_hvpa_plans_total", "Plans that were made.")
-SCALED: Final = CounterSpec("trellis_hvpa_scalings_total", "Counts that were written to targets.", ("direction",))
+BLOCKED: Final = GaugeSpec("trellis_hvpa_blocked_objects", "Hvpas whose next step is blocked.", ("direction", "reason"))
+PLANS: Final = CounterSpec("trellis_hvpa_plans_total", "Plans computed.")
+SCALED: Final = CounterSpec("trellis_hvpa_scalings_total", "Writes of replicas to targets.", ("direction",))
 FAILURES: Final = CounterSpec(
-    "trellis_hvpa_failures_total", "Looks that ended with an error of our own; each of them is a bug, and logged."
+    "trellis_hvpa_failures_total", "Reconciliations that ended with an internal error; each is a bug, and logged."
 )
 
 HVPA_METRICS: Final[tuple[Spec, ...]] = (

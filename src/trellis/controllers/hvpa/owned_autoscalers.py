@@ -106,11 +106,11 @@ def _amount(text: Any) -> Quantity | None:
 
 NAME_TAKEN = Reason(
     "NameTaken",
-    "Another object has the name that the Hvpa's own HPA or VPA would have; it is left as it is.",
+    "Another object already has the name of the HPA or VPA that the Hvpa would own; it is not changed.",
     Severity.WARNING,
 )
 OWNED_AUTOSCALER_REFUSED = Reason(
-    "OwnedAutoscalerRefused", "The API server refuses the HPA or VPA that is made from the template.", Severity.WARNING
+    "OwnedAutoscalerRefused", "The API server refuses the HPA or VPA created from the template.", Severity.WARNING
 )
 
 # The label of owned objects. An object with it and without an owner is an orphan of an Hvpa.

@@ -33,7 +33,7 @@ from trellis.kube.write.outcomes import Result
 from trellis.kube.write.writer import Writer
 from trellis.runtime.telemetry.metrics import Metrics
 
-SCALE_REFUSED = Reason("ScaleRefused", "The target's count could not be written.", Severity.WARNING)
+SCALE_REFUSED = Reason("ScaleRefused", "The API server refused the write of the target's replicas.", Severity.WARNING)
 
 # A write that failed is tried again after so long, and one that conflicted with another write at once.
 _RETRY_SECONDS: Final = 5.0

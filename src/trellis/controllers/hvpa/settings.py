@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from trellis.base.durations import Duration
 from trellis.core.hvpa import HvpaSettings
@@ -16,27 +16,33 @@ LEASE: Final = "trellis-hvpa"
 
 
 class HvpaLoopSettings(Settings, frozen=True):
-    """How often everything is looked at, and how it is changed."""
+    """How often Hvpas are reconciled, and how many at the same time."""
+
+    title: ClassVar[str] = "Reconciling"
 
     hvpa_interval: Annotated[
         Duration,
         Setting(
-            "How often to look at all Hvpas.",
-            why="Changes and moments that are known in advance are acted on at once, whatever this says.",
+            "Time between two passes over all Hvpas.",
+            why="Changes and times known in advance do not wait for a pass.",
             check=check_interval,
         ),
     ] = Duration.from_seconds(60)
     ready_patience: Annotated[
         Duration,
         Setting(
-            "How long new replicas may take to become Ready before the next step is taken without them.",
-            why="A minute: longer than most pods take, and short enough for a pod that never will.",
+            "How long new replicas may take to become Ready before the Hvpa takes its next step without them.",
+            why="Longer than most pods take, and short for a pod that never becomes Ready.",
             minimum=Duration(0),
         ),
     ] = Duration.from_seconds(60)
     concurrent_writes: Annotated[
         int,
-        Setting("Hvpas looked at at the same time.", why="Enough to hide the latency of requests.", minimum=1),
+        Setting(
+            "Number of Hvpas reconciled at the same time.",
+            why="Enough to hide the latency of the API server.",
+            minimum=1,
+        ),
     ] = 8
 
     def figures(self) -> HvpaSettings:
@@ -46,6 +52,18 @@ class HvpaLoopSettings(Settings, frozen=True):
 
 class HvpaControllerSettings(Settings, frozen=True):
     """All settings of the Hvpa controller."""
+
+    most_used: ClassVar[tuple[str, ...]] = (
+        "hvpa-interval",
+        "ready-patience",
+        "concurrent-writes",
+        "vpa-object-namespace",
+        "ignored-vpa-object-namespaces",
+        "kube-api-qps",
+        "read-only",
+        "leader-elect",
+        "v",
+    )
 
     loop: HvpaLoopSettings = HvpaLoopSettings()
     access: AccessSettings = AccessSettings()

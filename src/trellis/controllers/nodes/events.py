@@ -29,7 +29,7 @@ from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
 
 # As Cluster Autoscaler calls it.
-SCALE_DOWN = Reason("ScaleDown", "The pod was evicted so that its node can go.")
+SCALE_DOWN = Reason("ScaleDown", "The pod was evicted so that its node can be removed.")
 
 _log: Final = Logger("trellis.nodes")
 
@@ -56,7 +56,7 @@ class ActionReporter:
             self._metrics.add(named.ORDERS_FAILED, 1, order.group)
             _log.warning("an order failed", **fields, why=failure)
         elif lacking:
-            _log.info("an order was not written in full", **fields, lacking=lacking)
+            _log.info("an order was written only in part", **fields, lacking=lacking)
         else:
             self._metrics.add(named.ORDERED, order.count, order.group, order.reason.reason.code)
             _log.info("ordered", **fields)
@@ -71,10 +71,10 @@ class ActionReporter:
     def report_release(self, group: str, instance: str, cause: DetailedReason, failure: str | None) -> None:
         """Report the release of an instance: the failure, if it failed."""
         if failure is not None:
-            _log.warning("not given back", group=group, instance=instance, why=failure)
+            _log.warning("a node was not removed", group=group, instance=instance, why=failure)
             return
         self._metrics.add(named.RELEASED, 1, group, cause.reason.code)
-        _log.info("given back", group=group, instance=instance, reason=cause.reason, why=cause)
+        _log.info("a node was removed", group=group, instance=instance, reason=cause.reason, why=cause)
 
     def report_eviction(self, outcome: WriteOutcome) -> None:
         """Report an eviction that was applied; one that a disruption budget forbids is tried again."""
@@ -88,19 +88,19 @@ class ActionReporter:
         """Report problems of node groups, each when it begins."""
         current = frozenset((problem.group, str(problem.reason)) for problem in problems)
         for group, message in sorted(current - self._problems):
-            _log.warning("a group cannot be used", group=group, why=message)
+            _log.warning("a node group cannot be used", group=group, why=message)
         self._problems = current
 
     def report_group_notes(self, notes: Mapping[str, DetailedReason]) -> None:
         """Report notes about node groups, each when it begins."""
         current = frozenset((group, str(note)) for group, note in notes.items())
         for group, note in sorted(current - self._notes):
-            _log.warning("a group is not as it should be", group=group, why=note)
+            _log.warning("a node group differs from its template", group=group, why=note)
         self._notes = current
 
 
-TRIGGERED_SCALE_UP = Reason("TriggeredScaleUp", "Nodes have been ordered for the pod.")
-NOT_TRIGGER_SCALE_UP = Reason("NotTriggerScaleUp", "No node can be ordered for the pod.", Severity.WARNING)
+TRIGGERED_SCALE_UP = Reason("TriggeredScaleUp", "Nodes were ordered for the pod.")
+NOT_TRIGGER_SCALE_UP = Reason("NotTriggerScaleUp", "No node group can provide a node for the pod.", Severity.WARNING)
 
 # The most pods with a new Event in one pass, for the sake of the API server.
 _MOST_PODS: Final = 100
@@ -194,6 +194,6 @@ def _list_pod_messages(
             if place >= first:
                 yield key, NOT_TRIGGER_SCALE_UP, refusal
             elif place >= ordered and groups:
-                yield key, TRIGGERED_SCALE_UP, f"nodes of {groups} have been ordered"
+                yield key, TRIGGERED_SCALE_UP, f"nodes of {groups} were ordered"
             else:
                 yield key, None, ""

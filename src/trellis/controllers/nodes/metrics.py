@@ -21,43 +21,41 @@ PLAN: Final = "plan"
 EXECUTE: Final = "carry-out"
 
 LATENCY: Final = execution_latency("trellis_nodes")
-NODES: Final = GaugeSpec("trellis_nodes_nodes", "Nodes by what becomes of them, and why.", ("outcome", "reason"))
-INSTANCES: Final = GaugeSpec("trellis_nodes_instances", "Instances of each group by their state.", ("group", "state"))
-GROUP_PROBLEMS: Final = GaugeSpec(
-    "trellis_nodes_group_problems", "What is wrong with groups that cannot be read, by reason.", ("reason",)
-)
-PENDING: Final = GaugeSpec(
-    "trellis_nodes_pending_pods", "Pods that wait for a node, by what is said of them.", ("reason",)
-)
-UNREADABLE: Final = GaugeSpec(
-    "trellis_nodes_unreadable_objects", "Objects of which it cannot be read what they ask for.", ("kind",)
-)
-ORDERED: Final = CounterSpec("trellis_nodes_ordered_total", "Nodes that were ordered.", ("group", "reason"))
+NODES: Final = GaugeSpec("trellis_nodes_nodes", "Nodes by scale-down decision and reason.", ("outcome", "reason"))
+INSTANCES: Final = GaugeSpec("trellis_nodes_instances", "Instances of each node group by state.", ("group", "state"))
+GROUP_PROBLEMS: Final = GaugeSpec("trellis_nodes_group_problems", "Invalid node groups, by reason.", ("reason",))
+PENDING: Final = GaugeSpec("trellis_nodes_pending_pods", "Pending pods by scale-up decision.", ("reason",))
+UNREADABLE: Final = GaugeSpec("trellis_nodes_unreadable_objects", "Objects with invalid node requirements.", ("kind",))
+ORDERED: Final = CounterSpec("trellis_nodes_ordered_total", "Nodes ordered.", ("group", "reason"))
 ORDERS_FAILED: Final = CounterSpec(
     "trellis_nodes_failed_orders_total",
-    "Orders that came to nothing: refused, not answered, or confirmed and never seen.",
+    "Failed orders: refused, not answered, or confirmed without a node.",
     ("group",),
 )
-RELEASED: Final = CounterSpec("trellis_nodes_released_total", "Nodes that were given back.", ("group", "reason"))
-EVICTED: Final = CounterSpec("trellis_nodes_evictions_total", "Pods that were evicted so that nodes can go.")
+RELEASED: Final = CounterSpec("trellis_nodes_released_total", "Nodes removed.", ("group", "reason"))
+EVICTED: Final = CounterSpec("trellis_nodes_evictions_total", "Pods evicted from drained nodes.")
 PROVIDER_FAILURES: Final = CounterSpec(
     "trellis_nodes_provider_failures_total",
-    "Questions to the provider that it did not answer in time, or with an error of its own.",
+    "Failed requests to the provider: timeouts and errors.",
     ("call", "reason"),
 )
-BUFFERS: Final = GaugeSpec("trellis_nodes_buffers", "Buffers by what is said of their room.", ("reason",))
-CHUNKS: Final = GaugeSpec("trellis_nodes_buffer_chunks", "Chunks that a Buffer stands for.", BUFFER)
+BUFFERS: Final = GaugeSpec("trellis_nodes_buffers", "Buffers by their last result.", ("reason",))
+CHUNKS: Final = GaugeSpec("trellis_nodes_buffer_chunks", "Chunks of a Buffer.", BUFFER)
 PROVISIONED: Final = GaugeSpec(
-    "trellis_nodes_buffer_provisioned_chunks", "Chunks of a Buffer that have room on nodes that are ready.", BUFFER
+    "trellis_nodes_buffer_provisioned_chunks", "Chunks of a Buffer that fit on ready nodes.", BUFFER
 )
 PRICE: Final = GaugeSpec(
     "trellis_nodes_buffer_price_per_hour",
-    "Money for an hour of the room that the chunks of a Buffer have or will have.",
+    "Hourly cost of the capacity that the chunks of a Buffer take on ready and upcoming nodes.",
     BUFFER,
 )
-HITS: Final = CounterSpec("trellis_nodes_buffer_hits_total", "Pods that came to where a chunk of a Buffer was.", BUFFER)
+HITS: Final = CounterSpec(
+    "trellis_nodes_buffer_hits_total", "Pods that were scheduled to the place of a chunk.", BUFFER
+)
 MISSES: Final = CounterSpec(
-    "trellis_nodes_buffer_misses_total", "Pods that wait although a chunk like them was meant to be there.", BUFFER
+    "trellis_nodes_buffer_misses_total",
+    "Pods that are pending although they match a chunk that should have fit.",
+    BUFFER,
 )
 
 NODE_METRICS: Final[tuple[Spec, ...]] = (

@@ -97,7 +97,7 @@ class NodeController(Controller):
 
     async def _run_passes(self) -> None:
         await self.informers.wait_until_synced()
-        _log.info("everything has been seen", nodes=len(self.node_informers.nodes.snapshot()))
+        _log.info("caches synced", nodes=len(self.node_informers.nodes.snapshot()))
         self._accumulator.subscribe(self._trigger.soon)
         self.node_informers.config.subscribe(lambda _change: self._trigger.soon())
         self._pending_writes.subscribe()

@@ -21,7 +21,7 @@ from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
 
 PROVIDER_TIMED_OUT = Reason("ProviderTimedOut", "The provider did not answer in time.", Severity.WARNING)
-PROVIDER_FAILED = Reason("ProviderFailed", "The provider could not answer.", Severity.WARNING)
+PROVIDER_FAILED = Reason("ProviderFailed", "The provider returned an error.", Severity.WARNING)
 
 # A provider that has not responded for so long counts as one without groups: its last response is too old to remove a
 # node by it, and Buffers and pods get the status that holds without it.
@@ -94,9 +94,7 @@ class ProviderClient:
                 response = await request
             if isinstance(response, kind):
                 return response
-            failure = DetailedReason(
-                PROVIDER_FAILED, f"{self._provider.name} answered with a {type(response).__name__}"
-            )
+            failure = DetailedReason(PROVIDER_FAILED, f"{self._provider.name} returned a {type(response).__name__}")
         except TimeoutError:
             failure = DetailedReason(
                 PROVIDER_TIMED_OUT, f"{self._provider.name} did not answer in {self._patience:g} s"

@@ -40,7 +40,7 @@ from trellis.runtime.telemetry.metrics import Metrics, StepTimer
 
 # How long to wait for the provider before the status of Buffers is published without it.
 ANSWER_SECONDS: Final = 1.0
-_SILENT: Final = DetailedReason(PROVIDER_TIMED_OUT, "nothing is ordered until the provider answers")
+_SILENT: Final = DetailedReason(PROVIDER_TIMED_OUT, "no node is ordered until the provider answers")
 # How long the Buffer controller gets to translate Buffers again after pods have come.
 _TRANSLATION_SECONDS: Final = 1.0
 # How long to wait before checking again whether the caches can be trusted.
@@ -119,7 +119,7 @@ class InterimBufferStatus:
             buffers = correct_for_silent_provider(observed.buffers, _SILENT)
             await self._statuses.publish_observed(replace(observed, buffers=buffers), now)
         except Exception as error:  # noqa: BLE001 - no error may cancel orders that are in flight
-            _log.warning("Buffers could not be looked at", error=error)
+            _log.warning("reconciling Buffers failed", error=error)
 
 
 class NodeReconciler:
@@ -197,7 +197,7 @@ class NodeReconciler:
 
     async def _skip(self, reason: str) -> Sequence[float | None]:
         """Update the snapshot, and change nothing."""
-        _log.detail(2, "this pass changes nothing", why=reason)
+        _log.detail(2, "pass skipped", why=reason)
         await self._planner.run(lambda planner, changes: planner.update(changes))
         return [] if reason is NOT_LEADING else [self._now() + _UNTRUSTED_SECONDS]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from trellis.base.durations import Duration
 from trellis.base.quantities import Quantity
@@ -28,40 +28,49 @@ _NO_LIMIT: Final = "0: no limit."
 
 
 class ScaleUpFlags(Settings, frozen=True):
-    """How nodes are added."""
+    """How nodes are ordered."""
+
+    title: ClassVar[str] = "Scale-up"
 
     expander: Annotated[
         tuple[str, ...],
         Setting(
-            f"How to choose between groups; the first that prefers one decides. There are {', '.join(EXPANDERS)}.",
-            why="What somebody has said comes first, then what wastes least, then what costs least.",
+            "Expanders, which choose the node group to scale up, separated by commas; the first that "
+            f"prefers one group decides. Available: {', '.join(EXPANDERS)}.",
+            why="Configured priorities first, then the least waste, then the lowest price.",
         ),
     ] = _SCALE_UP_DEFAULTS.expanders
     balance_similar_node_groups: Annotated[
         bool,
-        Setting("Let groups grow evenly that differ by their zone alone.", why="A zone that fails takes its share."),
+        Setting(
+            "Distribute new nodes evenly over node groups that differ only in their zone.",
+            why="On: if a zone fails, the nodes of the others remain.",
+        ),
     ] = _SCALE_UP_DEFAULTS.balance_similar_node_groups
     enforce_node_group_min_size: Annotated[
         bool,
         Setting(
-            "Order nodes for groups that have fewer than their minimum, though nobody waits for them.",
-            why="As in Cluster Autoscaler: otherwise a minimum only keeps nodes from being given back.",
+            "Scale up node groups that are below their minimum size, even if no pod needs the nodes.",
+            why="Off, as in Cluster Autoscaler: then a minimum only stops scale-down.",
         ),
     ] = _SCALE_UP_DEFAULTS.enforce_node_group_min_size
     max_nodes_total: Annotated[
-        int, Setting("Most nodes of the whole cluster, those of no group included.", why=_NO_LIMIT, minimum=0)
+        int,
+        Setting(
+            "Maximum number of nodes in the cluster, including nodes outside node groups.", why=_NO_LIMIT, minimum=0
+        ),
     ] = _SCALE_UP_DEFAULTS.max_nodes_total
-    cores_total: Annotated[int, Setting("Most cores of the whole cluster.", why=_NO_LIMIT, minimum=0)] = (
+    cores_total: Annotated[int, Setting("Maximum number of cores in the cluster.", why=_NO_LIMIT, minimum=0)] = (
         _SCALE_UP_DEFAULTS.cores_total
     )
     memory_total: Annotated[
         Quantity | None,
-        Setting("Most memory of the whole cluster.", why="Unset: no limit.", minimum=Quantity.ZERO),
+        Setting("Maximum memory of all nodes in the cluster.", why="Unset: no limit.", minimum=Quantity.ZERO),
     ] = None
     max_nodes_per_scaleup: Annotated[
         int,
         Setting(
-            "Most nodes of a group that are ordered at once; the rest follows.",
+            "Maximum number of nodes ordered for a group in one scale-up; more follow in the next passes.",
             why="As in Cluster Autoscaler.",
             minimum=1,
         ),
@@ -69,7 +78,7 @@ class ScaleUpFlags(Settings, frozen=True):
     max_node_provision_time: Annotated[
         Duration,
         Setting(
-            "How long a node may take to come up before it is given back and its group left alone.",
+            "How long a node may take to become ready before it is removed and its group backs off.",
             why="As in Cluster Autoscaler.",
             check=check_interval,
         ),
@@ -77,18 +86,18 @@ class ScaleUpFlags(Settings, frozen=True):
     initial_node_group_backoff_duration: Annotated[
         Duration,
         Setting(
-            "How long a group is left alone after it has failed; twice as long each time.",
+            "First backoff of a node group after a failed scale-up; doubles with each failure.",
             why="As in Cluster Autoscaler.",
             check=check_interval,
         ),
     ] = Duration.from_seconds(int(_SCALE_UP_DEFAULTS.initial_node_group_backoff_seconds))
     max_node_group_backoff_duration: Annotated[
-        Duration, Setting("The longest of these times.", why="As in Cluster Autoscaler.", check=check_interval)
+        Duration, Setting("Maximum backoff of a node group.", why="As in Cluster Autoscaler.", check=check_interval)
     ] = Duration.from_seconds(int(_SCALE_UP_DEFAULTS.max_node_group_backoff_seconds))
     node_group_backoff_reset_timeout: Annotated[
         Duration,
         Setting(
-            "After so long without a failure the next one counts as the first.",
+            "Time without a failure after which the backoff of a node group starts again at its first value.",
             why="As in Cluster Autoscaler.",
             check=check_interval,
         ),
@@ -96,13 +105,13 @@ class ScaleUpFlags(Settings, frozen=True):
     expendable_pods_priority_cutoff: Annotated[
         int,
         Setting(
-            "Pods of a lower priority make way for all others: they get no node, and keep none.",
+            "Pods with a priority below this are expendable: they trigger no scale-up and stop no scale-down.",
             why="As in Cluster Autoscaler.",
         ),
     ] = EXPENDABLE_PODS_PRIORITY_CUTOFF
 
     def figures(self) -> ScaleUpSettings:
-        """By which plans are made."""
+        """The settings of `core.nodes`."""
         return ScaleUpSettings(
             expanders=self.expander,
             balance_similar_node_groups=self.balance_similar_node_groups,
@@ -118,10 +127,12 @@ class ScaleUpFlags(Settings, frozen=True):
         )
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """Every expander is one that there is."""
+        """Every expander exists."""
         for expander in self.expander:
             if expander not in EXPANDERS:
-                yield SettingConflict("expander", f'there is no "{expander}": the expanders are {", ".join(EXPANDERS)}')
+                yield SettingConflict(
+                    "expander", f'there is no expander "{expander}"; available: {", ".join(EXPANDERS)}'
+                )
 
 
 _SCALE_DOWN_DEFAULTS: Final = ScaleDownSettings()
@@ -132,70 +143,99 @@ _NOT_NEGATIVE: Final = Duration(0)
 class ScaleDownFlags(Settings, frozen=True):
     """How nodes are removed."""
 
-    scale_down_enabled: Annotated[bool, Setting("Remove nodes that are not needed.", why=_AS_UPSTREAM)] = True
+    title: ClassVar[str] = "Scale-down"
+
+    scale_down_enabled: Annotated[bool, Setting("Remove unneeded nodes.", why=_AS_UPSTREAM)] = True
     scale_down_utilization_threshold: Annotated[
         float,
         Setting(
-            "Up to this share of what a node offers, of each resource, a node counts as underused.",
+            "Sum of requests divided by allocatable, for each of CPU and memory, up to which a node may be removed.",
             why=_AS_UPSTREAM,
             minimum=0.0,
             maximum=1.0,
         ),
     ] = _SCALE_DOWN_DEFAULTS.scale_down_utilization_threshold
     scale_down_unneeded_time: Annotated[
-        Duration, Setting("How long a node must not be needed before it goes.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE)
+        Duration,
+        Setting("How long a node must be unneeded before it is removed.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE),
     ] = Duration.from_seconds(int(_SCALE_DOWN_DEFAULTS.scale_down_unneeded_seconds))
-    scale_down_unready_enabled: Annotated[
-        bool, Setting("Remove nodes that are not ready as well.", why=_AS_UPSTREAM)
-    ] = True
+    scale_down_unready_enabled: Annotated[bool, Setting("Also remove nodes that are not ready.", why=_AS_UPSTREAM)] = (
+        True
+    )
     scale_down_unready_time: Annotated[
-        Duration, Setting("The same time for a node that is not ready.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE)
+        Duration,
+        Setting(
+            "How long a node that is not ready must be unneeded before it is removed.",
+            why=_AS_UPSTREAM,
+            minimum=_NOT_NEGATIVE,
+        ),
     ] = Duration.from_seconds(int(_SCALE_DOWN_DEFAULTS.scale_down_unready_seconds))
     scale_down_delay_after_add: Annotated[
         Duration,
-        Setting("Nothing is removed for so long after nodes were ordered.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE),
+        Setting("How long after a scale-up no node is removed.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE),
     ] = Duration.from_seconds(int(_SCALE_DOWN_DEFAULTS.scale_down_delay_after_add_seconds))
     scale_down_delay_after_delete: Annotated[
         Duration,
-        Setting("Nor for so long after a node went.", why="0s: the next one may follow.", minimum=_NOT_NEGATIVE),
+        Setting(
+            "How long after the removal of a node no other node is removed.",
+            why="0s: the next removal may follow at once.",
+            minimum=_NOT_NEGATIVE,
+        ),
     ] = Duration.from_seconds(int(_SCALE_DOWN_DEFAULTS.scale_down_delay_after_delete_seconds))
     scale_down_delay_after_failure: Annotated[
-        Duration, Setting("Nor for so long after one could not be removed.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE)
+        Duration,
+        Setting("How long after a failed removal no node is removed.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE),
     ] = Duration.from_seconds(int(_SCALE_DOWN_DEFAULTS.scale_down_delay_after_failure_seconds))
     max_scale_down_parallelism: Annotated[
-        int, Setting("Most nodes that are on their way out at a time.", why=_AS_UPSTREAM, minimum=1)
+        int, Setting("Maximum number of nodes being removed at the same time.", why=_AS_UPSTREAM, minimum=1)
     ] = _SCALE_DOWN_DEFAULTS.max_scale_down_parallelism
     max_drain_parallelism: Annotated[
-        int, Setting("Most of them with pods that have to be moved.", why=_AS_UPSTREAM, minimum=1)
+        int, Setting("Maximum number of nodes being drained at the same time.", why=_AS_UPSTREAM, minimum=1)
     ] = _SCALE_DOWN_DEFAULTS.max_drain_parallelism
     node_delete_delay_after_taint: Annotated[
         Duration,
-        Setting("How long pods may still come to a node after it was marked.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE),
+        Setting("How long to wait before removing a node after tainting it.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE),
     ] = Duration.from_seconds(int(_SCALE_DOWN_DEFAULTS.node_delete_delay_after_taint_seconds))
     max_pod_eviction_time: Annotated[
         Duration,
-        Setting("How long evictions may be refused before the node is kept.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE),
+        Setting(
+            "How long evictions from a node may be refused before its removal is cancelled.",
+            why=_AS_UPSTREAM,
+            minimum=_NOT_NEGATIVE,
+        ),
     ] = Duration.from_seconds(int(_SCALE_DOWN_DEFAULTS.max_pod_eviction_seconds))
     max_graceful_termination_sec: Annotated[
         int,
-        Setting("Most seconds that a pod is given to end when its node goes.", why=_AS_UPSTREAM, unit="s", minimum=0),
+        Setting(
+            "Maximum termination grace period of a pod that is evicted from a drained node.",
+            why=_AS_UPSTREAM,
+            unit="s",
+            minimum=0,
+        ),
     ] = _SCALE_DOWN_DEFAULTS.max_graceful_termination_seconds
     unremovable_node_recheck_timeout: Annotated[
-        Duration, Setting("When a node is tried again that could not go.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE)
+        Duration,
+        Setting(
+            "How long after a node was found unremovable it is checked again.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE
+        ),
     ] = Duration.from_seconds(int(_SCALE_DOWN_DEFAULTS.unremovable_node_recheck_seconds))
     skip_nodes_with_system_pods: Annotated[
-        bool, Setting("Keep nodes with pods of kube-system that have no disruption budget.", why=_AS_UPSTREAM)
+        bool, Setting("Never remove nodes with pods of kube-system that have no PodDisruptionBudget.", why=_AS_UPSTREAM)
     ] = True
     skip_nodes_with_local_storage: Annotated[
-        bool, Setting("Keep nodes with pods that have files there.", why=_AS_UPSTREAM)
+        bool,
+        Setting("Never remove nodes with pods that use local storage, such as emptyDir or hostPath.", why=_AS_UPSTREAM),
     ] = True
     skip_nodes_with_custom_controller_pods: Annotated[
         bool,
-        Setting("Keep nodes with pods of controllers that are not Kubernetes' own.", why="Nobody knows what they do."),
+        Setting(
+            "Never remove nodes with pods of custom controllers.",
+            why="On: it is not known whether they replace their pods.",
+        ),
     ] = True
 
     def figures(self, max_node_provision_seconds: float) -> ScaleDownSettings:
-        """By which plans are made."""
+        """The settings of `core.nodes`."""
         return ScaleDownSettings(
             scale_down_enabled=self.scale_down_enabled,
             scale_down_utilization_threshold=self.scale_down_utilization_threshold,
@@ -223,21 +263,23 @@ KWOK: Final = "kwok"
 
 
 class NodeLoopSettings(Settings, frozen=True):
-    """How often everything is looked at, and how it is changed."""
+    """How often the cluster is checked, and how fast nodes are changed."""
+
+    title: ClassVar[str] = "Passes and writes"
 
     scan_interval: Annotated[
         Duration,
         Setting(
-            "How often to look at all nodes.",
-            why="Pods without a node, Buffers that change and nodes that come are acted on at once.",
+            "Time between two passes over all nodes.",
+            why="Unschedulable pods, changed Buffers and new nodes do not wait for a pass.",
             check=check_interval,
         ),
     ] = Duration.from_seconds(10)
     max_allowed_cpu_boost: Annotated[
         Quantity | None,
         Setting(
-            "What the admission controller has been told: most CPU that a container is given for its start.",
-            why="A pod that is moved starts anew, and may be boosted then. Unset: no maximum.",
+            "Maximum CPU that a startup boost may give to a container; set it as for the admission controller.",
+            why="A pod that moves to another node starts again, and may be boosted. Unset: no maximum.",
             minimum=Quantity.ZERO,
             check=check_millicores,
         ),
@@ -245,32 +287,42 @@ class NodeLoopSettings(Settings, frozen=True):
     metrics_buffers: Annotated[
         int,
         Setting(
-            "Buffers with metrics of their own; others are only counted.",
-            why="Each has five series, and a monitoring system pays for every one.",
+            "Number of Buffers with metrics per Buffer; the others are only counted.",
+            why="Each Buffer has five series.",
             minimum=0,
         ),
     ] = 1_000
     concurrent_writes: Annotated[
-        int, Setting("Writes at the same time.", why="Enough to hide the latency of requests.", minimum=1)
+        int,
+        Setting(
+            "Number of concurrent writes to the API server.",
+            why="Enough to hide the latency of the API server.",
+            minimum=1,
+        ),
     ] = 8
 
 
 class ProviderSettings(Settings, frozen=True):
-    """Where nodes come from."""
+    """Provider of nodes."""
+
+    title: ClassVar[str] = "Node provider"
 
     cloud_provider: Annotated[
-        str, Setting("Where nodes come from.", why="There is only this one so far.", choices=(KWOK,))
+        str, Setting("Provider of nodes.", why="The only provider there is.", choices=(KWOK,))
     ] = KWOK
     provider_timeout: Annotated[
         Duration,
         Setting(
-            "How long a provider may take to answer; a group whose order is not answered is left alone for a while.",
-            why="Long enough for a cloud that is busy, and shorter than what probes take for dead.",
+            "How long the provider may take to answer; after a timeout the node group backs off.",
+            why="Long enough for a busy cloud, and shorter than the deadline of the liveness probe.",
             check=check_interval,
         ),
     ] = Duration.from_seconds(30)
     kwok_node_groups: Annotated[
-        str, Setting("Namespace and name of the ConfigMap that declares groups of kwok nodes.", why="One for all.")
+        str,
+        Setting(
+            "ConfigMap that declares the node groups of kwok, as `namespace/name`.", why="Where the manifests have it."
+        ),
     ] = CONFIG_MAP
 
     def conflicts(self) -> Iterator[SettingConflict]:
@@ -281,19 +333,34 @@ class ProviderSettings(Settings, frozen=True):
 
 
 class SharedProcessSettings(Settings, frozen=True):
-    """What else this process does."""
+    """Other controllers in the same process."""
+
+    title: ClassVar[str] = "Controllers in the same process"
 
     with_buffers: Annotated[
         str,
         Setting(
-            "A YAML file of settings of `trellis buffers`, named like its flags: this process does its work as well.",
-            why="Unset: Buffers are translated by a process of its own, by another controller, or not at all.",
+            "YAML file of settings of `trellis buffers`, which then runs in this process too.",
+            why="Unset: `trellis buffers` runs in a process of its own, or not at all.",
         ),
     ] = ""
 
 
 class NodeControllerSettings(Settings, frozen=True):
     """All settings of the node autoscaler."""
+
+    most_used: ClassVar[tuple[str, ...]] = (
+        "scan-interval",
+        "kwok-node-groups",
+        "expander",
+        "max-nodes-total",
+        "max-node-provision-time",
+        "scale-down-enabled",
+        "scale-down-utilization-threshold",
+        "scale-down-unneeded-time",
+        "scale-down-delay-after-add",
+        "leader-elect",
+    )
 
     loop: NodeLoopSettings = NodeLoopSettings()
     provider: ProviderSettings = ProviderSettings()

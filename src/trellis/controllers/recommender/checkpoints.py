@@ -92,7 +92,7 @@ class CheckpointStore:
 
     async def _copy_unreadable(self, namespace: str, name: str, problem: str) -> None:
         """Copy a checkpoint that cannot be read, once, before its name is used again."""
-        self._log.error("checkpoint cannot be read and is kept aside", namespace=namespace, name=name, why=problem)
+        self._log.error("an invalid checkpoint is kept as a copy", namespace=namespace, name=name, why=problem)
         self.unreadable.add((namespace, name))
         self._uncopied.add((namespace, name))
         await self._create_copy(namespace, name)
@@ -134,7 +134,9 @@ class CheckpointStore:
                     workers.create_task(work())
         except TimeoutError:
             self._log.warning(
-                "checkpoints took too long; the rest has its turn later", written=len(written), due=len(rows)
+                "writing checkpoints reached its time limit; the others follow in the next passes",
+                written=len(written),
+                due=len(rows),
             )
         return list(written)
 
@@ -217,7 +219,7 @@ class CheckpointStore:
         except NotFound:
             return True
         except KubeError as error:
-            self._log.warning("cannot say whether a VPA exists; its checkpoints stay", vpa=vpa, why=error)
+            self._log.warning("it is unknown whether a VPA exists; its checkpoints are kept", vpa=vpa, why=error)
         return False
 
 

@@ -77,7 +77,7 @@ class PrometheusHistory:
         if not isinstance(error, TrellisError):
             raise error
         self._failed, self._failed_at = held_vpas, self._now()
-        self.problem = f"history could not be read from Prometheus, and is what checkpoints hold: {error}"
+        self.problem = f"history could not be read from Prometheus; checkpoints are used: {error}"
         _log.error("no history from Prometheus; checkpoints are used", why=error)
         return []
 
@@ -103,10 +103,11 @@ class PrometheusHistory:
         rows = await asyncio.to_thread(usage.save_rows, now)
         if not used:
             _log.warning(
-                "Prometheus has no history of these VPAs; do --prometheus-cadvisor-job-name, "
-                "--container-namespace-label, --container-pod-name-label and --container-name-label fit its series?"
+                "Prometheus has no history of these VPAs; check that --prometheus-cadvisor-job-name, "
+                "--container-namespace-label, --container-pod-name-label and --container-name-label match "
+                "its series"
             )
-        _log.info("history is complete", samples=used, containers=len(rows))
+        _log.info("history read", samples=used, containers=len(rows))
         return rows
 
 
@@ -210,7 +211,7 @@ class RecommenderHistory:
                     await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in vpas, now), stored=True
                 )
         except KubeError as error:
-            _log.error("checkpoints cannot be read; their VPAs wait", vpas=len(vpas), why=error)
+            _log.error("checkpoints cannot be read; recommendations of their VPAs wait", vpas=len(vpas), why=error)
             return frozenset()
         return vpas
 
@@ -221,7 +222,7 @@ class RecommenderHistory:
                 scope.vpa_object_namespace, scope.covers, lambda at, vpa: snapshot.vpas.get(at, vpa) is not None
             )
         except KubeError as error:
-            _log.warning("checkpoints cannot be listed; orphans stay for now", why=error)
+            _log.warning("checkpoints cannot be listed; those without a VPA are kept for now", why=error)
             return
         if removed:
-            _log.info("removed checkpoints of VPAs that are gone", checkpoints=removed)
+            _log.info("removed checkpoints of deleted VPAs", checkpoints=removed)

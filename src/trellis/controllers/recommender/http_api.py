@@ -79,22 +79,23 @@ class RecommendationApi:
 
     def _explain_no_pass(self) -> str:
         if self._leadership.served:
-            return "no pass has ended yet; ask again in a minute"
-        return f"this process is waiting to lead, and decides nothing{self._describe_leaders()}"
+            return "no pass has finished yet; retry in a minute"
+        return f"this replica is not the leader and makes no recommendations{self._describe_leaders()}"
 
     def _explain_missing(self, namespace: str, name: str) -> str:
         recommender = self._find_recommender(namespace, name)
         vpa = f"VerticalPodAutoscaler {name} in namespace {namespace}"
         if recommender is None:
-            return f"there is no {vpa}, or it is outside of what this process looks at"
+            return f"there is no {vpa}, or this process does not serve its namespace"
         if recommender in self._leadership.served:
-            return f"{vpa} was not there in the last pass; ask again after the next one"
+            return f"{vpa} did not exist in the last pass; retry after the next one"
         served = ", ".join(sorted(self._leadership.served)) or "none"
         return f"{vpa} names the recommender {recommender}; this process serves {served}{self._describe_leaders()}"
 
     def _describe_leaders(self) -> str:
         leaders = [
-            f"{name} is led by {holder or 'nobody'}" for name, holder in self._leadership.list_other_holders().items()
+            f"the leader of {name} is {holder or 'unknown'}"
+            for name, holder in self._leadership.list_other_holders().items()
         ]
         return f" ({', '.join(leaders)})" if leaders else ""
 

@@ -32,7 +32,7 @@ _RUNNING: Final = "status.phase!=Pending"
 _EVICTIONS: Final = "reason=Evicted,involvedObject.kind=Pod"
 
 # Upstream's role has no rule for them.
-_NO_HVPAS: Final = OptionalKind("no totals are written to Hvpas")
+_NO_HVPAS: Final = OptionalKind("totals are not published in Hvpas")
 
 
 def list_followed_kinds(settings: RecommenderSettings) -> tuple[FollowedKind, ...]:

@@ -62,12 +62,10 @@ FIRST_RECOMMENDATION: Final = HistogramSpec(
     buckets=_FIRST_ADVICE,
 )
 LATENCY: Final = execution_latency("vpa_recommender")
-STATES: Final = GaugeSpec(
-    "vpa_recommender_aggregate_container_states_count", "Containers of VPAs for which usage is remembered."
-)
+STATES: Final = GaugeSpec("vpa_recommender_aggregate_container_states_count", "Containers of VPAs with usage history.")
 RESPONSES: Final = CounterSpec(
     "vpa_recommender_metric_server_responses",
-    "Answers of the source of live metrics.",
+    "Responses of the source of live usage.",
     ("is_error", "client_name"),
 )
 PROMETHEUS_REQUESTS: Final = CounterSpec(
@@ -75,7 +73,7 @@ PROMETHEUS_REQUESTS: Final = CounterSpec(
 )
 PROMETHEUS_SECONDS: Final = HistogramSpec(
     "vpa_recommender_prometheus_client_api_requests_duration_seconds",
-    "Time that requests to Prometheus took.",
+    "Latency of requests to Prometheus.",
     ("code", "method"),
     buckets=(
         *(0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
@@ -83,7 +81,7 @@ PROMETHEUS_SECONDS: Final = HistogramSpec(
     ),
 )
 RESOURCES_READ: Final = CounterSpec(
-    "vpa_resources_get_resources_count", "Where the resources of containers were read from.", ("source",)
+    "vpa_resources_get_resources_count", "Source of containers' resources: pod spec or container status.", ("source",)
 )
 
 RELATIVE_DIFFS: Final = HistogramSpec(
@@ -135,31 +133,30 @@ MEMORY_ADVICE: Final = HistogramSpec(
 )
 RELATIVE_CHANGES: Final = HistogramSpec(
     "vpa_quality_relative_recommendation_changes",
-    "By how much a published recommendation moved in a pass, over what it was.",
+    "Relative change of a published recommendation in a pass.",
     ("update_mode", "resource", "vpa_size_log2"),
     buckets=_RELATIVE,
 )
 
-SAMPLES: Final = CounterSpec("trellis_recommender_samples_total", "Usage samples by what became of them.", ("result",))
-OOMS: Final = CounterSpec(
-    "trellis_recommender_oom_kills_total", "Out-of-memory kills by what became of them.", ("result",)
-)
+SAMPLES: Final = CounterSpec("trellis_recommender_samples_total", "Usage samples by result.", ("result",))
+OOMS: Final = CounterSpec("trellis_recommender_oom_kills_total", "Out-of-memory kills by result.", ("result",))
 UNREADABLE: Final = GaugeSpec(
     "trellis_recommender_unreadable_checkpoints",
-    "Checkpoints that could not be read and were not written anew yet; a copy of each is kept.",
+    "Invalid checkpoints that were not overwritten yet; a copy of each is kept.",
 )
 MODEL_BYTES: Final = GaugeSpec(
     "trellis_recommender_model_bytes",
-    "Bytes of the columns of the usage model, those included that were never touched and take no memory yet.",
+    "Size of the columns of the usage model in bytes, including memory reserved and not yet used.",
 )
 WORKER_FAILURES: Final = CounterSpec(
     "trellis_recommender_worker_failures_total",
-    "Failures of recommenders that work in a process of their own, by reason.",
+    "Failures of installed recommenders, which run in their own processes, by reason.",
     ("recommender", "reason"),
 )
 SHADOW_DIFFERENCE: Final = HistogramSpec(
     "trellis_recommender_shadow_relative_difference",
-    "Target of a shadow recommender minus that of the serving one, over the latter, once for each container and pass.",
+    "Relative difference between the targets of a shadow recommender and of the serving one, for "
+    "each container and pass.",
     ("recommender", "resource"),
     buckets=_RELATIVE,
 )
@@ -168,7 +165,7 @@ SHADOW_FAILURES: Final = CounterSpec(
 )
 SHADOW_UNHOSTED: Final = GaugeSpec(
     "trellis_recommender_shadow_unhosted_vpas",
-    "VPAs that want a shadow recommender that this process does not host.",
+    "VPAs with a shadow recommender that this process does not serve.",
     ("recommender",),
 )
 

@@ -93,7 +93,7 @@ class RecommenderController(Controller):
         await self._informer_set.wait_until_synced()
         await self._thread.run(self._hosted.start, self._start_seconds)
         vpas, pods = self._informers.vpas.snapshot(), self._informers.pods.snapshot()
-        _log.info("everything has been seen", vpas=len(vpas), pods=len(pods))
+        _log.info("caches synced", vpas=len(vpas), pods=len(pods))
         self._on_warmed_up()
         await self._loop.run()
 
@@ -103,7 +103,7 @@ class RecommenderController(Controller):
             return
         skip_reason = self._informers.find_staleness_problem()
         if skip_reason is not None:
-            _log.error("this pass changes nothing", why=skip_reason)
+            _log.error("pass skipped", why=skip_reason)
             return
         await self._reconciler.reconcile(names, self._now(), self._loop.wake)
         if not self._has_passed:
@@ -172,7 +172,7 @@ def recommender_spec(settings: RecommenderSettings, hosted: HostedRecommenders) 
         recording=partial(open_recorder, settings.recording.record, RECOMMENDER, settings),
         concurrent_writes=settings.loop.update_worker_count,
         assumed=ASSUMED,
-        assumed_warning="cannot ask which kinds there are; Hvpas are not looked at",
+        assumed_warning="discovery of the API server failed; Hvpas are not served",
         pages={path: partial(_handle_page, path) for path in PATHS},
         started_with={"recommenders": ",".join(names), "leases": leader.leader_elect},
     )

@@ -54,7 +54,7 @@ class ShadowLog:
         for name in sorted(unhosted.keys() - self._unhosted):
             first = unhosted[name]
             _log.warning(
-                "a shadow recommender does not run here; add it to --recommender-name",
+                "a shadow recommender is not served by this process; add it to --recommender-name",
                 recommender=name,
                 namespace=first.namespace,
                 vpa=first.vpa,
@@ -201,11 +201,13 @@ class RecommenderReconciler:
 def _log_decision(decision: PassDecision) -> None:
     ingested = decision.ingested
     for key, error in ingested.refused.items():
-        _log.error("checkpoint not used", namespace=key.namespace, vpa=key.vpa, container=key.container, why=error)
+        _log.error(
+            "a checkpoint was not used", namespace=key.namespace, vpa=key.vpa, container=key.container, why=error
+        )
     if decision.totals_failure:
-        _log.error("no totals for Hvpas in this pass", why=decision.totals_failure)
+        _log.error("no totals of workloads in this pass", why=decision.totals_failure)
     accepted, dropped, kills = ingested.samples.accepted, ingested.samples.dropped, len(ingested.kills.kills)
-    _log.detail(3, "took in usage", samples=accepted, dropped=dropped, kills=kills)
+    _log.detail(3, "read usage", samples=accepted, dropped=dropped, kills=kills)
 
 
 def _log_writes(writes: Sequence[VpaStatusWrite]) -> None:

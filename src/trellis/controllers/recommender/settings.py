@@ -6,7 +6,7 @@ The functions at the end build the parameters of `core.usage` and `core.recommen
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from trellis.api.resolve import DEFAULT_RECOMMENDER
 from trellis.base.durations import Duration
@@ -42,47 +42,47 @@ _SHARE: Final[dict[str, Any]] = {"minimum": 0.0, "maximum": 1.0}
 
 
 class RecommenderLoopSettings(Settings, frozen=True):
-    """Who it is, and how often it works."""
+    """Names under which VPAs are served, and the time between passes."""
+
+    title: ClassVar[str] = "Names and passes"
 
     recommender_name: Annotated[
         tuple[str, ...],
         Setting(
-            "The recommenders to be: VPAs that name one of them are served, under `default` also those that name none.",
-            why="Upstream takes one name; ours hosts any number in one process.",
+            "Recommender names to serve, separated by commas. `default` also serves VPAs that name no recommender.",
+            why="Upstream takes one name; one Trellis process serves any number.",
         ),
     ] = (DEFAULT_RECOMMENDER,)
     recommender_interval: Annotated[
         Duration,
         Setting(
-            "How often to take in metrics and recommend.",
-            why="Metrics are a minute old anyway.",
+            "Time between two passes, each of which reads usage and updates recommendations.",
+            why="metrics-server measures once a minute at most.",
             check=check_interval,
         ),
     ] = Duration.from_seconds(60)
     hvpa_totals: Annotated[
         bool,
         Setting(
-            "Publish the totals of whole workloads in the status of Hvpas although another recommender serves "
-            "`default`. Where `default` is among the names they are published anyway.",
-            why="Two processes would overwrite each other's, so that one of them has to be chosen.",
+            "Publish workload totals in the status of Hvpas although another process serves `default`. A "
+            "process that serves `default` always publishes them.",
+            why="Off: two processes that publish totals would overwrite each other.",
         ),
     ] = False
     update_worker_count: Annotated[
         int,
         Setting(
-            "Writes under way at the same time.",
-            why="Upstream's figure. The API server gives all of us some tens of seats.",
+            "Number of concurrent writes of statuses and checkpoints to the API server.",
+            why="Upstream's default. The API server grants a client some tens of concurrent requests.",
             minimum=1,
             maximum=1000,
         ),
     ] = 10
     memory_saver: Annotated[
         bool,
-        Setting("Taken for the sake of upstream's manifests.", why="Only governed pods are remembered.", obsolete=True),
+        Setting("Has no effect.", why="Only pods governed by a VPA are kept in memory.", obsolete=True),
     ] = False
-    min_checkpoints: Annotated[
-        int, Setting("Taken for the sake of upstream's manifests.", why="Without effect upstream, too.", obsolete=True)
-    ] = 10
+    min_checkpoints: Annotated[int, Setting("Has no effect.", why="Without effect upstream too.", obsolete=True)] = 10
 
     def conflicts(self) -> Iterator[SettingConflict]:
         """Names of recommenders must be given, and each only once."""
@@ -94,30 +94,34 @@ class RecommenderLoopSettings(Settings, frozen=True):
 
 
 class PluginSettings(Settings, frozen=True):
-    """What recommenders get to know, and how far those of others may go."""
+    """Parameters of recommenders, and limits of installed ones."""
+
+    title: ClassVar[str] = "Recommenders"
 
     parameters: Annotated[
         tuple[str, ...],
         Setting(
-            "Other defaults for parameters of recommenders, as `parameter=value`; with several names, as "
-            "`recommender.parameter=value`. `trellis recommenders` lists them.",
-            why="What a VPA sets for itself wins.",
+            "Default of a recommender's parameter, as `parameter=value`, or "
+            "`recommender.parameter=value` with several names; may be repeated. `trellis recommenders` "
+            "lists all parameters.",
+            why="Parameters in a VPA take precedence.",
             flag="set",
         ),
     ] = ()
     recommender_deadline: Annotated[
         Duration,
         Setting(
-            "How long an installed recommender may take in a pass; then it is killed, and its VPAs stay as they are.",
-            why="Others wait for as long, and a pass has a minute.",
+            "How long an installed recommender may run in a pass; after that it is killed, and its VPAs "
+            "keep their recommendation.",
+            why="Others wait meanwhile, and a pass should take less than a minute.",
             minimum=Duration.from_seconds(0.1),
         ),
     ] = Duration.from_seconds(10)
     recommender_memory: Annotated[
         Quantity,
         Setting(
-            "Most address space of an installed recommender; 0 sets no limit.",
-            why="Python and NumPy take 0.3Gi of it, and 10,000 containers a few hundred MiB.",
+            "Maximum address space of an installed recommender; 0 disables the limit.",
+            why="Python and NumPy take 0.3Gi, and 10,000 containers some hundred MiB.",
             unit="bytes",
             minimum=Quantity.ZERO,
         ),
@@ -125,16 +129,23 @@ class PluginSettings(Settings, frozen=True):
 
 
 class EstimateSettings(Settings, frozen=True):
-    """How usage becomes a recommendation."""
+    """Percentiles, margins, bounds and rounding of the recommender `default`."""
+
+    title: ClassVar[str] = "Estimates"
 
     recommendation_margin_fraction: Annotated[
-        float, Setting("Share of the estimate that is added on top.", why="Upstream's figure.", minimum=0.0)
+        float,
+        Setting(
+            "Fraction of the estimated usage that is added as the safety margin.",
+            why="Upstream's default.",
+            minimum=0.0,
+        ),
     ] = 0.15
     pod_recommendation_min_cpu_millicores: Annotated[
         float,
         Setting(
-            "Least CPU of a pod, shared out equally among its containers.",
-            why="Upstream's figure.",
+            "Minimum CPU recommendation of a pod, divided by its number of containers.",
+            why="Upstream's default.",
             unit="millicores",
             minimum=0.0,
         ),
@@ -142,91 +153,131 @@ class EstimateSettings(Settings, frozen=True):
     pod_recommendation_min_memory_mb: Annotated[
         float,
         Setting(
-            "Least memory of a pod, shared out equally among its containers.",
-            why="Upstream's figure.",
+            "Minimum memory recommendation of a pod, divided by its number of containers.",
+            why="Upstream's default.",
             unit="MiB",
             minimum=0.0,
         ),
     ] = 250.0
     target_cpu_percentile: Annotated[
-        float, Setting("Percentile of CPU usage that the target follows.", why="Upstream's figure.", **_SHARE)
+        float, Setting("CPU usage percentile for the target.", why="Upstream's default.", **_SHARE)
     ] = 0.9
     recommendation_lower_bound_cpu_percentile: Annotated[
-        float, Setting("Percentile of CPU usage for the lower bound.", why="Upstream's figure.", **_SHARE)
+        float, Setting("CPU usage percentile for the lower bound.", why="Upstream's default.", **_SHARE)
     ] = 0.5
     recommendation_upper_bound_cpu_percentile: Annotated[
-        float, Setting("Percentile of CPU usage for the upper bound.", why="Upstream's figure.", **_SHARE)
+        float, Setting("CPU usage percentile for the upper bound.", why="Upstream's default.", **_SHARE)
     ] = 0.95
     target_memory_percentile: Annotated[
-        float, Setting("Percentile of memory peaks that the target follows.", why="Upstream's figure.", **_SHARE)
+        float,
+        Setting(
+            "Memory usage percentile for the target. A sample is the peak of an interval.",
+            why="Upstream's default.",
+            **_SHARE,
+        ),
     ] = 0.9
     recommendation_lower_bound_memory_percentile: Annotated[
-        float, Setting("Percentile of memory peaks for the lower bound.", why="Upstream's figure.", **_SHARE)
+        float, Setting("Memory usage percentile for the lower bound.", why="Upstream's default.", **_SHARE)
     ] = 0.5
     recommendation_upper_bound_memory_percentile: Annotated[
-        float, Setting("Percentile of memory peaks for the upper bound.", why="Upstream's figure.", **_SHARE)
+        float, Setting("Memory usage percentile for the upper bound.", why="Upstream's default.", **_SHARE)
     ] = 0.95
     confidence_interval_cpu: Annotated[
         Duration,
         Setting(
-            "As much history as makes the CPU bounds trusted; with less they are wider.",
-            why="A day has every hour in it once.",
+            "Length of history with which the CPU bounds are fully trusted; with less they are wider.",
+            why="Upstream's default: a day contains every hour once.",
             check=check_interval,
         ),
     ] = Duration.from_seconds(86400)
     confidence_interval_memory: Annotated[
         Duration,
         Setting(
-            "As much history as makes the memory bounds trusted; with less they are wider.",
-            why="A day has every hour in it once.",
+            "Length of history with which the memory bounds are fully trusted; with less they are wider.",
+            why="Upstream's default: a day contains every hour once.",
             check=check_interval,
         ),
     ] = Duration.from_seconds(86400)
     humanize_memory: Annotated[
-        bool, Setting("Write memory like 1.50Gi, with two decimals.", why="Deprecated upstream, where it is off.")
+        bool,
+        Setting("Format memory recommendations with two decimals, such as 1.50Gi.", why="Off; deprecated upstream."),
     ] = False
     round_cpu_millicores: Annotated[
-        int, Setting("Round CPU up to a multiple of this.", why="1 rounds nothing.", unit="millicores", minimum=1)
+        int,
+        Setting(
+            "Round CPU recommendations up to a multiple of this.", why="1: no rounding.", unit="millicores", minimum=1
+        ),
     ] = 1
     round_memory_bytes: Annotated[
-        int, Setting("Round memory up to a multiple of this.", why="1 rounds nothing.", unit="bytes", minimum=1)
+        int,
+        Setting(
+            "Round memory recommendations up to a multiple of this.", why="1: no rounding.", unit="bytes", minimum=1
+        ),
     ] = 1
     cpu_integer_post_processor_enabled: Annotated[
-        bool, Setting("Round CPU up to whole cores for containers whose VPA asks for it.", why="Off, as upstream.")
+        bool,
+        Setting(
+            "Round CPU recommendations up to whole cores for containers with the VPA annotation of "
+            "upstream's CPU integer post-processor.",
+            why="Off, as upstream.",
+        ),
     ] = False
     container_recommendation_max_allowed_cpu: Annotated[
         Quantity,
-        Setting("Most CPU of a container whose VPA sets no maximum.", why="0 sets none.", minimum=Quantity.ZERO),
+        Setting(
+            "Maximum CPU recommendation of a container whose VPA sets no `maxAllowed`.",
+            why="0: no maximum.",
+            minimum=Quantity.ZERO,
+        ),
     ] = Quantity.ZERO
     container_recommendation_max_allowed_memory: Annotated[
         Quantity,
-        Setting("Most memory of a container whose VPA sets no maximum.", why="0 sets none.", minimum=Quantity.ZERO),
+        Setting(
+            "Maximum memory recommendation of a container whose VPA sets no `maxAllowed`.",
+            why="0: no maximum.",
+            minimum=Quantity.ZERO,
+        ),
     ] = Quantity.ZERO
 
 
 class MemorySettings(Settings, frozen=True):
-    """How usage is remembered."""
+    """Histograms of usage: intervals of memory peaks, half-lives, and out-of-memory kills."""
+
+    title: ClassVar[str] = "Usage histograms"
 
     memory_aggregation_interval: Annotated[
-        Duration, Setting("Memory counts by its peak in each such window.", why="A day has every hour in it once.")
+        Duration,
+        Setting(
+            "Length of an interval; the memory peak of each interval is one sample.",
+            why="Upstream's default: a day contains every hour once.",
+        ),
     ] = Duration.from_seconds(86400)
     memory_aggregation_interval_count: Annotated[
-        int, Setting("Windows after which what has no new samples is forgotten.", why="Upstream's figure.", minimum=1)
+        int,
+        Setting(
+            "Number of intervals without new samples after which the history of a container is dropped.",
+            why="Upstream's default.",
+            minimum=1,
+        ),
     ] = 8
     memory_histogram_decay_half_life: Annotated[
-        Duration, Setting("After this long a memory peak weighs half.", why="Upstream's figure.")
+        Duration,
+        Setting(
+            "Half-life of memory samples: after this time a sample has half its weight.", why="Upstream's default."
+        ),
     ] = Duration.from_seconds(86400)
     cpu_histogram_decay_half_life: Annotated[
-        Duration, Setting("After this long a CPU sample weighs half.", why="Upstream's figure.")
+        Duration,
+        Setting("Half-life of CPU samples: after this time a sample has half its weight.", why="Upstream's default."),
     ] = Duration.from_seconds(86400)
     oom_bump_up_ratio: Annotated[
         float,
-        Setting("After an out-of-memory kill, this many times the memory.", why="Upstream's figure.", minimum=1.0),
+        Setting("After an out-of-memory kill, memory is multiplied by this.", why="Upstream's default.", minimum=1.0),
     ] = 1.2
     oom_min_bump_up_bytes: Annotated[
         float,
         Setting(
-            "After an out-of-memory kill, at least so much more.",
+            "After an out-of-memory kill, memory is increased by at least this.",
             why="100 MiB, as upstream.",
             unit="bytes",
             minimum=0.0,
@@ -245,84 +296,103 @@ class MemorySettings(Settings, frozen=True):
 
 
 class StorageSettings(Settings, frozen=True):
-    """Where history comes from and goes to, and when something is written."""
+    """Storage of usage history, and thresholds for status writes."""
+
+    title: ClassVar[str] = "Storage and status writes"
 
     storage: Annotated[
         str,
         Setting(
-            "Where history comes from at start: `prometheus`, or checkpoints (anything else, as upstream).",
-            why="Checkpoints need nothing but the API server.",
+            "Source of usage history at start: `prometheus`; any other value means checkpoints.",
+            why="Checkpoints, as upstream; they need only the API server.",
         ),
     ] = ""
     checkpoints_gc_interval: Annotated[
         Duration,
         Setting(
-            "How often checkpoints without a VPA are removed; 0s in every pass.",
-            why="Upstream's figure.",
+            "Time between two removals of checkpoints whose VPA no longer exists; 0s: in every pass.",
+            why="Upstream's default.",
             minimum=Duration(0),
         ),
     ] = Duration.from_seconds(600)
     checkpoints_timeout: Annotated[
         Duration,
-        Setting("How long writing checkpoints may take in a pass.", why="Upstream's figure.", check=check_interval),
+        Setting("Timeout for writing checkpoints in a pass.", why="Upstream's default.", check=check_interval),
     ] = Duration.from_seconds(60)
     checkpoint_writes_per_pass: Annotated[
         int,
         Setting(
-            "Most checkpoints written in a pass, those that have waited longest first.",
-            why="Up to this many containers lose at most one pass when the process is killed; more take turns.",
+            "Maximum number of checkpoints written in a pass, the oldest first.",
+            why="Up to this many containers lose at most one pass of usage when the process is killed.",
             minimum=1,
         ),
     ] = 200
     checkpoint_time_per_pass: Annotated[
         Duration,
         Setting(
-            "After this long a pass begins no further checkpoint, but for the first 20; the rest has its turn later.",
-            why="A pass must stay short however slow the API server is. In a second a small one takes some 200.",
+            "How long a pass starts to write checkpoints; the first 20 are always written, and the rest "
+            "follow in the next passes.",
+            why="Keeps passes short when the API server is slow; a small one takes about 200 checkpoints a second.",
         ),
     ] = Duration.from_seconds(1)
     status_change_threshold: Annotated[
         float,
         Setting(
-            "A status is written when a value has moved by more than this share of what is written.",
-            why="Buckets are 5 % wide: what moves less is a bound that creeps closer as history grows.",
+            "Relative change of a recommended value above which the status is written.",
+            why="Histogram bins are 5 % wide: a smaller change is only a bound that narrows as history grows.",
             **_SHARE,
         ),
     ] = 0.05
     status_narrowing_threshold: Annotated[
         float,
         Setting(
-            "A bound that only comes closer to its target is written when it has moved by more than this share.",
-            why="Bounds narrow with every sample of a new container, and until then the wider one is the safer one.",
+            "Relative change of a bound towards its target above which the status is written.",
+            why="Bounds of a new container narrow with every sample, and the wider bound is the safer one.",
             **_SHARE,
         ),
     ] = 0.5
     status_max_age: Annotated[
         Duration,
         Setting(
-            "A status that differs at all is written when it is older than this.",
-            why="Ten minutes are soon enough for a bound that nobody's request is near.",
+            "Age of a status after which any difference is written.",
+            why="Ten minutes are soon enough for a change below both thresholds.",
             minimum=Duration(0),
         ),
     ] = Duration.from_seconds(600)
 
 
 class LiveSettings(Settings, frozen=True):
-    """Where live usage comes from."""
+    """External metrics as the source of live usage."""
+
+    title: ClassVar[str] = "External metrics"
 
     use_external_metrics: Annotated[
-        bool, Setting("Take live usage from external.metrics.k8s.io.", why="Off: metrics.k8s.io is the usual source.")
+        bool,
+        Setting("Read live usage from external.metrics.k8s.io instead of metrics.k8s.io.", why="Off, as upstream."),
     ] = False
     external_metrics_cpu_metric: Annotated[
-        str, Setting("Name of the external metric for CPU.", why="Empty: no CPU usage from there.")
+        str, Setting("Name of the external metric for CPU usage.", why="Empty: no CPU usage.")
     ] = ""
     external_metrics_memory_metric: Annotated[
-        str, Setting("Name of the external metric for memory.", why="Empty: no memory usage from there.")
+        str, Setting("Name of the external metric for memory usage.", why="Empty: no memory usage.")
     ] = ""
 
 
 class RecommenderSettings(Settings, frozen=True):
     """All settings of the recommender."""
+
+    most_used: ClassVar[tuple[str, ...]] = (
+        "recommender-name",
+        "recommender-interval",
+        "recommendation-margin-fraction",
+        "target-cpu-percentile",
+        "target-memory-percentile",
+        "pod-recommendation-min-cpu-millicores",
+        "pod-recommendation-min-memory-mb",
+        "storage",
+        "prometheus-address",
+        "leader-elect",
+    )
 
     loop: RecommenderLoopSettings = RecommenderLoopSettings()
     plugins: PluginSettings = PluginSettings()
@@ -345,12 +415,12 @@ class RecommenderSettings(Settings, frozen=True):
             for name, lease in build_lease_names(self.loop.recommender_name, *where).items():
                 if problem := check_dns_subdomain(lease):
                     yield SettingConflict(
-                        "recommender-name", f"the lease of {name} would be {lease}, and a name of one {problem}"
+                        "recommender-name", f"the Lease of {name} would be {lease}: such a name {problem}"
                     )
 
 
 def build_usage_settings(settings: RecommenderSettings) -> UsageSettings:
-    """How usage is remembered."""
+    """Histograms of usage: intervals of memory peaks, half-lives, and out-of-memory kills."""
     memory = settings.memory
     return UsageSettings(
         cpu_half_life=memory.cpu_histogram_decay_half_life.total_seconds(),

@@ -103,7 +103,7 @@ class _ResponseMetrics:
         for code, number in counts.items():
             self._metrics.add(SAMPLES, number, code)
         if counts:
-            _log.warning("some usage samples cannot be read", counts=counts)
+            _log.warning("some usage samples are invalid", counts=counts)
 
 
 class _MetricsApiSource:

@@ -32,11 +32,9 @@ EVICTED_BY_VPA = Reason("EvictedByVPA", "Pod was evicted by VPA Updater to apply
 EVICTED_POD = Reason("EvictedPod", "VPA Updater evicted a Pod to apply resource recommendation.")
 RESIZED_BY_VPA = Reason("InPlaceResizedByVPA", "Pod was resized in place by VPA Updater.")
 RESIZE_SKIPPED = Reason(
-    "InPlaceResizeSkipped", "A resize that was found to be infeasible is not asked for again until less is recommended."
+    "InPlaceResizeSkipped", "The resize was infeasible; it is not tried again until the recommendation is lower."
 )
-UPDATE_REFUSED = Reason(
-    "PodUpdateRefused", "The API server did not carry out a change of a pod that was asked for.", Severity.WARNING
-)
+UPDATE_REFUSED = Reason("PodUpdateRefused", "The API server refused a change of a pod.", Severity.WARNING)
 
 
 # What happens every day, and is refused again a minute later, is no news for the log at its usual detail.
@@ -82,7 +80,7 @@ class UpdaterEvents:
                 self._record(subject, reason, f"{pluralize(pods, 'pod')}: {reason.meaning}{suffix}")
                 log = _log.warning if reason.severity is not Severity.INFO else _log.info
                 extra_fields: dict[str, Any] = {"details": details[reason]} if details[reason] else {}
-                log("news of pods", by=_governor_name(governor), reason=reason, pods=pods, **extra_fields)
+                log("pod events", by=_governor_name(governor), reason=reason, pods=pods, **extra_fields)
         if counts:
             self._recorded[workload] = frozenset(counts)
         else:
@@ -139,7 +137,7 @@ class UpdaterEvents:
             fields["need"] = need
         if not outcome.applied:
             log = _log.info if outcome.result in _USUAL else _log.warning
-            log("not done", **fields, result=outcome.result, why=outcome.message)
+            log("skipped", **fields, result=outcome.result, why=outcome.message)
             return
         _log.info("done", **fields)
         if isinstance(action, EvictPod):
@@ -188,7 +186,7 @@ def _pod_reference(pod: PodRef) -> ObjectReference:
 
 
 def _governor_name(governor: Governor) -> str:
-    return f"{governor.kind} {governor.claim.namespace}/{governor.claim.name}" if governor.is_object else "no object"
+    return f"{governor.kind} {governor.claim.namespace}/{governor.claim.name}" if governor.is_object else "not governed"
 
 
 def _reportable_reasons(decision: PodDecision) -> tuple[Reason, ...]:

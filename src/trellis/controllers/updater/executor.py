@@ -140,7 +140,7 @@ def find_staleness(
     cache = state.cache
     governor, frozen = _current_governor(cache, snapshot, now)
     if governor is not snapshot.governor:
-        return "what governs the pod has changed"
+        return "the object that governs the pod changed"
     if frozen is not None:
         return str(frozen)
     for pod in snapshot.pods:
@@ -149,7 +149,7 @@ def find_staleness(
             current = state.get_pod(pod.metadata.namespace, pod.metadata.name)
             current = cache.pending_writes.apply_to(current, now) if current is not None else None
             if _readiness(current) != _readiness(pod):
-                return "the pod has changed" if is_target else f"the pod {pod.metadata.name} beside it has changed"
+                return "the pod changed" if is_target else f"pod {pod.metadata.name} of the same workload changed"
     return None
 
 

@@ -39,9 +39,9 @@ _RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 _GONE_SECONDS: Final = 60.0
 
 # Upstream's roles have no rules for these.
-_NO_HVPAS: Final = OptionalKind("Hvpas do not size pods")
-_NO_HPAS: Final = OptionalKind("an HPA that scales by the same resource is not noticed")
-_NO_NAMESPACES: Final = OptionalKind("the freeze annotation on namespaces is not seen")
+_NO_HVPAS: Final = OptionalKind("pods are not sized by Hvpas")
+_NO_HPAS: Final = OptionalKind("conflicts with HPAs that scale by the same resource are not detected")
+_NO_NAMESPACES: Final = OptionalKind("the freeze annotation of namespaces has no effect")
 
 
 def list_followed_kinds(settings: UpdaterSettings) -> tuple[FollowedKind, ...]:
@@ -89,7 +89,7 @@ class UpdaterInformers:
         self.switch: Informer[ConfigMap] | None = None
         if settings.disruption.freeze_config_map:
             place, _, name = settings.disruption.freeze_config_map.partition("/")
-            lack = OptionalKind(f"the freeze switch in the ConfigMap {place}/{name} is not seen", place, name)
+            lack = OptionalKind(f"the freeze ConfigMap {place}/{name} has no effect", place, name)
             self.switch = informers.follow(
                 CONFIG_MAPS, namespace=place, field_selector=f"metadata.name={name}", dispensable=lack
             )

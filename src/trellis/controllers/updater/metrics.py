@@ -50,78 +50,74 @@ _BY_MODE: Final = ("vpa_size_log2", "update_mode")
 _BY_SIZE: Final = ("vpa_size_log2",)
 OBJECT: Final = ("vpa_name", "vpa_namespace")
 
-CONTROLLED: Final = GaugeSpec("vpa_updater_controlled_pods_total", "Pods that are governed.", _BY_MODE)
-EVICTABLE: Final = GaugeSpec(
-    "vpa_updater_evictable_pods_total", "Pods that are to be evicted, their turn or not.", _BY_MODE
-)
+CONTROLLED: Final = GaugeSpec("vpa_updater_controlled_pods_total", "Pods governed by a VPA or Hvpa.", _BY_MODE)
+EVICTABLE: Final = GaugeSpec("vpa_updater_evictable_pods_total", "Pods that need an eviction, now or later.", _BY_MODE)
 WITH_EVICTABLE: Final = GaugeSpec(
-    "vpa_updater_vpas_with_evictable_pods_total", "Objects with pods that are to be evicted.", _BY_MODE
+    "vpa_updater_vpas_with_evictable_pods_total", "VPAs and Hvpas with pods that need an eviction.", _BY_MODE
 )
 WITH_EVICTED: Final = GaugeSpec(
-    "vpa_updater_vpas_with_evicted_pods_total", "Objects with pods that the last pass evicted.", _BY_MODE
+    "vpa_updater_vpas_with_evicted_pods_total", "VPAs and Hvpas with pods evicted in the last pass.", _BY_MODE
 )
-EVICTED: Final = CounterSpec("vpa_updater_evicted_pods_total", "Pods that were evicted.", (*_BY_MODE, *OBJECT))
+EVICTED: Final = CounterSpec("vpa_updater_evicted_pods_total", "Pods evicted.", (*_BY_MODE, *OBJECT))
 FAILED_EVICTIONS: Final = CounterSpec(
     "vpa_updater_failed_eviction_attempts_total",
-    "Evictions that were asked for and not granted, budgets of others included.",
+    "Failed evictions, including those refused by a PodDisruptionBudget.",
     (*_BY_MODE, "reason", *OBJECT),
 )
 UPDATABLE: Final = GaugeSpec(
-    "vpa_updater_in_place_updatable_pods_total", "Pods that are to be resized, their turn or not.", _BY_SIZE
+    "vpa_updater_in_place_updatable_pods_total", "Pods that need a resize in place, now or later.", _BY_SIZE
 )
 WITH_UPDATABLE: Final = GaugeSpec(
     "vpa_updater_vpas_with_in_place_updatable_pods_total",
-    "Objects with pods that are to be resized.",
+    "VPAs and Hvpas with pods that need a resize in place.",
     _BY_SIZE,
 )
 WITH_UPDATED: Final = GaugeSpec(
-    "vpa_updater_vpas_with_in_place_updated_pods_total", "Objects with pods that the last pass resized.", _BY_SIZE
+    "vpa_updater_vpas_with_in_place_updated_pods_total",
+    "VPAs and Hvpas with pods resized in place in the last pass.",
+    _BY_SIZE,
 )
-UPDATED: Final = CounterSpec(
-    "vpa_updater_in_place_updated_pods_total", "Pods that were resized in place.", (*_BY_SIZE, *OBJECT)
-)
+UPDATED: Final = CounterSpec("vpa_updater_in_place_updated_pods_total", "Pods resized in place.", (*_BY_SIZE, *OBJECT))
 FAILED_UPDATES: Final = CounterSpec(
     "vpa_updater_failed_in_place_update_attempts_total",
-    "Resizes that were asked for and not granted.",
+    "Failed resizes in place.",
     (*_BY_SIZE, "reason", *OBJECT),
 )
 INFEASIBLE_SKIPS: Final = CounterSpec(
     "vpa_updater_in_place_infeasible_skip_pods_total",
-    "Pods left alone because their resize was found to be infeasible.",
+    "Pods that are not resized because an earlier resize was infeasible.",
     (*_BY_SIZE, *OBJECT),
 )
 LATENCY: Final = execution_latency("vpa_updater")
 ABSENT_ADMISSION: Final = CounterSpec(
     "vpa_updater_admission_controller_status_invalid_total",
-    "Passes without evictions, because the Lease of the admission controller is missing, too old or cannot be read.",
+    "Passes without evictions, because the admission controller's status Lease is missing, stale or unreadable.",
     ("reason",),
 )
 
-VERDICTS: Final = GaugeSpec(
-    "trellis_updater_pods", "Governed pods, by what was last decided about them and why.", ("way", "reason")
-)
+VERDICTS: Final = GaugeSpec("trellis_updater_pods", "Governed pods by last decision and reason.", ("way", "reason"))
 WARNINGS: Final = GaugeSpec("trellis_updater_warned_pods", "Governed pods with a warning, by reason.", ("reason",))
-PLANS: Final = CounterSpec("trellis_updater_plans_total", "Plans that were made for a workload.")
+PLANS: Final = CounterSpec("trellis_updater_plans_total", "Plans computed for workloads.")
 PLANNING: Final = HistogramSpec(
     "trellis_updater_planning_seconds",
-    "Time that views and plans of one batch of workloads took.",
+    "Time to compute the plans of one batch of workloads.",
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5),
 )
 PLAN_FAILURES: Final = CounterSpec(
     "trellis_updater_plan_failures_total",
-    "Errors of our own that left a workload without a plan; each of them is a bug, and logged.",
+    "Internal errors that left a workload without a plan; each is a bug, and logged.",
 )
 OUTDATED: Final = CounterSpec(
-    "trellis_updater_outdated_actions_total", "Actions dropped because their workload had changed while they waited."
+    "trellis_updater_outdated_actions_total", "Actions dropped because their workload changed while they were queued."
 )
 UNBOOST_DELAY: Final = HistogramSpec(
     "trellis_updater_unboost_delay_seconds",
-    "Time that the API server took for the resize that ends a boost.",
+    "Latency of the API server for resizes that end a boost.",
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0),
 )
-WAITING: Final = GaugeSpec("trellis_updater_waiting_writes", "Changes that wait for their turn to be written.")
+WAITING: Final = GaugeSpec("trellis_updater_waiting_writes", "Changes queued for the API server.")
 ADMISSION_LIVE: Final = GaugeSpec(
-    "trellis_updater_admission_live", "1 while the admission controller is there, else 0."
+    "trellis_updater_admission_live", "1 while an admission controller renews its status Lease, else 0."
 )
 
 UPDATER_METRICS: Final[tuple[Spec, ...]] = (

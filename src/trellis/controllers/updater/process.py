@@ -135,7 +135,7 @@ class UpdaterController(Controller):
     async def _run_passes(self) -> None:
         await self._informer_set.wait_until_synced()
         await self._scales.refresh()
-        _log.info("everything has been seen", workloads=len(self._cache.governors))
+        _log.info("caches synced", workloads=len(self._cache.governors))
         self._on_warmed_up()
         self._changes.start_enqueueing()
         async with asyncio.TaskGroup() as group:
@@ -144,7 +144,7 @@ class UpdaterController(Controller):
 
     async def _pass(self) -> None:
         if (skip_reason := self._find_skip_reason()) is not None:
-            _log.info("this pass changes nothing", why=skip_reason)
+            _log.info("pass skipped", why=skip_reason)
             return
         await self._full_pass.run()
         if not self._has_passed:

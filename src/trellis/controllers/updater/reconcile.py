@@ -60,7 +60,7 @@ class AdmissionStatus:
         self._settings = settings
         self._now = now
         self._read_at = -math.inf
-        self._problem: str | None = "nobody has asked yet"
+        self._problem: str | None = "not checked yet"
         # The problem as a label of metrics.
         self.absence = ""
         self._reading = asyncio.Lock()
@@ -80,8 +80,8 @@ class AdmissionStatus:
             if clock - self._read_at >= FRESH_SECONDS:
                 self.absence, problem = await self._read_absence()
                 if problem != self._problem:
-                    _log.info("the admission controller is there") if problem is None else _log.warning(
-                        "nothing is evicted: the admission controller is absent", why=problem
+                    _log.info("an admission controller runs") if problem is None else _log.warning(
+                        "pods are not evicted: no admission controller runs", why=problem
                     )
                 self._problem, self._read_at = problem, clock
         return self.is_live
@@ -97,7 +97,7 @@ class AdmissionStatus:
         except (KubeError, UnreadableObject) as error:
             return named.STATUS_ERROR, str(error)
         if not is_lease_renewed(lease, settings.admission_controller_status_lease_timeout.total_seconds(), self._now()):
-            return named.STATUS_INVALID, f"the Lease {namespace}/{name} was not renewed for too long"
+            return named.STATUS_INVALID, f"the status Lease {namespace}/{name} is stale"
         return "", None
 
 
@@ -240,12 +240,12 @@ class WorkloadReconciler:
                 self._finish(workload, self._queue.retry(workload) if result.error is not None else None)
             if result.error is not None:
                 self._metrics.add(named.PLAN_FAILURES, 1)
-                _log.error("a batch failed", workloads=len(workloads), error=result.error)
+                _log.error("a batch of workloads failed", workloads=len(workloads), error=result.error)
 
     async def _reconcile(self, unfinished: dict[WorkloadKey, None]) -> None:
         """Plan for these workloads. One whose plan has actions is taken out of them until the plan is executed."""
         if (skip_reason := self._find_skip_reason()) is not None:
-            _log.detail(2, "nothing is looked at", why=skip_reason)
+            _log.detail(2, "reconciling is paused", why=skip_reason)
             for workload in unfinished:
                 self._memory.mark_changed(workload)
             return
@@ -275,7 +275,7 @@ class WorkloadReconciler:
         if planned.error is not None:
             self._metrics.add(named.PLAN_FAILURES, 1)
             self._queue.retry(workload)
-            _log.error("no plan could be made", workload="/".join(workload), error=planned.error)
+            _log.error("planning failed", workload="/".join(workload), error=planned.error)
             return
         self._queue.forget(workload)
         self._memory.record_plan(planned)
@@ -375,7 +375,7 @@ class FullPass:
             async with asyncio.timeout(self._interval):
                 await progress.wait_until_finished()
         except TimeoutError:
-            _log.info("changes are still waiting", waiting=self._waiting())
+            _log.info("changes are still queued", waiting=self._waiting())
 
     async def _count_headroom(self) -> None:
         """Count the headroom of nodes for later plans, a few pods at a time, so that plans can be made in between."""

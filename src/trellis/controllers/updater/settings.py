@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from trellis.api.feature_gates import FeatureGates
 from trellis.base.durations import Duration
@@ -24,57 +24,74 @@ LEASE: Final = "vpa-updater"
 
 
 class UpdaterLoopSettings(Settings, frozen=True):
-    """How often everything is looked at, and how fast it is changed."""
+    """How often pods are checked, and how fast they are changed."""
+
+    title: ClassVar[str] = "Passes and writes"
 
     updater_interval: Annotated[
         Duration,
         Setting(
-            "How often to look at all pods.",
-            why="Changes and moments that are known in advance are acted on at once, whatever this says.",
+            "Time between two passes over all pods.",
+            why="Changes and times known in advance, such as the end of a boost, do not wait for a pass.",
             check=check_interval,
         ),
     ] = Duration.from_seconds(60)
     concurrent_writes: Annotated[
         int,
         Setting(
-            "Writes under way at the same time.",
-            why="The API server takes some 90 evictions a second with 16, and hardly more with more.",
+            "Number of concurrent writes to the API server.",
+            why="The API server accepts about 90 evictions a second with 16, and hardly more with more.",
             minimum=1,
             maximum=1000,
         ),
     ] = 16
     eviction_rate_limit: Annotated[
         float,
-        Setting("Most pods evicted a second, and as many resized.", why="0 or less: no limit.", unit="pods/s"),
+        Setting(
+            "Pods evicted per second, and, counted separately, pods resized per second; 0 or less disables the limit.",
+            why="No limit, as upstream.",
+            unit="pods/s",
+        ),
     ] = -1.0
     eviction_rate_burst: Annotated[
-        int, Setting("Most of them at once, where `--eviction-rate-limit` limits them.", why="Upstream's.", minimum=1)
+        int,
+        Setting(
+            "Burst of evictions, and of resizes, allowed by `--eviction-rate-limit`.",
+            why="Upstream's default.",
+            minimum=1,
+        ),
     ] = 1
     dry_run: Annotated[
         bool,
         Setting(
-            "Decide and report, and have the API server check each change without carrying it out.",
-            why="To see what would happen. No Events are posted, and no lease is taken.",
+            "Send all changes with `dryRun`, so that the API server checks them and changes nothing.",
+            why="For a trial: no Events are recorded, and no Lease is taken.",
         ),
     ] = False
     concurrent_cpu_startup_boost_syncs: Annotated[
         int,
-        Setting("Taken for the sake of upstream's manifests.", why="Boosts end when it is time to.", obsolete=True),
+        Setting("Has no effect.", why="Boosts end on time without it.", obsolete=True),
     ] = 1
 
 
 class DisruptionSettings(Settings, frozen=True):
-    """When a pod is changed, and how many at a time."""
+    """When a pod is changed, and how many pods may be disrupted at the same time."""
+
+    title: ClassVar[str] = "Disruption"
 
     min_replicas: Annotated[
         int,
-        Setting("Least pods of a controller before one of them is disturbed.", why="Upstream's figure.", minimum=0),
+        Setting(
+            "Minimum number of replicas of a controller to evict or resize one of its pods.",
+            why="Upstream's default.",
+            minimum=0,
+        ),
     ] = 2
     eviction_tolerance: Annotated[
         float,
         Setting(
-            "Share of a controller's pods that may be out of service at a time.",
-            why="Upstream's figure.",
+            "Fraction of the replicas of a controller that may be disrupted at the same time.",
+            why="Upstream's default.",
             minimum=0.0,
             maximum=1.0,
         ),
@@ -82,122 +99,150 @@ class DisruptionSettings(Settings, frozen=True):
     pod_update_threshold: Annotated[
         float,
         Setting(
-            "A pod within its bounds changes only if that makes so much of a difference, as a share.",
-            why="Upstream's figure.",
+            "Minimum relative change of requests to update a pod within its recommended bounds.",
+            why="Upstream's default.",
             minimum=0.0,
         ),
     ] = 0.1
     in_recommendation_bounds_eviction_lifetime_threshold: Annotated[
         Duration,
-        Setting("A pod within its bounds is left alone until it is so old.", why="Upstream's.", minimum=Duration(0)),
+        Setting(
+            "Minimum age of a pod to update it within its recommended bounds.",
+            why="Upstream's default.",
+            minimum=Duration(0),
+        ),
     ] = Duration.from_seconds(12 * 3600)
     evict_after_oom_threshold: Annotated[
         Duration,
         Setting(
-            "A container that ran out of memory this soon after its start is changed at once.",
-            why="Upstream's figure.",
+            "A container that runs out of memory within this time after its start is updated at once.",
+            why="Upstream's default.",
             minimum=Duration(0),
         ),
     ] = Duration.from_seconds(600)
     evict_after_container_down: Annotated[
         Duration,
         Setting(
-            "How long a container may be down before a pod that has to be resized is evicted instead.",
-            why="A pod is not resized in place while one of its containers is down. The kubelet restarts a container "
-            "at once, then after 10, 20 and 40 seconds; later a new pod is there sooner.",
+            "How long a container may be down before a pod that needs a resize is evicted instead.",
+            why="A resize waits while a container is down. The kubelet restarts a container at once, then "
+            "after 10, 20 and 40 seconds; after that a new pod is faster.",
             minimum=Duration(0),
         ),
     ] = Duration.from_seconds(60)
     boost_give_up_after: Annotated[
         Duration,
         Setting(
-            "How long after its start a pod that is not Ready keeps its startup boost; 0: until it is Ready.",
-            why="Off, as the proposal has it. `giveUpAfterSeconds` of an object goes first.",
+            "How long a pod that does not become Ready keeps its startup boost; 0s: until it is Ready.",
+            why="0s, as in the proposal. `giveUpAfterSeconds` of an object takes precedence.",
             minimum=Duration(0),
         ),
     ] = Duration(0)
     in_place_skip_disruption_budget: Annotated[
         bool,
         Setting(
-            "Exempt resizes that restart no container from the minimum of replicas and the eviction tolerance.",
-            why="Off, as upstream. What an Hvpa decides is exempt in any case.",
+            "Exempt in-place resizes that restart no container from `--min-replicas` and `--eviction-tolerance`.",
+            why="Off, as upstream. Resizes that an Hvpa decides are always exempt.",
         ),
     ] = False
     evictions_per_hour: Annotated[
         int | None,
-        Setting("Most pods disturbed within an hour, in the cluster.", why="Unset: any number.", minimum=0),
+        Setting("Pods disrupted per hour, in the cluster.", why="Unset: no limit.", minimum=0),
     ] = None
     evictions_per_hour_per_namespace: Annotated[
         int | None,
-        Setting("Most pods disturbed within an hour, in each namespace.", why="Unset: any number.", minimum=0),
+        Setting("Pods disrupted per hour, in each namespace.", why="Unset: no limit.", minimum=0),
     ] = None
     require_fit: Annotated[
         bool,
         Setting(
-            "Evict a pod only if some node has room for the one that takes its place.",
-            why="Off: nodes may come and go, and then only a warning is given.",
+            "Evict a pod only if its replacement fits on some node.",
+            why="Off, because nodes may be added for it: a pod that does not fit gets a warning.",
         ),
     ] = False
     hpa_conflict: Annotated[
         str,
         Setting(
-            "What becomes of a resource by whose utilization an HPA scales the same pods.",
-            why="With `warn` it is changed all the same, as upstream does; `hold` leaves it alone.",
+            "Update of a resource by whose utilization an HPA scales the same pods: `warn` updates it "
+            "and records a warning, `hold` does not update it.",
+            why="`warn`, because upstream updates it.",
             choices=tuple(each.value for each in HpaConflict),
         ),
     ] = HpaConflict.WARN.value
     freeze_config_map: Annotated[
         str,
         Setting(
-            "ConfigMap that stops all changes as long as it is there, as `namespace/name`.",
-            why="Nobody has it by chance. Empty: there is no such switch.",
+            "ConfigMap, as `namespace/name`, that stops all changes to running pods while it exists.",
+            why="Its name is not one to choose by chance. Empty: no ConfigMap stops changes.",
         ),
     ] = f"kube-system/{CLUSTER_FREEZE_CONFIG_MAP}"
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """The switch has a name and stands somewhere."""
+        """The name of the freeze ConfigMap is valid."""
         namespace, _, name = self.freeze_config_map.partition("/")
         if self.freeze_config_map and (problem := check_dns_label(namespace) or check_dns_subdomain(name)):
-            yield SettingConflict("freeze-config-map", f"is no namespace/name of a ConfigMap: {problem}")
+            yield SettingConflict("freeze-config-map", f"is not the namespace/name of a ConfigMap: {problem}")
 
 
 class AdmissionStatusSettings(Settings, frozen=True):
-    """Whether somebody sizes the pods that come after evictions."""
+    """Check that an admission controller runs, which sizes the replacements of evicted pods."""
+
+    title: ClassVar[str] = "Admission controller check"
 
     use_admission_controller_status: Annotated[
         bool,
         Setting(
-            "Evict only while the admission controller renews its Lease.",
-            why="A pod that nobody sizes comes back as it was.",
+            "Evict pods only while the admission controller renews its status Lease.",
+            why="Without an admission controller, the replacement of an evicted pod has the old size.",
         ),
     ] = True
     admission_controller_status_lease_name: Annotated[
-        str, Setting("Name of that Lease.", why="The admission controller's own default.")
+        str, Setting("Name of the admission controller's status Lease.", why="The default of the admission controller.")
     ] = "vpa-admission-controller"
     admission_controller_status_lease_namespace: Annotated[
         str,
-        Setting("Namespace of that Lease.", why="Where upstream's manifests run it.", variable="NAMESPACE"),
+        Setting(
+            "Namespace of the admission controller's status Lease.",
+            why="The namespace of upstream's manifests.",
+            variable="NAMESPACE",
+        ),
     ] = "kube-system"
     admission_controller_status_lease_timeout: Annotated[
         Duration,
         Setting(
-            "A Lease that nobody renews for so long counts as gone.", why="Upstream's figure.", check=check_interval
+            "Time without renewal after which the status Lease no longer counts.",
+            why="Upstream's default.",
+            check=check_interval,
         ),
     ] = Duration.from_seconds(60)
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """A Lease has a name and stands somewhere."""
+        """Name and namespace of the Lease are valid."""
         if problem := check_dns_subdomain(self.admission_controller_status_lease_name):
-            yield SettingConflict("admission-controller-status-lease-name", f"is no name of a Lease: {problem}")
+            yield SettingConflict(
+                "admission-controller-status-lease-name", f"is not a valid name of a Lease: {problem}"
+            )
         namespace = self.admission_controller_status_lease_namespace
         if namespace and (problem := check_dns_label(namespace)):
             yield SettingConflict(
-                "admission-controller-status-lease-namespace", f"is no name of a namespace: {problem}"
+                "admission-controller-status-lease-namespace", f"is not a valid namespace name: {problem}"
             )
 
 
 class UpdaterSettings(Settings, frozen=True):
     """All settings of the updater."""
+
+    most_used: ClassVar[tuple[str, ...]] = (
+        "updater-interval",
+        "min-replicas",
+        "eviction-tolerance",
+        "eviction-rate-limit",
+        "evictions-per-hour",
+        "pod-update-threshold",
+        "in-place-skip-disruption-budget",
+        "hpa-conflict",
+        "dry-run",
+        "leader-elect",
+    )
 
     loop: UpdaterLoopSettings = UpdaterLoopSettings()
     disruption: DisruptionSettings = DisruptionSettings()
@@ -215,7 +260,7 @@ _LOWERS_MEMORY_LIMITS = (1, 34)
 
 
 def update_settings(settings: UpdaterSettings, served: Served, version: ServerVersion) -> UpdateSettings:
-    """The settings of plans."""
+    """The settings of `core.resize`."""
     disruption: DisruptionSettings = settings.disruption
     # Upstream tries again in every pass: with a short interval, retries are as frequent.
     soon = min(settings.loop.updater_interval.total_seconds(), UpdateSettings().retry)

@@ -174,13 +174,13 @@ class DecisionCache:
         return decision
 
 
-POD_NOT_GOVERNED = Reason("PodNotGoverned", "Nothing sizes or boosts this pod.")
+POD_NOT_GOVERNED = Reason("PodNotGoverned", "No VPA or Hvpa governs this pod.")
 POD_OWNER_UNKNOWN = Reason(
-    "PodOwnerUnknown", "Who controls a new pod could not be found out in time.", Severity.WARNING
+    "PodOwnerUnknown", "The owner of a new pod could not be looked up in time.", Severity.WARNING
 )
 POD_TARGET_UNUSABLE = Reason(
     "PodTargetUnusable",
-    "Something sizes the controller of this pod, which cannot be used as a target.",
+    "A VPA or Hvpa targets the controller of this pod, which is not a valid target.",
     Severity.WARNING,
 )
 

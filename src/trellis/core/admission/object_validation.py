@@ -26,10 +26,10 @@ from trellis.base.reasons import Reason, Severity
 from trellis.core.admission.reviews import AdmissionRefusal, AdmissionReview, build_refusal, parse_object
 from trellis.core.cluster.json_patches import PatchOp
 
-OBJECT_ACCEPTED = Reason("ObjectAccepted", "The object breaks no rule.")
-OBJECT_DEFAULTED = Reason("ObjectDefaulted", "The object breaks no rule, and a field was filled in.")
-OBJECT_REFUSED = Reason("ObjectRefused", "The object breaks a rule and was not stored.", Severity.WARNING)
-OBJECT_NOT_CHECKED = Reason("ObjectNotChecked", "The object, or this part of it, is none of ours to judge.")
+OBJECT_ACCEPTED = Reason("ObjectAccepted", "The object is valid.")
+OBJECT_DEFAULTED = Reason("ObjectDefaulted", "The object is valid, and defaults were filled in.")
+OBJECT_REFUSED = Reason("ObjectRefused", "The object is invalid and was not stored.", Severity.WARNING)
+OBJECT_NOT_CHECKED = Reason("ObjectNotChecked", "The webhook does not check objects of this kind, or this subresource.")
 
 _DEFAULT_POLICY: Final = {"updateMode": "Recreate"}
 _KEPT_WARNING: Final = "allowed only because the stored object has it too"

@@ -36,9 +36,11 @@ from trellis.core.sizing.shapes import ContainerList, ContainerShape, PodShape, 
 from trellis.core.sizing.sizes import PodSize, SizeNote, size_pod
 
 POD_SIZED = Reason("PodSized", "A new pod got the recommended requests and limits.")
-POD_BOOSTED = Reason("PodBoosted", "A new pod got more CPU for its start.")
-POD_ALREADY_SIZED = Reason("PodAlreadySized", "A new pod asked for what is recommended.")
-POD_WITHOUT_ADVICE = Reason("PodWithoutRecommendation", "Nothing is recommended yet for the containers of a new pod.")
+POD_BOOSTED = Reason("PodBoosted", "A new pod got a startup boost of its CPU.")
+POD_ALREADY_SIZED = Reason("PodAlreadySized", "A new pod already requested what is recommended.")
+POD_WITHOUT_ADVICE = Reason(
+    "PodWithoutRecommendation", "There is no recommendation yet for the containers of a new pod."
+)
 
 
 # The most CPU that the pod could have on some node, asked for only if it is to be boosted.

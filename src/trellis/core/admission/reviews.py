@@ -138,7 +138,7 @@ def parse_object(raw: msgspec.Raw) -> Any:
     try:
         return msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidReview(_first_bytes(bytes(raw)), f"is no JSON: {error}") from error
+        raise InvalidReview(_first_bytes(bytes(raw)), f"is not JSON: {error}") from error
 
 
 def build_refusal(group: str, kind: str, name: str, causes: Sequence[Cause]) -> AdmissionRefusal:

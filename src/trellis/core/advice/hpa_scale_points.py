@@ -18,7 +18,7 @@ from trellis.core.advice.survey.model import HpaTarget, SurveyedWorkload
 
 SCALE_POINT_MOVES = Reason(
     "ScalePointMoves",
-    "The new request moves the usage at which an HPA adds pods, unless its target is changed too.",
+    "The new request changes the usage at which an HPA adds pods, unless the HPA's target is changed too.",
     Severity.WARNING,
 )
 SCALE_POINT_MISSING = Reason(

@@ -110,11 +110,11 @@ def _find_patch_problem(workload: SurveyedWorkload) -> str:
 
 def _find_vpa_problem(workload: SurveyedWorkload) -> str:
     if workload.kind == "Pod":
-        return "a VerticalPodAutoscaler needs an owner of the pod"
+        return "a VerticalPodAutoscaler needs pods with an owner"
     if workload.group:
         return f"{workload.members} Jobs have no owner that a VerticalPodAutoscaler can target"
     if workload.vpas:
-        return f"it has a VerticalPodAutoscaler already: {workload.vpas[0]}"
+        return f"it already has a VerticalPodAutoscaler: {workload.vpas[0]}"
     return ""
 
 

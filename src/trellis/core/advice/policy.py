@@ -95,9 +95,9 @@ def parse_limit_rules(text: str) -> LimitRules:
     for part in text.split(","):
         resource, _, rule = (side.strip() for side in part.partition("="))
         if resource not in RESOURCES:
-            raise InvalidInput(text, f'"{resource}" is not cpu or memory')
+            raise InvalidInput(text, f'"{resource}" is neither cpu nor memory')
         if resource in rules:
-            raise InvalidInput(text, f"{resource} is there twice")
+            raise InvalidInput(text, f"{resource} occurs twice")
         rules[resource] = _parse_rule(text, rule)
     return LimitRules(**rules)
 
@@ -109,4 +109,4 @@ def _parse_rule(text: str, rule: str) -> LimitRule:
         guess = suggest_name(rule, [limit_rule.value for limit_rule in LimitRule])
         hint = f' (did you mean "{guess}"?)' if guess else ""
         listed = ", ".join(LimitRule)
-        raise InvalidInput(text, f'"{rule}" is no rule for limits{hint}; there are {listed}') from None
+        raise InvalidInput(text, f'"{rule}" is not a rule for limits{hint}; the rules are {listed}') from None

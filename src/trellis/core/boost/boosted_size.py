@@ -28,31 +28,30 @@ from trellis.core.recommend.capping.limit_ranges import NamespaceLimits
 from trellis.core.sizing.shapes import ContainerShape, PodShape, sum_largest_stage, sum_stage
 from trellis.core.sizing.sizes import PodSize
 
-BOOST_CAPPED_BY_FLAG = Reason("BoostCappedByFlag", "The boost was lowered to what --max-allowed-cpu-boost allows.")
-BOOST_CAPPED_BY_LIMIT_RANGE = Reason(
-    "BoostCappedByLimitRange", "The boost was lowered to the maximum of a LimitRange, beyond which no pod is admitted."
-)
-BOOST_CAPPED_BY_POD = Reason(
-    "BoostCappedByPod", "The boost was lowered to what the pod as a whole requests, or is limited to."
-)
-BOOST_CAPPED_BY_NODE = Reason(
-    "BoostCappedByNode", "The boost was lowered so that the pod fits some node that would take it."
-)
+BOOST_CAPPED_BY_FLAG = Reason("BoostCappedByFlag", "The boost was capped by --max-allowed-cpu-boost.")
+BOOST_CAPPED_BY_LIMIT_RANGE = Reason("BoostCappedByLimitRange", "The boost was capped by the maximum of a LimitRange.")
+BOOST_CAPPED_BY_POD = Reason("BoostCappedByPod", "The boost was capped by the pod-level request or limit.")
+BOOST_CAPPED_BY_NODE = Reason("BoostCappedByNode", "The boost was capped so that the pod fits on a node.")
 BOOST_KEPT_BELOW_LIMIT = Reason(
-    "BoostKeptBelowLimit", "The boosted request was kept 1m below the limit, which stays, so that the QoS class stays."
+    "BoostKeptBelowLimit",
+    "The boosted request was kept 1m below the limit, which does not change, so that the QoS class does not change.",
 )
-BOOST_WITHOUT_EFFECT = Reason("BoostWithoutEffect", "Nothing is left of the boost, so that the plain value stands.")
+BOOST_WITHOUT_EFFECT = Reason(
+    "BoostWithoutEffect", "The boost adds nothing: caps leave no more than the size without it."
+)
 BOOST_SKIPPED_NO_BASE = Reason(
-    "BoostSkippedNoBase", "There is no boost, as the container has neither a recommendation nor a request to raise."
+    "BoostSkippedNoBase", "The container is not boosted: it has neither a recommendation nor a request."
 )
 BOOST_SKIPPED_NOT_RESIZABLE = Reason(
-    "BoostSkippedNotResizable", "There is no boost, as pods for this operating system cannot be resized in place."
+    "BoostSkippedNotResizable",
+    "The container is not boosted: pods of this operating system cannot be resized in place.",
 )
 BOOST_SKIPPED_RESTART = Reason(
-    "BoostSkippedRestart", "There is no boost, as its end would restart the container just as it became Ready."
+    "BoostSkippedRestart",
+    "The container is not boosted: the end of the boost would restart it just after it became Ready.",
 )
 BOOST_WOULD_NOT_FIT = Reason(
-    "BoostWouldNotFit", "With its boost the pod is too large for every node that would take it.", Severity.WARNING
+    "BoostWouldNotFit", "With its boost the pod fits on none of the nodes that would accept it.", Severity.WARNING
 )
 
 # The words of the pod's annotation, in the manner of upstream's.
@@ -62,11 +61,11 @@ _PHRASES: Final = {
     BOOST_CAPPED_BY_POD.code: "boost capped to fit pod resources",
     BOOST_CAPPED_BY_NODE.code: "boost capped to fit a node",
     BOOST_KEPT_BELOW_LIMIT.code: "boost kept below container limit",
-    BOOST_WITHOUT_EFFECT.code: "not boosted since nothing is left of the boost",
-    BOOST_SKIPPED_NO_BASE.code: "not boosted since there is no request to raise",
+    BOOST_WITHOUT_EFFECT.code: "not boosted since caps leave nothing of the boost",
+    BOOST_SKIPPED_NO_BASE.code: "not boosted since there is no request to boost",
     BOOST_SKIPPED_NOT_RESIZABLE.code: "not boosted since the pod cannot be resized",
     BOOST_SKIPPED_RESTART.code: "not boosted since a resize restarts the container",
-    BOOST_WOULD_NOT_FIT.code: "boost fits no node",
+    BOOST_WOULD_NOT_FIT.code: "boost makes the pod too large for every node",
 }
 
 

@@ -26,21 +26,23 @@ from trellis.api.resolve import Boost, EffectiveVpa, UpdateMode
 from trellis.base.reasons import Reason, Severity
 from trellis.core.boost.annotation import ANNOTATION_PREFIX
 
-BOOST_GATE_OFF = Reason("BoostGateOff", "Startup boost is switched off, so that boosts are neither made nor ended.")
+BOOST_GATE_OFF = Reason(
+    "BoostGateOff", "The feature gate CPUStartupBoost is off: boosts are neither applied nor ended."
+)
 BOOST_UNTIL_READY = Reason("BoostUntilReady", "The container is boosted until its pod is Ready.")
-BOOST_UNTIL_DURATION = Reason("BoostUntilDuration", "The pod is Ready, and its boost lasts for some time after that.")
-BOOST_OVER = Reason("BoostOver", "The pod has been Ready for as long as its boost lasts.")
-BOOST_GIVEN_UP = Reason("BoostGivenUp", "The pod has not become Ready for so long that its boost is taken back.")
+BOOST_UNTIL_DURATION = Reason("BoostUntilDuration", "The pod is Ready, and the boost continues for its duration.")
+BOOST_OVER = Reason("BoostOver", "The pod has been Ready for the duration of the boost: the boost ends.")
+BOOST_GIVEN_UP = Reason(
+    "BoostGivenUp", "The pod has not become Ready within the give-up time of its boost: the boost ends."
+)
 BOOST_WITHOUT_POLICY = Reason(
     "BoostWithoutPolicy",
-    "No object gives the container a boost any more. The updater takes the boost back 30 s after it notices.",
+    "No object boosts the container any more. The updater ends the boost 30 s after it observes this.",
 )
-BOOST_WITHDRAWN = Reason(
-    "BoostWithdrawn", "No object gives the container a boost any more, so that the boost is taken back."
-)
+BOOST_WITHDRAWN = Reason("BoostWithdrawn", "No object boosts the container any more: the boost ends.")
 BOOSTED_FOR_LONG = Reason(
     "BoostedForLong",
-    "A container has been boosted for more than 10 minutes, and not because of its policy's duration.",
+    "A container has been boosted for more than 10 minutes, and its policy has no such duration.",
     Severity.WARNING,
 )
 

@@ -25,12 +25,14 @@ from trellis.core.sizing.shapes import ContainerShape, PodShape, QosClass, compu
 from trellis.core.sizing.sizes import ContainerSize, size_pod
 
 UNBOOSTED_TO_RECOMMENDATION = Reason(
-    "UnboostedToRecommendation", "The boost is over, and the container gets the CPU that is recommended now."
+    "UnboostedToRecommendation", "The boost is over, and the container gets the CPU recommended now."
 )
-UNBOOSTED_TO_SPEC = Reason("UnboostedToSpec", "The boost is over, and the container gets the CPU it asked for itself.")
+UNBOOSTED_TO_SPEC = Reason(
+    "UnboostedToSpec", "The boost is over, and the container gets the CPU it requested before the boost."
+)
 UNBOOST_UNKNOWN = Reason(
     "UnboostUnknown",
-    "The boost is over, but nothing is recommended and nothing tells what the container had, so that it keeps its CPU.",
+    "The boost is over, but there is no recommendation and no record of the original CPU: the container keeps its CPU.",
     Severity.WARNING,
 )
 

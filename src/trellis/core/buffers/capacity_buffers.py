@@ -33,11 +33,13 @@ from trellis.core.buffers.translation_facts import BufferSettings, TargetFacts, 
 from trellis.core.cluster.target_problems import TargetProblem
 from trellis.core.fit.resources import parse_nanos_or_zero
 
-SIZE_NOT_STATED = Reason("SizeNotStated", "The CapacityBuffer states no size that can be used.", Severity.ERROR)
+SIZE_NOT_STATED = Reason("SizeNotStated", "The CapacityBuffer has no valid size.", Severity.ERROR)
 LIMITS_NOT_REQUESTED = Reason(
-    "LimitsNotRequested", "The CapacityBuffer limits only what its pods do not request.", Severity.ERROR
+    "LimitsNotRequested", "The CapacityBuffer limits only resources that its pods do not request.", Severity.ERROR
 )
-NO_REFERENCE = Reason("NoReference", "The CapacityBuffer names neither a template nor a workload.", Severity.ERROR)
+NO_REFERENCE = Reason(
+    "NoReference", "The CapacityBuffer references neither a pod template nor a workload.", Severity.ERROR
+)
 
 _LONGEST_NAME: Final = 253
 _LARGEST_COUNT: Final = 2**31 - 1
@@ -68,7 +70,7 @@ def translate_capacity_buffer(buffer: CapacityBuffer, facts: TranslationFacts, s
         return _build_not_ready(replicas)
     chunks = min(replicas, settings.most_chunks)
     cut = DetailedReason(
-        CHUNKS_TRUNCATED, f"cut from {replicas} to {pluralize(chunks, 'replica')}, the most that one buffer may have"
+        CHUNKS_TRUNCATED, f"limited from {replicas} to {pluralize(chunks, 'replica')}, the maximum of one buffer"
     )
     return Translation(
         requested=replicas,

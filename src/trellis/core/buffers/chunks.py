@@ -33,8 +33,10 @@ from trellis.core.fit.demand import ResourceAmounts
 from trellis.core.fit.resources import PODS
 from trellis.core.recommend.amounts import ResourceAmounts as AmountsResourceAmounts
 
-WITHIN_QUOTAS = Reason("WithinQuotas", "No quota of the namespace keeps the Buffer from having all of its chunks.")
-LIMITED_BY_QUOTAS = Reason("LimitedByQuotas", "Quotas of the namespace leave room for fewer chunks.", Severity.WARNING)
+WITHIN_QUOTAS = Reason("WithinQuotas", "Resource quotas of the namespace do not limit the Buffer.")
+LIMITED_BY_QUOTAS = Reason(
+    "LimitedByQuotas", "Resource quotas of the namespace limit the number of chunks.", Severity.WARNING
+)
 
 
 class Translation(msgspec.Struct, frozen=True):
@@ -96,26 +98,28 @@ def count_unfilled_chunks(chunks: int, chunk: ResourceAmounts, filled: AmountsRe
     return max(-(-rest // amount) for rest, amount in rests)
 
 
-BUFFER_READY = Reason("BufferReady", "The pods that the Buffer stands for are in its status.")
+BUFFER_READY = Reason("BufferReady", "The chunks of the Buffer are published in its status.")
 CHUNKS_TRUNCATED = Reason(
     "ChunksTruncated",
-    "The Buffer asks for more chunks than one Buffer may have; it stands for fewer.",
+    "The Buffer asks for more chunks than the maximum per Buffer, and gets the maximum.",
     Severity.WARNING,
 )
-OUTSIDE_SCHEDULE = Reason("OutsideSchedule", "No window of the Buffer's schedule is open; it counts for nothing.")
+OUTSIDE_SCHEDULE = Reason("OutsideSchedule", "No window of the Buffer's schedule is open: the Buffer has no chunks.")
 SCHEDULE_UNREADABLE = Reason(
-    "ScheduleUnreadable", "The Buffer's schedule cannot be read, so it counts at all times.", Severity.WARNING
+    "ScheduleUnreadable",
+    "The Buffer's schedule is invalid, and is ignored: the Buffer applies at all times.",
+    Severity.WARNING,
 )
 POD_SELECTOR_UNREADABLE = Reason(
-    "PodSelectorUnreadable", "The Buffer's podSelector cannot be read, so no pod fills it.", Severity.WARNING
+    "PodSelectorUnreadable", "The Buffer's podSelector is invalid, so no pod fills the Buffer.", Severity.WARNING
 )
-BUFFER_FILLED = Reason("BufferFilled", "Pods fill a part of the dedicated Buffer, which is kept no longer.")
-CAPACITY_UNREADABLE = Reason("CapacityUnreadable", "The Buffer states no capacity that can be used.", Severity.ERROR)
-TARGET_NOT_OBSERVED = Reason("TargetNotObserved", "The target has not been looked at yet.")
+BUFFER_FILLED = Reason("BufferFilled", "Pods fill a part of the dedicated Buffer; this part is no longer provisioned.")
+CAPACITY_UNREADABLE = Reason("CapacityUnreadable", "The Buffer has no valid capacity.", Severity.ERROR)
+TARGET_NOT_OBSERVED = Reason("TargetNotObserved", "The target has not been read yet.")
 TARGET_WITHOUT_COUNT = Reason(
-    "TargetWithoutCount", "The target does not say how many replicas it has, so no share of them is known."
+    "TargetWithoutCount", "The target has no number of replicas, so a percentage of it is unknown."
 )
-OTHER_TYPE = Reason("OtherBufferType", "The Buffer is of a type that somebody else provisions; it is left alone.")
+OTHER_TYPE = Reason("OtherBufferType", "Another controller provisions Buffers of this type: the Buffer is ignored.")
 TARGET_KIND_EXCLUDED = Reason("TargetKindExcluded", "Another controller translates Buffers for this kind of target.")
 
 
@@ -130,9 +134,12 @@ class _CapacityRequest(msgspec.Struct, frozen=True):
 def find_skip_reason(buffer: EffectiveBuffer, settings: BufferSettings) -> DetailedReason | None:
     """Why a Buffer is not managed; None if it is."""
     if not buffer.is_active_capacity:
-        return DetailedReason(OTHER_TYPE, f"{buffer.type} is not a type that we provision")
+        return DetailedReason(OTHER_TYPE, f"{buffer.type} is not a type that Trellis provisions")
     if buffer.target is not None and buffer.target.kind in settings.set_aside:
-        return DetailedReason(TARGET_KIND_EXCLUDED, f"{buffer.target.kind} is set aside for another controller")
+        return DetailedReason(
+            TARGET_KIND_EXCLUDED,
+            f"targets of kind {buffer.target.kind} are left to another controller (--set-aside-target-kinds)",
+        )
     return None
 
 
@@ -148,9 +155,7 @@ def translate(buffer: EffectiveBuffer, facts: TranslationFacts, now: float, sett
     ready = DetailedReason(BUFFER_READY, request.shape.source.reason.meaning)
     if size < request.count:
         fewer = pluralize(size, "chunk")
-        ready = DetailedReason(
-            CHUNKS_TRUNCATED, f"cut from {request.count} to {fewer}, the most that one Buffer may have"
-        )
+        ready = DetailedReason(CHUNKS_TRUNCATED, f"limited from {request.count} to {fewer}, the maximum of one Buffer")
     if buffer.filled_by is not None:
         chunks = count_unfilled_chunks(size, request.shape.amounts, facts.filled)
         if chunks < size:
@@ -173,11 +178,13 @@ def _list_unreadable_fields(buffer: EffectiveBuffer) -> Iterator[DetailedReason]
     """Fields that are ignored because they cannot be read: the API server stores them, `trellis check` refuses them."""
     if buffer.schedule_problem:
         yield DetailedReason(
-            SCHEDULE_UNREADABLE, f"it counts at all times, for its schedule cannot be read: {buffer.schedule_problem}"
+            SCHEDULE_UNREADABLE,
+            f"the Buffer applies at all times, because its schedule is invalid: {buffer.schedule_problem}",
         )
     if buffer.selector_problem:
         yield DetailedReason(
-            POD_SELECTOR_UNREADABLE, f"no pod fills it, for its podSelector cannot be read: {buffer.selector_problem}"
+            POD_SELECTOR_UNREADABLE,
+            f"no pod fills the Buffer, because its podSelector is invalid: {buffer.selector_problem}",
         )
 
 

@@ -25,18 +25,18 @@ from trellis.core.recommend.amounts import ResourceAmounts
 from trellis.core.usage.columns import BoolColumn, IntColumn
 
 NODE_CLASS_UNKNOWN = Reason(
-    "NodeClassUnknown", "Nobody has said by which label nodes show a class of this kind.", Severity.WARNING
+    "NodeClassUnknown", "The node label for classes of this kind is unknown: set --node-class-labels.", Severity.WARNING
 )
 NODE_CLASS_CONTRADICTED = Reason(
-    "NodeClassContradicted", "The nodeSelector asks for nodes of another class than the target is.", Severity.ERROR
+    "NodeClassContradicted", "The nodeSelector selects nodes of another class than the target.", Severity.ERROR
 )
 NODE_CLASS_WITHOUT_ROOM = Reason(
-    "NodeClassWithoutRoom", "No node of the class leaves both CPU and memory for pods.", Severity.WARNING
+    "NodeClassWithoutRoom", "No node of the class has both CPU and memory for pods.", Severity.WARNING
 )
-NODE_CLASS_EMPTY = Reason("NodeClassEmpty", "There is no node of the class yet, so chunks are made for a small one.")
-CHUNK_EXCEEDS_TOTALS = Reason("ChunkExceedsTotals", "Not one chunk is within the totals.", Severity.ERROR)
+NODE_CLASS_EMPTY = Reason("NodeClassEmpty", "The class has no node yet, so chunks are made for a small one.")
+CHUNK_EXCEEDS_TOTALS = Reason("ChunkExceedsTotals", "One chunk already exceeds the totals.", Severity.ERROR)
 CHUNK_LARGER_THAN_NODES = Reason(
-    "ChunkLargerThanNodes", "A chunk is larger than every node of the class that there is.", Severity.WARNING
+    "ChunkLargerThanNodes", "A chunk is larger than every existing node of the class.", Severity.WARNING
 )
 
 _RESOURCES: Final = ("cpu", "memory")
@@ -74,10 +74,12 @@ def find_class_labels(buffer: EffectiveBuffer, settings: BufferSettings) -> dict
         return labels
     label = settings.get_label(target.kind)
     if label is None:
-        return DetailedReason(NODE_CLASS_UNKNOWN, f"no label is known for nodes of a {target.kind}")
+        return DetailedReason(
+            NODE_CLASS_UNKNOWN, f"the label of nodes of a {target.kind} is not known; set --node-class-labels"
+        )
     if labels.get(label, target.name) != target.name:
         message = (
-            f"nodeSelector asks for {label}={labels[label]}, and nodes of {target.kind} {target.name} have another"
+            f"nodeSelector selects {label}={labels[label]}, which nodes of {target.kind} {target.name} do not have"
         )
         return DetailedReason(NODE_CLASS_CONTRADICTED, message)
     return labels | {label: target.name}
@@ -167,10 +169,8 @@ def _is_above(name: str, amount: Quantity | None, most: ResourceAmounts) -> bool
 
 
 def _describe_excess(names: Iterable[str], chunk: Mapping[str, Quantity], most: ResourceAmounts) -> str:
-    parts = [
-        f"{chunk[name]} {name}, where no node leaves more than {_format_amount(name, most[name])}" for name in names
-    ]
-    return f"a chunk asks for {' and '.join(parts)}"
+    parts = [f"{chunk[name]} {name}, and a node has at most {_format_amount(name, most[name])}" for name in names]
+    return f"a chunk requests {' and '.join(parts)}"
 
 
 def _format_amount(name: str, count: int) -> Quantity:

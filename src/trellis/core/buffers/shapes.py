@@ -87,26 +87,26 @@ def _format_amounts(amounts: AmountsResourceAmounts) -> dict[str, str]:
     return {name: format_resource_amount(name, amount) for name, amount in amounts.items()}
 
 
-SHAPED_LIKE_POD = Reason("ShapedLikePod", "A chunk is shaped like the target's newest live pod.")
-SHAPED_LIKE_TEMPLATE = Reason("ShapedLikeTemplate", "A chunk is shaped like the target's pod template.")
+SHAPED_LIKE_POD = Reason("ShapedLikePod", "A chunk has the spec of the target's newest live pod.")
+SHAPED_LIKE_TEMPLATE = Reason("ShapedLikeTemplate", "A chunk has the spec of the target's pod template.")
 SHAPED_LIKE_BEFORE = Reason(
-    "ShapedLikeBefore", "The target has no live pod and no template; a chunk is shaped like the last pod it had."
+    "ShapedLikeBefore", "The target has no live pod and no pod template; a chunk has the spec of its last pod."
 )
-SHAPE_GIVEN = Reason("ShapeGiven", "A chunk is shaped as the Buffer says.")
-SHAPE_OF_CLASS = Reason("ShapeOfClass", "A chunk is a part of the totals, for nodes of the class.")
-VOLUMES_DROPPED = Reason("VolumesDropped", "Volumes that tie a pod to a node or a zone are not part of a chunk.")
+SHAPE_GIVEN = Reason("ShapeGiven", "A chunk has the resources that the Buffer specifies.")
+SHAPE_OF_CLASS = Reason("ShapeOfClass", "A chunk is a fraction of the totals that fits the nodes of the class.")
+VOLUMES_DROPPED = Reason("VolumesDropped", "Volumes that bind a pod to a node or a zone are not part of a chunk.")
 TEMPLATE_REFUSED = Reason(
     "TemplateRefused",
-    "The API server would refuse a pod of the target's template; the chunk is shaped as it is written.",
+    "The API server would refuse a pod of the target's template; a chunk has the template as it is.",
     Severity.WARNING,
 )
 TARGET_WITHOUT_PODS = Reason(
-    "TargetWithoutPods", "The target has no live pod and no pod template; the Buffer waits for its first pod."
+    "TargetWithoutPods", "The target has no live pod and no pod template; the Buffer waits for the first pod."
 )
 HAS_RESOURCE_CLAIMS = Reason(
-    "HasResourceClaims", "The pod has resource claims, and room for devices cannot be kept.", Severity.WARNING
+    "HasResourceClaims", "The pod has resource claims; capacity for devices is not supported.", Severity.WARNING
 )
-POD_SPEC_UNREADABLE = Reason("PodSpecUnreadable", "The pod spec, or an amount in it, cannot be read.", Severity.ERROR)
+POD_SPEC_UNREADABLE = Reason("PodSpecUnreadable", "The pod spec, or a quantity in it, is invalid.", Severity.ERROR)
 
 
 class ChunkShape(msgspec.Struct, frozen=True):
@@ -179,13 +179,13 @@ def _build_shape(
     containers = (*spec.containers, *spec.init_containers)
     if not spec.containers or not all(container.name for container in containers):
         return DetailedReason(
-            POD_SPEC_UNREADABLE, "podSpec.containers: at least one container, and a name for each, is needed"
+            POD_SPEC_UNREADABLE, "podSpec.containers: at least one container is needed, and each needs a name"
         )
     claims = {claim.name for claim in spec.resource_claims}
     claims |= {claim.name for container in containers for claim in container.resources.claims}
     if claims:
         return DetailedReason(
-            HAS_RESOURCE_CLAIMS, f"room for resource claims cannot be kept: {', '.join(sorted(claims))}"
+            HAS_RESOURCE_CLAIMS, f"capacity for resource claims is not supported: {', '.join(sorted(claims))}"
         )
     part = select_scheduling_fields(spec)
     try:

@@ -31,9 +31,7 @@ from trellis.core.cluster.target_problems import (
 
 _JOB: Final = "Job"
 
-TARGET_UNREADABLE = Reason(
-    "TargetUnreadable", "Whoever reads this kind of target could not make sense of it.", Severity.ERROR
-)
+TARGET_UNREADABLE = Reason("TargetUnreadable", "The reader of this kind of target failed.", Severity.ERROR)
 
 
 class TargetReading(msgspec.Struct, frozen=True):

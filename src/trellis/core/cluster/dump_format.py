@@ -50,7 +50,7 @@ HISTORY: Final = "history"
 END: Final = "end"
 
 # Why something is missing that a cluster does not have at all.
-NOT_SERVED: Final = "is not served by this cluster"
+NOT_SERVED: Final = "is not served by the cluster"
 # The ConfigMap that stops all changes; any other one declares groups of nodes.
 FREEZE_CONFIG_MAP: Final = "trellis-freeze"
 # What is missing where the ConfigMap that declares groups of nodes could not be read.

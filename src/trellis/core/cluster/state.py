@@ -162,7 +162,7 @@ class _DumpReader:
     def begin(self, data: msgspec.Raw) -> None:
         header = read_header(HEADER, data)
         if header.component != dump_format.DUMP:
-            raise InvalidRecording(header.component, "recorded this, and only what `trellis dump` wrote is a dump")
+            raise InvalidRecording(header.component, "recorded this; only a file of `trellis dump` is a dump")
         self._release = header.release
 
     def read_line(self, kind: str, data: msgspec.Raw) -> None:
@@ -204,7 +204,7 @@ class _DumpReader:
 
     def build_state(self) -> ClusterState:
         if self._about is None:
-            raise InvalidRecording("", "has no line that says what it is about: whoever wrote this dump was stopped")
+            raise InvalidRecording("", "has no scope line: the dump was stopped before it")
         snapshots = {kind: store.snapshot() for kind, store in self._stores.items()}
         maps: Snapshot[ConfigMap] = snapshots[ConfigMap.__name__]
         return ClusterState(

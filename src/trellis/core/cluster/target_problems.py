@@ -12,30 +12,28 @@ import msgspec
 from trellis.base.errors import Forbidden, InvalidSelector, NotFound, TrellisError, Unauthorized
 from trellis.base.reasons import Reason, Severity
 
-NO_TARGET_REF: Final = Reason("NoTargetRef", "The object does not say what it is about.", Severity.ERROR)
+NO_TARGET_REF: Final = Reason("NoTargetRef", "The object has no targetRef.", Severity.ERROR)
 TARGET_NOT_FOUND: Final = Reason("TargetNotFound", "The target does not exist.", Severity.ERROR)
 TARGET_KIND_NOT_SERVED: Final = Reason(
-    "TargetKindNotServed", "The cluster has no such kind as the target's, or several.", Severity.ERROR
+    "TargetKindNotServed",
+    "The cluster does not serve the target's kind, or serves it in several API groups.",
+    Severity.ERROR,
 )
 TARGET_NOT_SCALABLE: Final = Reason(
     "TargetNotScalable", "The target's kind is neither well known nor has a scale subresource.", Severity.ERROR
 )
-TARGET_SELECTS_NOTHING: Final = Reason(
-    "TargetSelectsNothing", "The target does not say which pods are its own.", Severity.ERROR
-)
+TARGET_SELECTS_NOTHING: Final = Reason("TargetSelectsNothing", "The target has no pod selector.", Severity.ERROR)
 TARGET_SELECTOR_UNREADABLE: Final = Reason(
-    "TargetSelectorUnreadable", "The target's selector breaks the rules of selectors.", Severity.ERROR
+    "TargetSelectorUnreadable", "The target's pod selector is invalid.", Severity.ERROR
 )
 TARGET_NOT_TOPMOST: Final = Reason(
-    "TargetNotTopmost", "The target is itself controlled by something that should be the target.", Severity.ERROR
+    "TargetNotTopmost", "The target has a parent controller, which should be the target instead.", Severity.ERROR
 )
 TARGET_OWNERS_UNKNOWN: Final = Reason(
-    "TargetOwnersUnknown", "Who controls the target could not be found out.", Severity.ERROR
+    "TargetOwnersUnknown", "The parent controller of the target could not be looked up.", Severity.ERROR
 )
-TARGET_FORBIDDEN: Final = Reason("TargetForbidden", "The target may not be read.", Severity.ERROR)
-TARGET_UNREACHABLE: Final = Reason(
-    "TargetUnreachable", "The target could not be read; it is tried again.", Severity.WARNING
-)
+TARGET_FORBIDDEN: Final = Reason("TargetForbidden", "RBAC does not allow to read the target.", Severity.ERROR)
+TARGET_UNREACHABLE: Final = Reason("TargetUnreachable", "Reading the target failed; it is retried.", Severity.WARNING)
 
 
 class TargetProblem(msgspec.Struct, frozen=True):

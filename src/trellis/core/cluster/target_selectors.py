@@ -89,7 +89,7 @@ def read_selector(workload: KubeObject | ObservedObject) -> Selector:
         case Deployment() | ReplicaSet() | StatefulSet() | DaemonSet() | Job() | ObservedWorkload():
             return convert_selector(workload.spec.selector)
         case _:
-            raise InternalError(f"{type(workload).__name__} is no workload that says which pods are its own")
+            raise InternalError(f"{type(workload).__name__} is not a workload with a pod selector")
 
 
 def convert_selector(selector: LabelSelector | None) -> Selector:
@@ -107,7 +107,7 @@ def _select_by_scale(target: TargetRef, owners: Owners) -> SelectorOrProblem:
     scale = owners.scale(target)
     if scale is None:
         return build_target_problem(
-            TARGET_UNREACHABLE, f"the scale sub-resource of {_qualified_name(target)} has not been read yet"
+            TARGET_UNREACHABLE, f"the scale subresource of {_qualified_name(target)} has not been read yet"
         )
     if scale.problem is not None:
         return scale.problem
@@ -124,7 +124,7 @@ def _check_topmost(target: TargetRef, chain: OwnerChain) -> TargetProblem | None
     if chain.topmost is not None:
         message = f"The target {target} has a parent controller but it should point to {rule}: {chain.topmost}"
         return TargetProblem(TARGET_NOT_TOPMOST, message)
-    cause = chain.problem or f"the scale sub-resource of {chain.unread_scale} has not been read yet"
+    cause = chain.problem or f"the scale subresource of {chain.unread_scale} has not been read yet"
     return TargetProblem(TARGET_OWNERS_UNKNOWN, f"Error checking if target {target} is {rule}: {cause}")
 
 

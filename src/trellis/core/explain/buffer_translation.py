@@ -144,7 +144,7 @@ class BufferFactsBuilder:
     def _read_scale(self, target: TargetRef) -> _PodCount | TargetProblem:
         scale = self._owners.scale(target)
         if scale is None:
-            return build_target_problem(TARGET_UNREACHABLE, f"the scale sub-resource of {target} has not been read")
+            return build_target_problem(TARGET_UNREACHABLE, f"the scale subresource of {target} has not been read")
         if scale.problem is not None:
             return build_not_scalable(target.kind) if scale.problem.reason is TARGET_NOT_SCALABLE else scale.problem
         return self._evidence.collected.replicas.get(target), read_scale_selector(scale.selector)

@@ -20,46 +20,45 @@ from trellis.core.resize.actions import DecisionKind
 
 ATTEMPTS_NOT_OBSERVED = Reason(
     "AttemptsNotObserved",
-    "What became of the updater's earlier attempts is known to its process alone, and not looked at.",
+    "The updater's earlier attempts are known only to its process, and are not considered.",
 )
 SAMPLES_NOT_OBSERVED = Reason(
     "SamplesNotObserved",
-    "Usage since the last checkpoint is known to the recommender's process alone, so that it may be ahead.",
+    "Usage since the last checkpoint is known only to the recommender's process, whose recommendation may be newer.",
 )
 CAPACITY_NOT_OBSERVED = Reason(
     "CapacityNotObserved",
-    "Whether a new pod would fit some node is not looked at: not all nodes and pods could be seen.",
+    "Whether a new pod fits on a node is not checked, because not all nodes and pods could be read.",
 )
 ADMISSION_NOT_OBSERVED = Reason(
-    "AdmissionNotObserved", "Whether somebody sizes new pods could not be seen, and is taken for granted."
+    "AdmissionNotObserved", "Whether an admission controller runs could not be read; it is assumed to run."
 )
-FLAGS_NOT_OBSERVED = Reason(
-    "FlagsNotObserved", "The flags of a component could not be seen, so that its defaults are taken for granted."
-)
+FLAGS_NOT_OBSERVED = Reason("FlagsNotObserved", "The flags of a component could not be read; its defaults are assumed.")
 FLAG_UNREADABLE = Reason(
-    "FlagUnreadable", "A flag of a component could not be read, so that its default stands for it.", Severity.WARNING
+    "FlagUnreadable", "A flag of a component is invalid; its default is assumed.", Severity.WARNING
 )
 OBJECTS_NOT_OBSERVED = Reason("ObjectsNotObserved", "Some objects could not be read.", Severity.WARNING)
-DUMP_CUT_OFF = Reason("DumpCutOff", "The dump is cut off: what came after its last line is missing.", Severity.WARNING)
+DUMP_CUT_OFF = Reason("DumpCutOff", "The dump is truncated: what followed its last line is missing.", Severity.WARNING)
 CHECKPOINT_UNREADABLE = Reason(
-    "CheckpointUnreadable", "A checkpoint could not be read, so that its history is missing.", Severity.WARNING
+    "CheckpointUnreadable", "A checkpoint is invalid, so its history is missing.", Severity.WARNING
 )
 RECOMMENDER_NOT_AVAILABLE = Reason(
     "RecommenderNotAvailable",
-    "The recommender that the object names is none that can be asked here: only its status is told.",
+    "The recommender that the object names is not available here: only its published status is shown.",
 )
 SCALING_NOT_OBSERVED = Reason(
     "ScalingNotObserved",
-    "What the Hvpa controller remembers is known to its process alone: here windows begin anew, and no wish is read.",
+    "The memory of the Hvpa controller is known only to its process: here stabilization windows "
+    "start now, and no HPA demand is read.",
 )
 TEMPLATE_NOT_OBSERVED = Reason(
     "TemplateNotObserved",
-    "What the API server would make of a pod of the template is not asked: it is taken as it is written.",
+    "Defaults that the API server would set in a pod of the template are not applied.",
 )
 TARGET_KINDS_NOT_OBSERVED = Reason(
-    "TargetKindsNotObserved", "Kinds of targets that other packages know are read by the Buffer controller alone."
+    "TargetKindsNotObserved", "Kinds of targets added by other packages are read only by the Buffer controller."
 )
-USAGE_NOT_OBSERVED = Reason("UsageNotObserved", "Nothing is known of what containers use now.", Severity.WARNING)
+USAGE_NOT_OBSERVED = Reason("UsageNotObserved", "The current usage of containers is unknown.", Severity.WARNING)
 
 # Of these, where they are missing, the whole cluster is concerned.
 _ABOUT_COMPONENTS: Final = ("ConfigMap", "Lease", "Deployments of components")
@@ -125,23 +124,26 @@ def is_partial(missing: tuple[MissingEvidencePart, ...]) -> bool:
 
 REMOVALS_NOT_OBSERVED = Reason(
     "RemovalsNotObserved",
-    "Since when nodes are not needed, and what failed, is known to the autoscaler's process alone: here it begins now.",
+    "How long nodes have been unneeded, and which removals failed, is known only to the node "
+    "autoscaler's process: here both start now.",
 )
 PLACEMENT_NOT_OBSERVED = Reason(
     "PlacementNotObserved",
-    "Where chunks were before, and which groups failed, is known to the autoscaler's process alone: here nothing was.",
+    "Earlier placements of chunks, and failed node groups, are known only to the node "
+    "autoscaler's process: here there are none.",
 )
 NODE_GROUPS_NOT_OBSERVED = Reason(
-    "NodeGroupsNotObserved", "Nothing that declares groups of nodes was found: every node is taken for one of no group."
+    "NodeGroupsNotObserved",
+    "No declaration of node groups was found: every node is treated as one outside node groups.",
 )
-GROUP_UNREADABLE = Reason(
-    "NodeGroupUnreadable", "A group of nodes could not be read, so that it is left out.", Severity.WARNING
-)
+GROUP_UNREADABLE = Reason("NodeGroupUnreadable", "A node group is invalid and is ignored.", Severity.WARNING)
 NODES_NOT_OBSERVED = Reason(
-    "NodesNotObserved", "What becomes of nodes is not told: not all nodes and pods could be seen.", Severity.WARNING
+    "NodesNotObserved",
+    "Decisions about nodes are not shown, because not all nodes and pods could be read.",
+    Severity.WARNING,
 )
 OBJECT_UNREADABLE = Reason(
-    "ObjectUnreadable", "What an object asks of nodes could not be read, so that it is left out.", Severity.WARNING
+    "ObjectUnreadable", "The node requirements of an object are invalid, so it is ignored.", Severity.WARNING
 )
 
 _COMPONENT: Final = "nodes"

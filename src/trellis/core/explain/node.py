@@ -148,9 +148,9 @@ def explain_node(
 def _build_unknown_node_error(collected: ClusterState, name: str) -> InvalidInput:
     for missing in collected.missing:
         if missing.what in ("Node", f"Node {name}"):
-            return InvalidInput(name, f"is no Node that can be seen: {missing.why}")
+            return InvalidInput(name, f"cannot be looked up as Node: {missing.why}")
     if ("", name) in collected.nodes.rejected:
         return InvalidInput(name, f"cannot be read: {collected.nodes.rejected['', name]}")
     guess = suggest_name(name, [node.metadata.name for node in collected.nodes])
-    hint = f' (did you mean "{guess}"?)' if guess else "" if collected.is_complete else " (the dump is cut off)"
+    hint = f' (did you mean "{guess}"?)' if guess else "" if collected.is_complete else " (the dump is truncated)"
     return InvalidInput(name, f"there is no Node of that name{hint}")

@@ -17,10 +17,10 @@ from trellis.core.nodes.state.pods import PlacedPods
 
 SCALE_UP_NOT_NEEDED = Reason(
     "ScaleUpNotNeeded",
-    "No node is ordered for the pod: it is held back, is of a DaemonSet, or makes way for all others.",
+    "The pod triggers no scale-up: it has scheduling gates, belongs to a DaemonSet, or is expendable by its priority.",
 )
 AWAITING_SCHEDULER = Reason(
-    "AwaitingScheduler", "The scheduler has not said yet that it has no node for the pod, so that none is ordered."
+    "AwaitingScheduler", "The scheduler has not yet reported that the pod fits on no node, so no node is ordered."
 )
 
 

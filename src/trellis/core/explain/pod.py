@@ -28,9 +28,9 @@ from trellis.core.resize.view import PodView
 from trellis.core.sizing.sizes import ContainerSize
 
 ONLY_RECOMMENDS = Reason(
-    "OnlyRecommends", "The updater has no say about the pod: the object that governs it only recommends."
+    "OnlyRecommends", "The updater does not change the pod: the object that governs it only recommends."
 )
-PLAN_FAILED = Reason("PlanFailed", "The updater could not make a plan for the workload, so that it is left alone.")
+PLAN_FAILED = Reason("PlanFailed", "The updater could not plan for the workload, and does not change it.")
 
 
 class PlannedPod(msgspec.Struct, frozen=True):

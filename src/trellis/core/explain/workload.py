@@ -98,7 +98,7 @@ def explain_recommendation(evidence: Evidence, name: str, container: str = "") -
         if not chosen:
             guess = suggest_name(container, [container.name for container in containers])
             hint = f' (did you mean "{guess}"?)' if guess else ""
-            raise InvalidInput(container, f"is no container that {VPA.name} {name} has usage of{hint}")
+            raise InvalidInput(container, f"is not a container with usage for {VPA.name} {name}{hint}")
         containers = chosen
     return explain_subject(evidence, ExplanationSubject(RECOMMENDATION_KIND, name, part, containers))
 

@@ -31,19 +31,23 @@ from trellis.core.fit.node_table import NodeTable
 from trellis.core.fit.occupancy import Occupancy
 from trellis.core.usage.columns import BoolColumn
 
-NO_NODES = Reason("NoNodes", "There is no node.", Severity.WARNING)
-NODE_CORDONED = Reason("NodeCordoned", "The node is marked unschedulable.")
-NODE_NOT_NAMED = Reason("NodeNotNamed", "The pod names another node.")
+NO_NODES = Reason("NoNodes", "The cluster has no node.", Severity.WARNING)
+NODE_CORDONED = Reason("NodeCordoned", "The node is unschedulable (cordoned).")
+NODE_NOT_NAMED = Reason("NodeNotNamed", "The pod's spec.nodeName is another node.")
 TAINT_NOT_TOLERATED = Reason("TaintNotTolerated", "The pod does not tolerate a taint of the node.")
 NODE_NOT_SELECTED = Reason("NodeNotSelected", "The node does not match the pod's node selector or affinity.")
 VOLUME_NOT_READY = Reason(
-    "VolumeNotReady", "A volume of the pod is missing, lost, not bound yet, or for another pod alone.", Severity.WARNING
+    "VolumeNotReady",
+    "A volume of the pod is missing, lost, unbound, or in use by another pod exclusively.",
+    Severity.WARNING,
 )
-VOLUME_NOT_REACHABLE = Reason("VolumeNotReachable", "A volume of the pod cannot be reached from the node.")
-TOPOLOGY_LABEL_MISSING = Reason("TopologyLabelMissing", "The node lacks a label by which the pod is to be placed.")
-HOST_PORT_TAKEN = Reason("HostPortTaken", "Another pod on the node has a port that the pod asks for.")
-NODE_TOO_SMALL = Reason("NodeTooSmall", "The node as a whole has less of a resource than the pod asks for.")
-NODE_FULL = Reason("NodeFull", "Other pods on the node leave less of a resource than the pod asks for.")
+VOLUME_NOT_REACHABLE = Reason("VolumeNotReachable", "A volume of the pod cannot be attached to the node.")
+TOPOLOGY_LABEL_MISSING = Reason(
+    "TopologyLabelMissing", "The node lacks a topology label that the pod's constraints need."
+)
+HOST_PORT_TAKEN = Reason("HostPortTaken", "Another pod on the node uses a host port of the pod.")
+NODE_TOO_SMALL = Reason("NodeTooSmall", "The node's allocatable of a resource is less than the pod requests.")
+NODE_FULL = Reason("NodeFull", "Other pods on the node leave less of a resource than the pod requests.")
 
 
 class UnfitNodes(msgspec.Struct, frozen=True):

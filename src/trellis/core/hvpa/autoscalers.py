@@ -23,15 +23,16 @@ from trellis.base.reasons import Reason, Severity
 
 CONFLICTING_HPA = Reason(
     "ConflictingHPA",
-    "An HPA is pointed at the target itself; point it at the Hvpa, or the Hvpa leaves the target alone.",
+    "An HPA targets the workload itself; let it target the Hvpa instead. Until then the Hvpa "
+    "does not change the workload.",
     Severity.WARNING,
 )
 CONFLICTING_VPA = Reason(
     "ConflictingVPA",
-    "A VPA that is not in mode Off sizes the target's pods, and the Hvpa leaves the target alone.",
+    "A VPA that is not in mode Off targets the same workload, so the Hvpa does not change it.",
     Severity.WARNING,
 )
-OLDER_HVPA = Reason("OlderHvpa", "An older Hvpa has the same target, and this one leaves it alone.", Severity.WARNING)
+OLDER_HVPA = Reason("OlderHvpa", "An older Hvpa has the same target, so this one does not change it.", Severity.WARNING)
 
 
 def find_conflict_reason(*, acting_vpa: bool, hpa_on_target: bool, elder_hvpa: bool) -> Reason | None:

@@ -13,16 +13,16 @@ from trellis.base.reasons import Reason, Severity
 from trellis.core.hvpa.view import HvpaView
 
 REPLICAS_DRIFTED = Reason(
-    "ReplicasDrifted", "Somebody else changed the target's replicas, and they are set back.", Severity.WARNING
+    "ReplicasDrifted", "Another client changed the target's replicas; the Hvpa sets them back.", Severity.WARNING
 )
 DRIFT_TOLERATED = Reason(
     "DriftTolerated",
-    "Somebody else changed the target's replicas again, which is left alone for as long as the scale-down window is.",
+    "Another client changed the target's replicas again; the Hvpa keeps them for one scale-down window.",
     Severity.WARNING,
 )
 REQUESTS_DRIFTED = Reason(
     "RequestsDrifted",
-    "Somebody else changed the requests of a pod that had those decided here; the updater sets them right.",
+    "Another client changed the requests of a pod that the Hvpa had sized; the updater restores them.",
     Severity.WARNING,
 )
 

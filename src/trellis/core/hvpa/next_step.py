@@ -206,9 +206,9 @@ def split_among_containers(
 
 
 WAIT_FOR_READY_REPLICAS = Reason(
-    "WaitForReadyReplicas", "Replicas keep their larger size until the new ones are Ready."
+    "WaitForReadyReplicas", "Replicas keep their larger size until the new replicas are Ready."
 )
-RESIZE_BEFORE_SCALE_IN = Reason("ResizeBeforeScaleIn", "Replicas grow before there are fewer of them.")
+RESIZE_BEFORE_SCALE_IN = Reason("ResizeBeforeScaleIn", "Replicas grow before their number falls.")
 
 
 class ShapeTransition(msgspec.Struct, frozen=True):

@@ -60,14 +60,14 @@ class WriteBack(msgspec.Struct, frozen=True):
 HvpaAction: TypeAlias = SetScale | WriteBack
 
 
-SCALES_UP = Reason("ScalesUp", "The workload gets more, in replicas, in size or in both.")
-SCALES_DOWN = Reason("ScalesDown", "The workload gets less, in replicas, in size or in both.")
-AS_DECIDED = Reason("AsDecided", "Count and size are what the demand asks for.")
-STEP_BLOCKED = Reason("StepBlocked", "Count or size would be others, but something holds the step back.")
+SCALES_UP = Reason("ScalesUp", "The workload gets more replicas, larger replicas, or both.")
+SCALES_DOWN = Reason("ScalesDown", "The workload gets fewer replicas, smaller replicas, or both.")
+AS_DECIDED = Reason("AsDecided", "Number and size of the replicas match the demand.")
+STEP_BLOCKED = Reason("StepBlocked", "The demand asks for another number or size of replicas, but the step is blocked.")
 SCALED_TO_ZERO = Reason(
-    "ScaledToZero", "Somebody scaled the target to zero; it stays there until it is scaled up again."
+    "ScaledToZero", "The target was scaled to zero by another client, and stays there until it is scaled up again."
 )
-LIMITED = Reason("Limited", "More is needed than the last bucket allows.", Severity.WARNING)
+LIMITED = Reason("Limited", "The demand exceeds the last bucket.", Severity.WARNING)
 
 
 class HvpaPlanSummary(msgspec.Struct, frozen=True):

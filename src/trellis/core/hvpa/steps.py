@@ -20,14 +20,14 @@ from trellis.core.hvpa.ladder import Ladders
 from trellis.core.recommend.amounts import ResourceAmounts
 
 STABILIZATION_WINDOW = Reason(
-    "StabilizationWindow", "The demand has not been there, or gone, for as long as the stabilization window is."
+    "StabilizationWindow", "The change of demand has not lasted for the stabilization window yet."
 )
 MAINTENANCE_WINDOW = Reason(
-    "MaintenanceWindow", "Steps of this direction are taken inside the maintenance window only."
+    "MaintenanceWindow", "Steps in this direction are taken only inside the maintenance window."
 )
-UPDATE_POLICY = Reason("UpdatePolicy", "Steps of this direction are switched off by updateMode.")
-MIN_CHANGE = Reason("MinChange", "The size would fall by less than minChangePercent at the same count.")
-NO_RECOMMENDATION = Reason("NoRecommendation", "Neither an HPA nor a VPA has said how much the workload needs.")
+UPDATE_POLICY = Reason("UpdatePolicy", "Steps in this direction are disabled by updateMode.")
+MIN_CHANGE = Reason("MinChange", "The size would fall by less than minChangePercent with the same number of replicas.")
+NO_RECOMMENDATION = Reason("NoRecommendation", "Neither an HPA nor a VPA provides a demand.")
 
 
 class StepDirection(StrEnum):

@@ -135,7 +135,7 @@ def sum_containers(containers: tuple[ContainerView, ...], field: str) -> Resourc
     return amounts_by_resource
 
 
-HVPA_REFUSED = Reason("HvpaRefused", "The Hvpa breaks a rule, and its target is left alone.", Severity.WARNING)
+HVPA_REFUSED = Reason("HvpaRefused", "The Hvpa is invalid, so its target is not changed.", Severity.WARNING)
 
 
 def read_hvpa(hvpa: Hvpa) -> tuple[ResolvedHvpa | None, str]:

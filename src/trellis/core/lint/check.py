@@ -113,7 +113,9 @@ def check(sources: Iterable[ManifestSource]) -> CheckResult:
 
 
 REFUSED = Reason("RefusedByServer", "The API server refuses the object in a dry run.", Severity.ERROR)
-NOT_SERVED = Reason("NotServed", "The cluster does not know this kind, or not the namespace.", Severity.ERROR)
+NOT_SERVED = Reason(
+    "NotServed", "The cluster does not serve this kind, or does not have the namespace.", Severity.ERROR
+)
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]|\[([^\]]+)\]")
 

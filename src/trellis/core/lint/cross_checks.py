@@ -75,7 +75,7 @@ def find_duplicates(objects: Iterable[TrellisObject]) -> Iterator[Finding]:
             line, _ = earlier.document.find_position(earlier.base_path)
             where = f"{earlier.file}:{line}"
             yield manifest.build_finding(
-                DUPLICATE_OBJECT, f"{manifest.title} is there already, at {where}", ("metadata", "name")
+                DUPLICATE_OBJECT, f"{manifest.title} already exists, at {where}", ("metadata", "name")
             )
 
 
@@ -102,13 +102,16 @@ def _describe_rivalry(first: TrellisObject, second: TrellisObject) -> str | None
     """The conflict between two autoscalers with one target, or None."""
     title = first.manifest.title
     if first.kind is second.kind is VPA and is_applied_to_pods(first.decoded) is not is_applied_to_pods(second.decoded):
-        return f"{title} has the same target: the one that acts governs, the one in mode Off gets no recommendation"
+        return (
+            f"{title} has the same target: the VPA in another mode than Off governs the pods, and the one "
+            "in mode Off gets no recommendation"
+        )
     if first.kind is second.kind:
-        return f"{title} has the same target: the older of the two governs, the other does nothing"
+        return f"{title} has the same target: the older VPA governs the pods, and the other has no effect"
     vpa = first if first.kind is VPA else second
     if resolve_vpa(vpa.decoded).mode is UpdateMode.OFF:
         return None  # it is the source of the Hvpa's recommendations
-    return f"{title} has the same target: an Hvpa yields to a VPA that is not in mode Off"
+    return f"{title} has the same target: an Hvpa does not act beside a VPA that is not in mode Off"
 
 
 def find_missing_totals(objects: Iterable[TrellisObject]) -> Iterator[Finding]:
@@ -133,9 +136,9 @@ def find_missing_totals(objects: Iterable[TrellisObject]) -> Iterator[Finding]:
 
 def _describe_missing_totals(recommender: str, hvpa: TrellisObject) -> str:
     return (
-        f'the recommender "{recommender}" does not come with Trellis and says nothing of whole workloads: '
-        f"{hvpa.manifest.title} follows it only where trellis recommender runs beside it, "
-        "and else holds its first total (NoTotals)"
+        f'the recommender "{recommender}" is not part of Trellis and publishes no totals: '
+        f"{hvpa.manifest.title} follows it only if trellis recommender runs too, and otherwise keeps "
+        "its first total (NoTotals)"
     )
 
 
@@ -149,7 +152,9 @@ def find_hpa_conflicts(objects: Iterable[TrellisObject], workloads: WorkloadInde
         target, resources = scaled
         for trellis_object in by_target.get((hpa.namespace, *target), ()):
             if trellis_object.kind is HVPA:
-                message = f"{hpa.title} scales the same target: point it at the Hvpa instead, or the Hvpa yields"
+                message = (
+                    f"{hpa.title} scales the same target: let it target the Hvpa instead, or the Hvpa does not act"
+                )
                 yield trellis_object.manifest.build_finding(TWO_AUTOSCALERS, message, _TARGET)
                 continue
             shared = sorted(resources & list_sized_resources(resolve_vpa(trellis_object.decoded)))
@@ -193,7 +198,7 @@ def find_written_replicas(trellis_object: TrellisObject) -> Iterator[Finding]:
         and trellis_object.decoded is not None
         and trellis_object.decoded.spec.replicas is not None
     ):
-        message = "is written by an HPA through the object's scale: leave it out of manifests"
+        message = "is written by an HPA through the scale subresource: leave it out of manifests"
         yield trellis_object.manifest.build_finding(SUSPICIOUS, message, ("spec", "replicas"))
 
 

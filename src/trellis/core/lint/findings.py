@@ -6,19 +6,25 @@ import msgspec
 
 from trellis.base.reasons import Reason, Severity
 
-UNREADABLE = Reason("Unreadable", "Text that is not YAML or JSON as kubectl reads it.", Severity.ERROR)
-NOT_AN_OBJECT = Reason("NotAnObject", "A document without apiVersion and kind is no Kubernetes object.", Severity.ERROR)
-UNKNOWN_KIND = Reason("UnknownKind", "A kind or version that does not exist, close to one of ours.", Severity.ERROR)
-DUPLICATE_OBJECT = Reason("DuplicateObject", "Two documents describe one object; the later would win.", Severity.ERROR)
-TWO_AUTOSCALERS = Reason("TwoAutoscalers", "Two autoscalers act on the same thing of one target.", Severity.WARNING)
+UNREADABLE = Reason("Unreadable", "The text is not YAML or JSON as kubectl reads it.", Severity.ERROR)
+NOT_AN_OBJECT = Reason(
+    "NotAnObject", "A document without apiVersion and kind is not a Kubernetes object.", Severity.ERROR
+)
+UNKNOWN_KIND = Reason(
+    "UnknownKind", "The kind or version does not exist, but is similar to one of Trellis.", Severity.ERROR
+)
+DUPLICATE_OBJECT = Reason(
+    "DuplicateObject", "Two documents define the same object; the later one would take effect.", Severity.ERROR
+)
+TWO_AUTOSCALERS = Reason("TwoAutoscalers", "Two autoscalers control the same resource of one target.", Severity.WARNING)
 NO_PROBE = Reason(
     "NoProbe",
-    "A boosted container without a readiness or startup probe counts as started at once.",
+    "A boosted container without a readiness or startup probe is Ready as soon as it runs, which ends its boost.",
     Severity.WARNING,
 )
 TOTALS_NEEDED = Reason(
     "TotalsNeeded",
-    "An Hvpa goes by a recommender that does not come with Trellis, and so needs totals from the Trellis recommender.",
+    "The Hvpa uses a recommender that is not part of Trellis, and so needs totals from the Trellis recommender.",
     Severity.WARNING,
 )
 NO_SUCH_CONTAINER = Reason(
@@ -26,7 +32,7 @@ NO_SUCH_CONTAINER = Reason(
 )
 NO_SUCH_TARGET = Reason(
     "NoSuchTarget",
-    "The target is not among the objects checked, but one of a similar name is.",
+    "The target is not among the checked objects, but one with a similar name is.",
     Severity.WARNING,
 )
 

@@ -81,9 +81,9 @@ class GroupState(msgspec.Struct, frozen=True):
         return sum(instance.state is state for instance in self.instances)
 
 
-GROUP_AT_MAXIMUM = Reason("GroupAtMaximum", "The group may not have so many nodes.", Severity.WARNING)
-GROUP_AT_MINIMUM = Reason("GroupAtMinimum", "The group may not have so few nodes.")
-UNKNOWN_INSTANCE = Reason("UnknownInstance", "The group has no such instance.", Severity.WARNING)
+GROUP_AT_MAXIMUM = Reason("GroupAtMaximum", "The node group would exceed its maximum size.", Severity.WARNING)
+GROUP_AT_MINIMUM = Reason("GroupAtMinimum", "The node group would fall below its minimum size.")
+UNKNOWN_INSTANCE = Reason("UnknownInstance", "The node group has no such instance.", Severity.WARNING)
 
 
 def find_order_problem(state: GroupState, target: int) -> DetailedReason | None:
@@ -92,8 +92,10 @@ def find_order_problem(state: GroupState, target: int) -> DetailedReason | None:
     if target <= max(group.max_size, state.target):
         # Where the maximum was lowered below the target, the target may still be ordered again.
         return None
-    request = f"{target} {choose_form(target, 'was', 'were')} asked for"
-    return DetailedReason(GROUP_AT_MAXIMUM, f"{group.name} may have {pluralize(group.max_size, 'node')}, and {request}")
+    request = f"{target} {choose_form(target, 'was', 'were')} requested"
+    return DetailedReason(
+        GROUP_AT_MAXIMUM, f"{group.name} has a maximum of {pluralize(group.max_size, 'node')}, and {request}"
+    )
 
 
 def find_release_problems(state: GroupState, instances: Iterable[str]) -> dict[str, DetailedReason]:
@@ -117,7 +119,7 @@ def find_release_problems(state: GroupState, instances: Iterable[str]) -> dict[s
 
 
 NODE_GROUP_INCONSISTENT = Reason(
-    "NodeGroupInconsistent", "What the provider says of a group cannot be true.", Severity.ERROR
+    "NodeGroupInconsistent", "The provider's answer about a node group is inconsistent.", Severity.ERROR
 )
 
 # Upcoming nodes are rows of a table: an endless target would be as many rows.
@@ -140,15 +142,16 @@ def find_group_problem(state: GroupState) -> DetailedReason | None:
         # NaN is not between any two numbers.
         if not minimum <= value <= maximum:
             return DetailedReason(
-                NODE_GROUP_INCONSISTENT, f"{group.name}: {name} is {value}, and must be {minimum:g} to {maximum:g}"
+                NODE_GROUP_INCONSISTENT, f"{group.name}: {name} is {value}, but must be {minimum:g} to {maximum:g}"
             )
     ids: set[str] = set()
     for instance in state.instances:
         if instance.id in ids:
-            return DetailedReason(NODE_GROUP_INCONSISTENT, f"{group.name}: instance {instance.id} is there twice")
+            return DetailedReason(NODE_GROUP_INCONSISTENT, f"{group.name}: instance {instance.id} is listed twice")
         ids.add(instance.id)
         if not math.isfinite(instance.since):
             return DetailedReason(
-                NODE_GROUP_INCONSISTENT, f"{group.name}: instance {instance.id} is as it is since {instance.since}"
+                NODE_GROUP_INCONSISTENT,
+                f"{group.name}: the time of instance {instance.id} is invalid: {instance.since}",
             )
     return None

@@ -71,13 +71,13 @@ from trellis.core.usage.tracked_pods import track_pod
 from trellis.core.usage.view import RowsView
 
 _RESIZE_NOT_SERVED_MESSAGE: Final = (
-    "no pod is boosted: this API server cannot resize pods in place, so that a boost would last for a pod's life; "
-    "startupBoost needs Kubernetes 1.33 or later"
+    "no pod is boosted: this API server cannot resize pods in place, so a boost could not be "
+    "ended; startupBoost needs Kubernetes 1.33 or later"
 )
 
 _RESIZE_RESTARTS_MESSAGE: Final = (
-    "containers that are not boosted: {}; their resizePolicy for cpu is RestartContainer, so that the end of the boost "
-    "would restart them; set it to NotRequired"
+    "containers that are not boosted: {}; their resizePolicy for cpu is RestartContainer, so the "
+    "end of the boost would restart them; set it to NotRequired"
 )
 
 

@@ -255,7 +255,7 @@ def _find_failures(store: VpaStore, name: str, selection: RowSelection, result: 
         if owner not in failures:
             (key,) = store.containers.keys([int(selection.numbers[at])])
             described = describe_bounds(result.bounds[:, :, at])
-            failures[owner] = f"recommender {name} gave an impossible answer for {key.container}: {described}"
+            failures[owner] = f"recommender {name} returned an invalid recommendation for {key.container}: {described}"
     return failures
 
 

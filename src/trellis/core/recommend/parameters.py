@@ -134,7 +134,7 @@ def _find_unknown(by_name: Mapping[str, Parameter], texts: Mapping[str, str]) ->
     names = ", ".join(sorted(by_name)) or "none"
     for name in texts:
         if name not in by_name:
-            rule = f"the recommender has no such parameter; it has {names}"
+            rule = f"the recommender has no such parameter; its parameters are {names}"
             yield ValidationProblem(
                 (*PARAMETERS_PATH, MapKey(name)), UNKNOWN_FIELD, rule, suggestion=suggest_name(name, by_name)
             )
@@ -166,13 +166,13 @@ def declare_pod_minimums(settings: DefaultSettings) -> tuple[Parameter, Paramete
         Parameter(
             "pod-recommendation-min-cpu-millicores",
             ParameterKind.NUMBER,
-            "The least CPU of a whole pod, shared by its containers.",
+            "Minimum CPU of a pod, divided by its number of containers.",
             *(settings.pod_min_cpu_millicores, "millicores", 0.0, _LARGEST_POD_MINIMUM),
         ),
         Parameter(
             "pod-recommendation-min-memory-mb",
             ParameterKind.NUMBER,
-            "The least memory of a whole pod, shared by its containers.",
+            "Minimum memory of a pod, divided by its number of containers.",
             *(settings.pod_min_memory_mebibytes, "MiB", 0.0, _LARGEST_POD_MINIMUM),
         ),
     )

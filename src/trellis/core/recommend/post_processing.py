@@ -54,7 +54,7 @@ def round_up_to_cores(millicores: FloatColumn) -> FloatColumn:
     return np.ceil(millicores / MILLICORES_PER_CORE) * MILLICORES_PER_CORE
 
 
-RECOMMENDATION_KEPT = Reason("RecommendationKept", "There is nothing newer, so the recommendation of before stays.")
+RECOMMENDATION_KEPT = Reason("RecommendationKept", "There is no newer usage, so the previous recommendation is kept.")
 
 
 _BINARY_UNITS = (("Ti", 1024.0**4), ("Gi", 1024.0**3), ("Mi", 1024.0**2), ("Ki", 1024.0))
@@ -84,11 +84,13 @@ def _humanize_amount(amount: float) -> float:
 
 RESOURCE_NOT_CONTROLLED = Reason(
     "ResourceNotControlled",
-    "The policy of this container leaves the resource as it is, so that nothing is recommended.",
+    "The container's policy does not control this resource, so nothing is recommended for it.",
 )
-ROUNDED_UP = Reason("RoundedUp", "The recommendation was rounded up to a multiple that the recommender's flags name.")
-HUMANIZED = Reason("Humanized", "The recommendation was rounded up to an amount of memory that is easy to read.")
-WHOLE_CORES = Reason("WholeCores", "The recommendation was rounded up to whole cores, as the object asks for.")
+ROUNDED_UP = Reason("RoundedUp", "The recommendation was rounded up to the multiple set by the recommender's flags.")
+HUMANIZED = Reason("Humanized", "The recommendation was rounded up to an amount of memory with two decimals.")
+WHOLE_CORES = Reason(
+    "WholeCores", "The recommendation was rounded up to whole cores, as an annotation of the object asks for."
+)
 
 _CAPPED_FIELDS: Final = slice(TARGET, UPPER_BOUND + 1)
 

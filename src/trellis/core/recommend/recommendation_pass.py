@@ -35,7 +35,7 @@ RECOMMENDED = Reason("Recommended", "The recommendation follows from the usage o
 
 CONTAINER_OFF = Reason("ContainerOff", "The policy of this container has mode Off.")
 CONTAINER_GONE = Reason("ContainerGone", "No pod has this container any more.")
-NOT_SERVED_HERE = Reason("NotServedHere", "The VerticalPodAutoscaler is gone, or another recommender serves it.")
+NOT_SERVED_HERE = Reason("NotServedHere", "The VerticalPodAutoscaler was deleted, or another recommender serves it.")
 
 
 class VpaCountLabels(NamedTuple):

@@ -46,7 +46,7 @@ def replace_defaults(declared: Sequence[Parameter], presets: Mapping[str, str]) 
             guess = suggest_name(name, by_name)
             hint = f" (did you mean {guess}?)" if guess else ""
             raise InvalidInput(
-                name, f"is no parameter of this recommender{hint}; it has {', '.join(by_name) or 'none'}"
+                name, f"is not a parameter of this recommender{hint}; its parameters are {', '.join(by_name) or 'none'}"
             )
         try:
             value = by_name[name].read(text)
@@ -82,10 +82,13 @@ def _split_key(text: str, key: str, recommenders: Sequence[str]) -> tuple[str, s
         return recommender, parameter
     if is_named:
         known_names = ", ".join(recommenders)
-        rule = f"there is no recommender {recommender} here, but {known_names}; add it to --recommender-name"
+        rule = f"there is no recommender {recommender} here; served are {known_names}; add it to --recommender-name"
         raise InvalidInput(text, rule)
     if len(recommenders) > 1:
-        rule = f"say whose parameter it is, as in {recommenders[0]}.{key}: there are {', '.join(recommenders)}"
+        rule = (
+            f"name the recommender of the parameter, as in {recommenders[0]}.{key}; the recommenders are "
+            f"{', '.join(recommenders)}"
+        )
         raise InvalidInput(text, rule)
     return recommenders[0], parameter
 

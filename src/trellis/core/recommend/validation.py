@@ -43,7 +43,7 @@ def read_declaration(recommender: object) -> RecommenderDeclaration:
     """The declaration of a recommender; raises `InvalidInput` with all problems."""
     problems = list(_find_problems(recommender))
     if problems:
-        raise InvalidInput(type(recommender).__name__, f"is no recommender: {'; '.join(problems)}")
+        raise InvalidInput(type(recommender).__name__, f"is not a recommender: {'; '.join(problems)}")
     declared: Recommender = recommender  # type: ignore[assignment]  # checked above
     return RecommenderDeclaration(declared.needs_history, tuple(declared.parameters), needs_runs(declared))
 
@@ -56,11 +56,11 @@ def needs_runs(recommender: Recommender) -> bool:
 def _find_problems(recommender: object) -> Iterator[str]:
     name = getattr(recommender, "name", None)
     if not isinstance(name, str) or not name:
-        yield "it has no attribute `name` that is a text"
+        yield "it has no attribute `name` of type str"
     if not isinstance(getattr(recommender, "needs_history", None), bool):
-        yield "it has no attribute `needs_history` that is true or false"
+        yield "it has no attribute `needs_history` of type bool"
     if not isinstance(getattr(recommender, "needs_runs", False), bool):
-        yield "its attribute `needs_runs` is neither true nor false"
+        yield "its attribute `needs_runs` is not a bool"
     if not callable(getattr(recommender, "estimate", None)):
         yield "it has no method `estimate`"
     parameters = getattr(recommender, "parameters", None)
@@ -78,15 +78,15 @@ def _find_problems(recommender: object) -> Iterator[str]:
 def _find_parameter_problems(parameter: Parameter) -> Iterator[str]:
     name = parameter.name
     if not _PARAMETER_NAME.fullmatch(str(name)):
-        yield f"the parameter {name!r} is not called like-this"
+        yield f"the name of the parameter {name!r} is not lower-case with dashes"
         return
     if not parameter.meaning:
-        yield f"the parameter {name} does not say what it means"
+        yield f"the parameter {name} has no meaning"
     if (parameter.kind is ParameterKind.CHOICE) != bool(parameter.choices):
-        yield f"the parameter {name} must have choices if it is one, and else none"
+        yield f"the parameter {name} must have choices if, and only if, it is a choice"
         return
     if not _matches_kind(parameter.kind, parameter.default):
-        yield f"the default of the parameter {name} is no {parameter.kind}"
+        yield f"the default of the parameter {name} is not a {parameter.kind}"
         return
     try:
         parameter.read(parameter.format(parameter.default))
@@ -120,15 +120,15 @@ MOST_EXPLANATION_COLUMNS: Final = 32
 def find_explanation_problem(explanation: object, rows: int) -> str:
     """The problem of an explanation of so many rows; empty without one."""
     if not isinstance(explanation, Mapping):
-        return f"explained itself with {type(explanation).__name__}, not with columns by name"
+        return f"returned an explanation of type {type(explanation).__name__} instead of columns by name"
     if len(explanation) > MOST_EXPLANATION_COLUMNS:
-        return f"explained itself in {len(explanation)} columns where {MOST_EXPLANATION_COLUMNS} are the most"
+        return f"returned an explanation of {len(explanation)} columns; the maximum is {MOST_EXPLANATION_COLUMNS}"
     for name, column in explanation.items():
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_EXPLANATION_TEXT:
-            return "explained itself with a column whose name is no short text"
+            return "returned an explanation with a column whose name is not a short text"
         problem = _find_column_problem(column, rows)
         if problem:
-            return f"explained itself with a column {name} {problem}"
+            return f"returned an explanation with a column {name} {problem}"
     return ""
 
 
@@ -136,7 +136,7 @@ def _find_column_problem(column: object, rows: int) -> str:
     if isinstance(column, np.ndarray):
         if column.dtype != np.float64:
             return "that is neither a column of floats nor a list of texts"
-        return f"of shape {column.shape} where {(rows,)} was asked for" if column.shape != (rows,) else ""
+        return f"of shape {column.shape} instead of {(rows,)}" if column.shape != (rows,) else ""
     if (
         isinstance(column, str)
         or not isinstance(column, Sequence)
@@ -152,7 +152,7 @@ _BOUND_NAMES = ("lower bound", "target", "upper bound")
 def find_shape_problem(estimates: object, rows: int) -> str:
     """The problem of the shape of estimates; empty without one."""
     if not isinstance(estimates, Estimates):
-        return f"answered with {type(estimates).__name__}, not with estimates"
+        return f"returned {type(estimates).__name__} instead of Estimates"
     columns: tuple[tuple[str, object, tuple[int, ...]], ...] = (
         ("bounds", estimates.bounds, (3, len(RESOURCES), rows)),
         ("totals", estimates.totals, (len(RESOURCES), rows)),
@@ -162,9 +162,9 @@ def find_shape_problem(estimates: object, rows: int) -> str:
         if column is None:
             continue
         if not isinstance(column, np.ndarray) or column.dtype != np.float64:
-            return f"answered with {name} that are no column of floats"
+            return f"returned {name} that are not a column of floats"
         if column.shape != shape:
-            return f"answered with {name} of shape {column.shape} where {shape} was asked for"
+            return f"returned {name} of shape {column.shape} instead of {shape}"
     return find_explanation_problem(estimates.explanation, rows)
 
 

@@ -164,17 +164,17 @@ def read_saved_survey(lines: bytes | Iterable[bytes], settings: Mapping[str, str
             totals = {key: usage.to_totals() for key, usage in line.totals.items()}
             namespaces[line.namespace] = SavedNamespace(line.namespace, rows, line.samples, line.series, totals)
     if math.isnan(time):
-        raise InvalidRecording("", "does not say when the survey began: whoever wrote it was stopped")
+        raise InvalidRecording("", "does not contain the start of the survey: it was stopped before that was written")
     return SavedSurvey(time, namespaces)
 
 
 def _refuse(header: RecordingHeader, figures: Mapping[str, str]) -> None:
     if header.component != SURVEY:
-        raise InvalidRecording(header.component, "wrote this, and only a survey can be gone on with")
+        raise InvalidRecording(header.component, "wrote this file; only the file of a survey can be resumed")
     for name in sorted(header.settings.keys() | figures.keys()):
         before, now = header.settings.get(name, ""), figures.get(name, "")
         if before != now:
-            raise InvalidRecording(before, f"was the {name} of this survey, and now it is {now!r}: begin a new one")
+            raise InvalidRecording(before, f"was the {name} of this survey, and now it is {now!r}: start a new survey")
 
 
 def _number(value: float) -> float | None:

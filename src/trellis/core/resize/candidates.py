@@ -67,33 +67,37 @@ from trellis.core.resize.update_need import (
 from trellis.core.resize.view import PodView, ResizeState, WorkloadView
 from trellis.core.sizing.shapes import PodShape
 
-UNBOOST_RESIZED = Reason("UnboostResized", "The boost is over, and the pod is resized to what it gets without it.")
-UNBOOST_FINISHED = Reason("UnboostFinished", "The boost is taken back, and the pod is no longer marked as boosted.")
+UNBOOST_RESIZED = Reason("UnboostResized", "The boost is over: the pod is resized to its size without the boost.")
+UNBOOST_FINISHED = Reason("UnboostFinished", "The boost has ended: the pod's boost annotation is removed.")
 UNBOOST_AWAITED = Reason(
-    "UnboostAwaited", "The pod was asked to give its boost back, and its node has not done it yet."
+    "UnboostAwaited", "The resize that ends the boost was requested, and the kubelet has not applied it yet."
 )
 UNBOOST_FAILING = Reason(
-    "UnboostFailing", "The node does not take the boost back, so that the pod keeps it for now.", Severity.WARNING
+    "UnboostFailing",
+    "The kubelet does not apply the resize that ends the boost, so the pod keeps the boost for now.",
+    Severity.WARNING,
 )
-UNBOOST_RETRIED = Reason(
-    "UnboostRetried", "An attempt to take the boost back failed, and will be repeated.", Severity.WARNING
-)
+UNBOOST_RETRIED = Reason("UnboostRetried", "The resize that ends the boost failed, and is retried.", Severity.WARNING)
 UNBOOST_NOT_SERVED = Reason(
     "UnboostNotServed", "The boost is over, but the API server cannot resize pods in place.", Severity.WARNING
 )
 POD_TERMINATING = Reason("PodTerminating", "The pod is being deleted, or has ended.")
-POD_WITHOUT_NODE = Reason("PodWithoutNode", "The pod has no node yet.")
-POD_PENDING = Reason("PodPending", "The pod has not started yet, so that it is not resized.")
-NO_CONTROLLER = Reason("NoController", "Nobody would replace the pod, so that it is left alone.")
-MODE_DOES_NOT_UPDATE_PODS = Reason("ModeDoesNotUpdatePods", "The update mode leaves pods that run as they are.")
-IN_PLACE_GATE_OFF = Reason("InPlaceGateOff", "The mode InPlace is switched off.", Severity.WARNING)
+POD_WITHOUT_NODE = Reason("PodWithoutNode", "The pod is not scheduled yet.")
+POD_PENDING = Reason("PodPending", "The pod has not started yet, so it is not resized.")
+NO_CONTROLLER = Reason("NoController", "The pod has no controller that would replace it, so it is not evicted.")
+MODE_DOES_NOT_UPDATE_PODS = Reason("ModeDoesNotUpdatePods", "The update mode does not change running pods.")
+IN_PLACE_GATE_OFF = Reason("InPlaceGateOff", "The feature gate InPlace is off.", Severity.WARNING)
 IN_PLACE_NOT_SERVED = Reason(
-    "InPlaceNotServed", "The API server cannot resize pods in place, and the mode never evicts.", Severity.WARNING
+    "InPlaceNotServed",
+    "The API server cannot resize pods in place, and the update mode never evicts.",
+    Severity.WARNING,
 )
 HPA_CONFLICT = Reason(
-    "HpaConflict", "An HPA scales the same pods by the utilization of a resource that is sized here.", Severity.WARNING
+    "HpaConflict",
+    "An HPA scales the same pods by the utilization of a resource that the recommendation changes.",
+    Severity.WARNING,
 )
-HELD_FOR_HPA = Reason("HeldForHpa", "What should change is a resource by whose utilization an HPA scales the pods.")
+HELD_FOR_HPA = Reason("HeldForHpa", "The resource is not changed, because an HPA scales the pods by its utilization.")
 
 
 _REFUSED_STATES = (ResizeState.DEFERRED, ResizeState.INFEASIBLE, ResizeState.FAILING)

@@ -31,15 +31,18 @@ from trellis.core.resize.actions import Action, EvictPod, ReplicaBudgetStatus, R
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.sizing.governors import Governor, GovernorRank
 
-TOO_FEW_REPLICAS = Reason("TooFewReplicas", "Fewer pods live than there must be before one of them is disturbed.")
+TOO_FEW_REPLICAS = Reason(
+    "TooFewReplicas", "Fewer pods are running than --min-replicas or minReplicas requires for an update."
+)
 ZERO_REPLICAS_DESIRED = Reason(
-    "ZeroReplicasDesired", "The controller of the pod wants no pods, so that it is going anyway."
+    "ZeroReplicasDesired", "The controller of the pod is scaled to zero, so the pod is about to be deleted."
 )
 EVICTION_TOLERANCE_EXHAUSTED = Reason(
-    "EvictionToleranceExhausted", "As many pods of the controller are out of service as may be at the same time."
+    "EvictionToleranceExhausted",
+    "The eviction tolerance of the controller is used up, so no further pod may be disrupted now.",
 )
 HOURLY_BUDGET_EXHAUSTED = Reason(
-    "HourlyBudgetExhausted", "As many pods were disturbed within an hour as may be, in the cluster or in the namespace."
+    "HourlyBudgetExhausted", "The hourly limit of disrupted pods is used up, in the cluster or in the namespace."
 )
 
 

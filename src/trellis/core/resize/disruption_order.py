@@ -51,9 +51,7 @@ from trellis.core.resize.update_need import (
 )
 from trellis.core.resize.view import PodView, WorkloadView
 
-WOULD_NOT_FIT = Reason(
-    "WouldNotFit", "No node has room for the pod that would take the place of this one.", Severity.WARNING
-)
+WOULD_NOT_FIT = Reason("WouldNotFit", "The replacement of this pod would fit on no node.", Severity.WARNING)
 
 
 class _Postponement(msgspec.Struct, frozen=True):

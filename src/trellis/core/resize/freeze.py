@@ -19,12 +19,12 @@ import msgspec
 from trellis.base.reasons import Reason
 from trellis.core.cluster.dump_format import FREEZE_CONFIG_MAP
 
-FROZEN = Reason("Frozen", "Somebody has stopped all changes to running pods.")
+FROZEN = Reason("Frozen", "All changes to running pods are frozen.")
 
 CLUSTER_FREEZE_CONFIG_MAP: Final = FREEZE_CONFIG_MAP
 FREEZE_ANNOTATION: Final = "trellis.x-k8s.io/freeze"
 _FREEZE_KEY, _AUTHOR_KEY, _REASON_KEY = "freeze", "by", "why"
-_SOMEBODY: Final = "somebody"
+_UNKNOWN_AUTHOR: Final = "an unknown author"
 # Values that mean yes; any other value is the name of the author.
 _YES_VALUES: Final = frozenset({"", "true", "yes", "on", "1"})
 
@@ -69,4 +69,4 @@ def _is_no(text: str) -> bool:
 
 
 def _author_name(text: str) -> str:
-    return _SOMEBODY if text.strip().lower() in _YES_VALUES else text.strip()
+    return _UNKNOWN_AUTHOR if text.strip().lower() in _YES_VALUES else text.strip()

@@ -38,7 +38,7 @@ from trellis.core.resize.view import PodView, WorkloadView
 
 ADMISSION_ABSENT = Reason(
     "AdmissionAbsent",
-    "The pod is not evicted, because no admission controller is there to size the one that would take its place.",
+    "The pod is not evicted, because no admission controller runs that would size its replacement.",
     Severity.WARNING,
 )
 

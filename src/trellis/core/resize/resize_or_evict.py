@@ -43,38 +43,42 @@ from trellis.core.resize.view import PodView, ResizeState, ResizeStatus
 from trellis.core.sizing.shapes import is_resizable
 from trellis.core.sizing.sizes import ContainerSize, PodSize
 
-EVICT_TO_RECREATE = Reason("EvictToRecreate", "The pod is evicted, so that its successor gets what is recommended.")
-RESIZE_IN_PLACE = Reason("ResizeInPlace", "The pod is resized where it runs.")
-RESIZE_UNDER_WAY = Reason("ResizeUnderWay", "A resize has been asked for, and the node has not done it yet.")
-RESIZE_DEFERRED = Reason("ResizeDeferred", "The node has no room for the resize now, and will try again.")
+EVICT_TO_RECREATE = Reason("EvictToRecreate", "The pod is evicted, so that its replacement gets the recommended size.")
+RESIZE_IN_PLACE = Reason("ResizeInPlace", "The pod is resized in place.")
+RESIZE_UNDER_WAY = Reason("ResizeUnderWay", "A resize was requested, and the kubelet has not applied it yet.")
+RESIZE_DEFERRED = Reason(
+    "ResizeDeferred", "The node has too little free capacity for the resize now; the kubelet retries it."
+)
 RESIZE_DEFERRED_TOO_LONG = Reason(
-    "ResizeDeferredTooLong", "The node has had no room for the resize for so long that the pod is evicted."
+    "ResizeDeferredTooLong", "The resize has been deferred for so long that the pod is evicted."
 )
-RESIZE_STUCK = Reason("ResizeStuck", "The resize has been under way for so long that the pod is evicted.")
-RESIZE_FAILING = Reason("ResizeFailing", "The node fails to resize the pod, and tries again.", Severity.WARNING)
-RESIZE_FAILED = Reason("ResizeFailed", "The node fails to resize the pod, so that it is evicted.", Severity.WARNING)
+RESIZE_STUCK = Reason("ResizeStuck", "The resize has been in progress for so long that the pod is evicted.")
+RESIZE_FAILING = Reason("ResizeFailing", "The kubelet fails to resize the pod, and retries.", Severity.WARNING)
+RESIZE_FAILED = Reason("ResizeFailed", "The kubelet fails to resize the pod, so the pod is evicted.", Severity.WARNING)
 RESIZE_INFEASIBLE = Reason(
-    "ResizeInfeasible", "The node can never give the pod this size, so that it stays until another is recommended."
+    "ResizeInfeasible",
+    "The node can never provide this size, so the pod keeps its size until the recommendation changes.",
 )
-EVICT_INFEASIBLE = Reason("EvictInfeasible", "The node can never give the pod this size, so that the pod is evicted.")
+EVICT_INFEASIBLE = Reason("EvictInfeasible", "The node can never provide this size, so the pod is evicted.")
 RESIZE_REFUSED = Reason(
-    "ResizeRefused", "The API server refused this resize; another recommendation or another node will be tried."
+    "ResizeRefused",
+    "The API server refused this resize; it is tried again with another recommendation or on another node.",
 )
-EVICT_REFUSED = Reason("EvictRefused", "The API server refused the resize, so that the pod is evicted.")
+EVICT_REFUSED = Reason("EvictRefused", "The API server refused the resize, so the pod is evicted.")
 NOT_POSSIBLE_IN_PLACE = Reason(
-    "NotPossibleInPlace", "What is recommended cannot be had without a new pod, which this mode never makes."
+    "NotPossibleInPlace", "The recommended size needs a new pod, and this update mode never evicts."
 )
-EVICT_NOT_POSSIBLE = Reason("EvictNotPossibleInPlace", "What is recommended cannot be had without a new pod.")
+EVICT_NOT_POSSIBLE = Reason("EvictNotPossibleInPlace", "The recommended size needs a new pod.")
 CONTAINER_DOWN = Reason(
     "ContainerDown",
-    "A container is down, and kubelets do not apply a resize to the pod's cgroup before it runs again.",
+    "A container is down, and the kubelet does not apply a resize to the pod's cgroup until it runs again.",
 )
 CONTAINER_DOWN_TOO_LONG = Reason(
     "ContainerDownTooLong", "A container has been down for so long that the pod is evicted instead of resized."
 )
 CLOSEST_POSSIBLE_SIZE = Reason(
     "ClosestPossibleSize",
-    "The pod is as near to the recommendation as it can be, and the rest is not worth an eviction.",
+    "The pod is as close to the recommendation as a resize allows, and the rest is not worth an eviction.",
 )
 
 

@@ -38,27 +38,32 @@ from trellis.core.sizing.sizes import PodSize, size_pod
 
 REQUIREMENTS_FORBID_EVICTION = Reason(
     "RequirementsForbidEviction",
-    "No container that needs a change satisfies all actuation requirements, so that the pod is not evicted.",
+    "No container that needs a change satisfies all actuation requirements, so the pod is not evicted.",
 )
 REQUIREMENTS_FORBID_RESIZE = Reason(
     "RequirementsForbidResize",
-    "The actuation requirements permit no part of the change, so that the pod is left alone.",
+    "The actuation requirements allow no part of the change, so the pod is not changed.",
 )
-REQUEST_MISSING = Reason("RequestMissing", "A container lacks a request that is recommended for it.")
-OUTSIDE_BOUNDS = Reason("OutsideBounds", "A container requests less or more than the recommended bounds.")
-QUICK_OOM = Reason("QuickOom", "A container ran out of memory soon after it started, and would get another size now.")
+REQUEST_MISSING = Reason("RequestMissing", "A container has no request for a resource that is recommended.")
+OUTSIDE_BOUNDS = Reason("OutsideBounds", "A request of a container is outside the recommended bounds.")
+QUICK_OOM = Reason("QuickOom", "A container ran out of memory soon after it started, and a new size is recommended.")
 RESIZE_MISSED = Reason(
     "ResizeMissed",
-    "The last resize was written while a container was down, so that the pod's cgroup still has the old limits.",
+    "The last resize was written while a container was down, so the pod's cgroup still has the old limits.",
     Severity.WARNING,
 )
 SIGNIFICANT_CHANGE = Reason(
-    "SignificantChange", "The pod is within its bounds, but old, and the change is large enough to be worth it."
+    "SignificantChange",
+    "The pod is within its recommended bounds, but old enough, and the change is above the update threshold.",
 )
-NOTHING_RECOMMENDED = Reason("NothingRecommended", "Nothing is recommended for the containers of the pod.")
-SIZE_AS_RECOMMENDED = Reason("SizeAsRecommended", "The pod has what is recommended, as far as it can have it.")
-POD_TOO_YOUNG = Reason("PodTooYoung", "The pod is within its bounds, and not old enough to be changed for less.")
-CHANGE_TOO_SMALL = Reason("ChangeTooSmall", "The pod is within its bounds, and the change is not worth a disruption.")
+NOTHING_RECOMMENDED = Reason("NothingRecommended", "There is no recommendation for the containers of the pod.")
+SIZE_AS_RECOMMENDED = Reason(
+    "SizeAsRecommended", "The pod has the recommended size, as far as rules of the cluster allow it."
+)
+POD_TOO_YOUNG = Reason("PodTooYoung", "The pod is within its recommended bounds, and too young for a change.")
+CHANGE_TOO_SMALL = Reason(
+    "ChangeTooSmall", "The pod is within its recommended bounds, and the change is below the update threshold."
+)
 
 
 class RequestComparison(msgspec.Struct, frozen=True):

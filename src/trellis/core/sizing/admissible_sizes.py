@@ -75,15 +75,15 @@ def _is_outside(resource: str, request: int, limit: int, bounds: ResourceRange) 
 
 
 FITTED_TO_POD_REQUEST = Reason(
-    "FittedToPodRequest", "The recommendation was scaled so that all containers fit the pod's own request."
+    "FittedToPodRequest", "The recommendation was scaled so that all containers fit the pod-level request."
 )
-CAPPED_TO_POD_LIMIT = Reason("CappedToPodLimit", "A limit was lowered to the pod's own limit.")
+CAPPED_TO_POD_LIMIT = Reason("CappedToPodLimit", "A limit was lowered to the pod-level limit.")
 FITTED_TO_RATIO = Reason(
     "FittedToLimitRequestRatio", "The recommendation was changed to fit the maxLimitRequestRatio of a LimitRange."
 )
 SIZE_NOT_ADMISSIBLE = Reason(
     "SizeNotAdmissible",
-    "A resource stays as the pod has it, because the API server would refuse the recommendation.",
+    "A resource keeps its size, because the API server would refuse the recommendation.",
     Severity.WARNING,
 )
 

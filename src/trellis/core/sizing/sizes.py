@@ -97,9 +97,15 @@ def _sized_amounts(resource_drafts: Sequence[ResourceDraft]) -> Iterator[tuple[R
         )
 
 
-LIMIT_NOT_SET = Reason("LimitNotSet", "A limit was not set, because the container has none.")
-LIMIT_WITHOUT_REQUEST = Reason("LimitWithoutRequest", "A limit was left alone, because nothing is recommended for it.")
-LIMIT_OVERFLOW = Reason("LimitOverflow", "A limit in proportion would be more than can be counted.", Severity.WARNING)
+LIMIT_NOT_SET = Reason("LimitNotSet", "No limit was set, because the container has none.")
+LIMIT_WITHOUT_REQUEST = Reason(
+    "LimitWithoutRequest", "A limit was not changed, because there is no recommendation for its resource."
+)
+LIMIT_OVERFLOW = Reason(
+    "LimitOverflow",
+    "The limit in proportion to the request would exceed the largest possible quantity.",
+    Severity.WARNING,
+)
 
 # The first three as upstream words them in the pod's annotation; about the others it has nothing to say.
 _PHRASES: Final = {

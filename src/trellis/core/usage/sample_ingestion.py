@@ -309,13 +309,15 @@ def _add_runs(
         state.runs.add(numbers[recorded], resource, started, samples.times[recorded], values[recorded])
 
 
-KNOWN_KILL = Reason("KnownOomKill", "An out-of-memory kill was left out: it has been counted already.")
+KNOWN_KILL = Reason("KnownOomKill", "An out-of-memory kill was discarded: it is already counted.")
 OLD_KILL = Reason(
-    "OldOomKill", "An out-of-memory kill was left out: the container was sampled more than a memory window later."
+    "OldOomKill",
+    "An out-of-memory kill was discarded: it is more than one memory interval older than the "
+    "last sample of the container.",
 )
 KILL_UNDER_OLD_LIMIT = Reason(
     "OomKillUnderOldLimit",
-    "An out-of-memory kill was left out: the pod was resized while a container was down, and still has its old limit.",
+    "An out-of-memory kill was discarded: the pod was resized while a container was down, and still has its old limit.",
 )
 
 _MOST_REMEMBERED = 16

@@ -17,20 +17,22 @@ CLOCK_SKEW = 300.0  # seconds by which a node's clock may be ahead of ours
 OLDEST = 366 * 86_400.0  # seconds; no source goes back further, and one such time would count as a year of history
 
 UNKNOWN_CONTAINER = Reason(
-    "UnknownContainer", "A sample or kill was left out: no VPA governs a container of that name."
+    "UnknownContainer", "A sample or kill was discarded: no VPA governs a container of that name."
 )
-EMPTY_SAMPLE = Reason("EmptySample", "A usage sample was left out: it has no time, or neither CPU nor memory.")
+EMPTY_SAMPLE = Reason("EmptySample", "A usage sample was discarded: it has no time, or neither CPU nor memory.")
 FUTURE_SAMPLE = Reason(
-    "FutureSample", "A sample or kill was left out: its time is more than five minutes ahead.", Severity.WARNING
-)
-NEGATIVE_SAMPLE = Reason("NegativeSample", "A usage sample was left out: it is below zero.", Severity.WARNING)
-IMPLAUSIBLE_SAMPLE = Reason(
-    "ImplausibleSample",
-    "A sample or kill was left out: above 100,000 cores or 10^15 bytes, or more than a year old.",
+    "FutureSample",
+    "A sample or kill was discarded: its time is more than five minutes in the future.",
     Severity.WARNING,
 )
-LATE_SAMPLE = Reason("LateSample", "A usage sample was left out: a newer one of that container came before it.")
-REPEATED_SAMPLE = Reason("RepeatedSample", "A usage sample was left out: the one of that time is known already.")
+NEGATIVE_SAMPLE = Reason("NegativeSample", "A usage sample was discarded: it is negative.", Severity.WARNING)
+IMPLAUSIBLE_SAMPLE = Reason(
+    "ImplausibleSample",
+    "A sample or kill was discarded: above 100,000 cores or 10^15 bytes, or more than a year old.",
+    Severity.WARNING,
+)
+LATE_SAMPLE = Reason("LateSample", "A usage sample was discarded: it is older than the previous one of that container.")
+REPEATED_SAMPLE = Reason("RepeatedSample", "A usage sample was discarded: the sample of that time is already counted.")
 
 
 class Measurements(msgspec.Struct, frozen=True):

@@ -72,7 +72,7 @@ class TokenFile:
         """The token in the file. If the file is missing or empty, the last token is used: it may still be valid."""
         self._refresh(asyncio.get_running_loop().time())
         if not self._token:
-            raise Unauthorized(0, "NoToken", f"there is no token in {self._path}")
+            raise Unauthorized(0, "NoToken", f"{self._path} contains no token")
         return Identity(self._token, self._certificate)
 
     async def renew(self, refused: Identity) -> bool:

@@ -21,11 +21,17 @@ def load_in_cluster_connection(environment: Mapping[str, str], service_account: 
     """The connection to the pod's own cluster. The token is re-read: the kubelet replaces it before it expires."""
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     if not host:
-        rule = "this is not a pod (KUBERNETES_SERVICE_HOST is not set); name a kubeconfig"
+        rule = (
+            "this process does not run in a pod (KUBERNETES_SERVICE_HOST is not set); choose a "
+            "kubeconfig with --kubeconfig"
+        )
         raise BadKubeconfig(str(service_account), rule)
     token = service_account / "token"
     if not token.is_file():
-        rule = "there is no token; the pod has automountServiceAccountToken: false, or name a kubeconfig"
+        rule = (
+            "there is no ServiceAccount token; the pod has automountServiceAccountToken: false. Mount "
+            "it, or choose a kubeconfig with --kubeconfig"
+        )
         raise BadKubeconfig(str(token), rule)
     port = environment.get("KUBERNETES_SERVICE_PORT") or "443"
     return Connection(

@@ -58,8 +58,8 @@ def list_warnings(user: LocatedEntry[KubeconfigUser]) -> tuple[str, ...]:
     if not user.entry.username and not user.entry.password:
         return ()
     return (
-        f"user {quote_name(user.name)} of {user.file} has a username and password, which no API server "
-        "since Kubernetes 1.19 accepts; they are not sent.",
+        f"user {quote_name(user.name)} of {user.file} has a username and password, which the API "
+        "server has not accepted since Kubernetes 1.19; they are not sent.",
     )
 
 
@@ -197,5 +197,5 @@ def _warnings(cluster: LocatedEntry[KubeconfigCluster]) -> tuple[str, ...]:
         return ()
     return (
         f"cluster {quote_name(cluster.name)} of {cluster.file} has insecure-skip-tls-verify: "
-        "whoever is between us and the server can read and change everything.",
+        "connections can be intercepted, read and changed on the way.",
     )

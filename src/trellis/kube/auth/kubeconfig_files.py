@@ -210,5 +210,5 @@ def _merge(entries: Sequence[LocatedEntry[E]]) -> Mapping[str, LocatedEntry[E]]:
     for entry in entries:
         first = merged.setdefault(entry.name, entry)
         if first is not entry and first.file == entry.file:
-            raise entry.build_error("the name is there twice; remove one of them")
+            raise entry.build_error("the name occurs twice; remove one of them")
     return merged

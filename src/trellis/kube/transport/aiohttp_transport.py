@@ -230,7 +230,7 @@ def _decompress(body: bytes, headers: Mapping[str, str]) -> bytes:
     try:
         return zlib.decompress(body, wbits=_GZIP, bufsize=len(body) * 12)
     except zlib.error as error:
-        raise ServerFault(0, "BrokenBody", f"the answer's compression is broken: {error}") from error
+        raise ServerFault(0, "BrokenBody", f"the response is not validly compressed: {error}") from error
 
 
 def _lower_names(headers: Mapping[str, str]) -> dict[str, str]:

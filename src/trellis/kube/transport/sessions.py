@@ -19,25 +19,27 @@ def describe_failure(error: Exception, seconds: float | None) -> str:
     match error:
         case aiohttp.ClientConnectorCertificateError():
             reason = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
-            return f"shows a certificate that is not trusted: {reason}"
+            return f"has a certificate that is not trusted: {reason}"
         case aiohttp.ClientConnectorDNSError():
-            return "cannot be found: its name does not resolve"
+            return "cannot be found: its host name does not resolve"
         case aiohttp.ClientSSLError():
-            return f"cannot be talked to over TLS: {error.os_error}"
+            return f"cannot be reached over TLS: {error.os_error}"
         case aiohttp.ClientProxyConnectionError():
-            return f"is behind a proxy that cannot be connected to: {_describe_os_error(error.os_error)}"
+            return f"is behind a proxy that cannot be reached: {_describe_os_error(error.os_error)}"
         case aiohttp.ClientHttpProxyError():
             return f"is behind a proxy that refuses: {error.status} {error.message}"
         case aiohttp.ClientConnectorError():
-            return f"cannot be connected to: {_describe_os_error(error.os_error)}"
+            return f"cannot be reached: {_describe_os_error(error.os_error)}"
         case aiohttp.ConnectionTimeoutError():
-            return "cannot be connected to: no answer to the attempt"
+            return "cannot be reached: the connection attempt timed out"
         case TimeoutError():
-            return f"did not answer within {seconds:g} s" if seconds else "did not go on in time"
+            return (
+                f"did not answer within {seconds:g} s" if seconds else "stopped answering in the middle of a response"
+            )
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError() | ConnectionError():
-            return "broke the connection"
+            return "closed the connection"
         case _:
-            return f"cannot be talked to: {str(error) or type(error).__name__}"
+            return f"cannot be reached: {str(error) or type(error).__name__}"
 
 
 def _describe_os_error(error: OSError) -> str:

@@ -122,7 +122,7 @@ class InformerCache(Generic[T]):
         self.contact.connected = True
         if self._forbidden:
             self._forbidden = False
-            self._log.note(Incident(IncidentKind.GRANTED, "was forbidden, and is watched from now on", at))
+            self._log.note(Incident(IncidentKind.GRANTED, "is no longer forbidden, and is watched from now on", at))
 
     def apply_event(self, event: WatchEvent[T], at: float) -> None:
         """One change, or a bookmark."""
@@ -213,7 +213,7 @@ class InformerCache(Generic[T]):
         """An object whose very name cannot be read may be any of those that are missing: none of them is deleted."""
         if not self._nameless:
             return
-        problem = f"not in the last list, in which {self._nameless} objects could not even be named"
+        problem = f"not in the last list, in which {self._nameless} objects had no readable name"
         for key, stored in self.store.snapshot().objects.items():
             if self._listed.get(key) is None:
                 self._listed.put(key, stored)
@@ -222,7 +222,7 @@ class InformerCache(Generic[T]):
     def _note_contact(self, at: float) -> None:
         gap = self.contact.heard(at)
         if gap is not None:
-            message = f"in contact again, after {gap:.1f} s without"
+            message = f"connected again after {gap:.1f} s"
             self._log.note(Incident(IncidentKind.RECOVERED, message, at, seconds=gap))
 
     def _notify(self, change: ObjectChange[T], handlers: Sequence[Handler[T]]) -> None:

@@ -166,12 +166,12 @@ class Reflector(Generic[T]):
                         if event_count % _EVENTS_IN_A_ROW == 0:
                             await asyncio.sleep(0)
             except TimeoutError as error:
-                raise Unreachable(f"nothing was heard for {QUIET_SECONDS:g} s") from error
+                raise Unreachable(f"no message for {QUIET_SECONDS:g} s") from error
             finally:
                 if clock() >= opened + _SHORT_SECONDS:
                     self._succeed()
         if not event_count and clock() < opened + _SHORT_SECONDS:
-            raise ServerFault(0, "ShortWatch", "the watch ended at once, and without a word")
+            raise ServerFault(0, "ShortWatch", "the watch ended at once, without a message")
 
     def _take(self, event: WatchEvent[T], now: float) -> None:
         if event.error is not None:

@@ -88,7 +88,7 @@ def _decode_in_parts(line: bytes, resource: Resource[T]) -> WatchEvent[T]:
         raw = _RAW_LINES.decode(line)
     except _UNREADABLE as error:
         excerpt = format_value(line[:400].decode("utf-8", "replace"))
-        fault = ServerFault(0, "NotAWatch", f"not a line of a watch: {excerpt} ({error})")
+        fault = ServerFault(0, "NotAWatch", f"not a watch event: {excerpt} ({error})")
         return WatchEvent(EventKind.ERROR, error=fault)
     if raw.type is EventKind.ERROR:
         return WatchEvent(EventKind.ERROR, error=_error_in(raw.object))
@@ -106,7 +106,7 @@ def _error_in(raw: msgspec.Raw) -> KubeError:
     try:
         return build_error_from_status(decode_object(raw, Status))
     except UnreadableObject as error:
-        return ServerFault(0, "NotAStatus", f"the watch ended with an error that cannot be read: {error}")
+        return ServerFault(0, "NotAStatus", f"the watch ended with an invalid error: {error}")
 
 
 def _read_version(raw: msgspec.Raw) -> _ObjectVersion:
@@ -158,5 +158,5 @@ class LineSplitter:
         self._pieces.append(piece)
         self._held += len(piece)
         if self._held > self._limit:
-            raise ServerFault(0, "LineTooLong", f"a line of a watch is longer than {self._limit} bytes")
+            raise ServerFault(0, "LineTooLong", f"a watch event is longer than {self._limit} bytes")
         return []

@@ -92,7 +92,7 @@ class Writer:
     async def write_unrecorded(self, action: Action) -> WriteOutcome:
         """Execute an action without recording its outcome, for callers that can fall back."""
         if self._settings.read_only:
-            return _build_skipped(action, READ_ONLY, "read-only: not done")
+            return _build_skipped(action, READ_ONLY, "read-only: skipped")
         async with self._slots:
             return await self._write_with_retries(action)
 
@@ -138,20 +138,20 @@ class Writer:
         await asyncio.sleep(self._reserve_token())
         while (pause := self._remaining_pause()) > 0:
             if pause > _MAX_PAUSE:
-                message = f"the server wants no requests for another {pause:.0f} s"
+                message = f"the API server asks to wait for {pause:.0f} s"
                 return WriteOutcome(action, Result.THROTTLED, "Paused", message, retry_after=pause)
             await asyncio.sleep(pause)
         try:
             pinned = await self._add_version(action)
             # Nothing may wait between this check and the request.
             if not self._may_write():
-                return _build_skipped(action, NOT_LEADING, "not the leader, or no longer: not done")
+                return _build_skipped(action, NOT_LEADING, "not the leader: skipped")
             manager = self._client.field_manager
             response = await self._send(build_request(pinned, dry_run=self._settings.dry_run, field_manager=manager))
         except KubeError as error:
             return self._note_failure(action, error)
         if self._settings.dry_run:
-            return _build_skipped(action, DRY_RUN, "dry run: the server would have done it")
+            return _build_skipped(action, DRY_RUN, "dry run: the API server accepts it")
         written = _read_metadata(response)
         return WriteOutcome(
             action,

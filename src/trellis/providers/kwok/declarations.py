@@ -38,8 +38,8 @@ from trellis.core.nodes.node_groups import NodeGroup
 from trellis.providers.kwok.instances import KWOK_VALUE
 from trellis.providers.protocol import GroupProblem
 
-GROUP_REFUSED = Reason("NodeGroupRefused", "What declares a group of nodes cannot be used.", Severity.ERROR)
-NO_GROUPS = Reason("NoNodeGroups", "Nothing declares groups of nodes.", Severity.WARNING)
+GROUP_REFUSED = Reason("NodeGroupRefused", "The declaration of a node group is invalid.", Severity.ERROR)
+NO_GROUPS = Reason("NoNodeGroups", "There is no declaration of node groups.", Severity.WARNING)
 
 # The kubelet version of nodes: the first one whose API server reads the features that nodes declare.
 _KUBELET: Final = "v1.36.0"
@@ -82,7 +82,9 @@ def read_declarations(config: ConfigMap | None, config_name: str) -> Declaration
             else:
                 groups[manifest.name] = _build_group(msgspec.convert(manifest.value, KwokNodeGroup))
     if not groups and not problems:
-        problems.append(GroupProblem("", DetailedReason(NO_GROUPS, f"the ConfigMap {config_name} declares no group")))
+        problems.append(
+            GroupProblem("", DetailedReason(NO_GROUPS, f"the ConfigMap {config_name} declares no node group"))
+        )
     return Declarations(groups, tuple(problems))
 
 
@@ -132,7 +134,7 @@ def _validate(written: Manifest, others: Collection[str]) -> tuple[Manifest, lis
     findings += [manifest.convert_problem(problem) for problem in validate(kind, manifest.value)]
     if manifest.name in others:
         duplicate = ValidationProblem(
-            ("metadata", "name"), DUPLICATE, "there is a group of this name already", manifest.name
+            ("metadata", "name"), DUPLICATE, "a node group of this name exists already", manifest.name
         )
         findings.append(manifest.convert_problem(duplicate))
     return manifest, findings

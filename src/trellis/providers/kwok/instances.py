@@ -119,7 +119,7 @@ def _parse_seconds(text: str) -> float:
     return min(seconds, _LONGEST_BOOT) if seconds >= 0 else 0.0
 
 
-NODE_FAILED_TO_START = Reason("NodeFailedToStart", "A node was ordered and failed while it started.", Severity.WARNING)
+NODE_FAILED_TO_START = Reason("NodeFailedToStart", "A node was ordered and failed to start.", Severity.WARNING)
 
 _NEVER_READY: Final = (GroupFailureMode.NEVER_COME_UP, GroupFailureMode.FAIL_TO_START)
 
@@ -132,7 +132,7 @@ def build_instance(node: Node, now: float) -> Instance:
     if not is_starting(node):
         return Instance(name, InstanceState.RUNNING, order.booted_at, name)
     if order.failure_mode == GroupFailureMode.FAIL_TO_START and now >= order.booted_at:
-        error = DetailedReason(NODE_FAILED_TO_START, "there was no machine for it")
+        error = DetailedReason(NODE_FAILED_TO_START, "no machine was available for it")
         return Instance(name, InstanceState.FAILED, order.booted_at, name, error)
     return Instance(name, InstanceState.ORDERED, order.at, name)
 

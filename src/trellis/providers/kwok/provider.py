@@ -25,8 +25,8 @@ from trellis.providers.kwok.declarations import Declarations, DeclaredGroup, rea
 from trellis.providers.kwok.instances import KwokOrder, build_instance, build_node, generate_names, next_action
 from trellis.providers.protocol import UNKNOWN_GROUP, GroupProblem, Groups, Ordered, Released, Steps, Tended
 
-ORDER_REFUSED = Reason("NodeOrderRefused", "The provider has refused an order for nodes.", Severity.WARNING)
-GROUP_GONE = Reason("NodeGroupGone", "There are nodes of a group that nothing declares.", Severity.WARNING)
+ORDER_REFUSED = Reason("NodeOrderRefused", "The provider refused an order for nodes.", Severity.WARNING)
+GROUP_GONE = Reason("NodeGroupGone", "There are nodes of a node group that is no longer declared.", Severity.WARNING)
 
 # Where groups are declared, unless a setting says otherwise.
 CONFIG_MAP: Final = "kube-system/trellis-kwok-node-groups"
@@ -128,7 +128,8 @@ def _build_groups(view: _ProviderView, now: float) -> Groups:
     reported = {problem.group for problem in view.declared.problems}
     undeclared = [
         GroupProblem(
-            name, DetailedReason(GROUP_GONE, f"nothing declares the group {name} of {pluralize(len(nodes), 'node')}")
+            name,
+            DetailedReason(GROUP_GONE, f"no declaration of the node group {name} of {pluralize(len(nodes), 'node')}"),
         )
         for name, nodes in sorted(view.members.items())
         if name not in view.declared.groups and name not in reported
@@ -144,7 +145,7 @@ def _build_tended(view: _ProviderView, now: float) -> Tended:
 
 
 def _build_unknown_group(group: str) -> DetailedReason:
-    return DetailedReason(UNKNOWN_GROUP, f"there is no group {group}")
+    return DetailedReason(UNKNOWN_GROUP, f"there is no node group {group}")
 
 
 def _count_healthy(declared: DeclaredGroup, target: int) -> int:

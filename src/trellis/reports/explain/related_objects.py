@@ -69,7 +69,7 @@ def _describe_freeze(influence: InfluencePart, _now: str) -> str:
 def _describe_admission(influence: InfluencePart, now: str) -> str:
     renewed = influence.values["renewed"]
     when = f"renewed at {format_moment(renewed, now)}" if renewed else "never renewed"
-    there = "New pods are sized" if influence.values["there"] else "Nobody sizes new pods"
+    there = "New pods are sized" if influence.values["there"] else "New pods are not sized"
     return f"{there}: the Lease {influence.name} of the admission controller was {when}."
 
 

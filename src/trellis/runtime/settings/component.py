@@ -1,13 +1,13 @@
-"""Settings that every component has: access to the API server, namespaces, feature gates, boost and leader election.
+"""Settings that every component has: API access, namespaces, feature gates, boosts and leader election.
 
-The names and defaults are upstream's, so that its manifests start ours. One default differs: requests are not limited
+The names and defaults are upstream's, so that its manifests start Trellis. One default differs: writes are not limited
 unless a limit is set, because the API server protects itself and a limit of 50 a second is what makes upstream slow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 from trellis.api.feature_gates import FeatureGates
 from trellis.base.durations import Duration
@@ -22,25 +22,27 @@ LEASES_LOCK: Final = "leases"
 
 
 def check_interval(interval: Duration) -> str | None:
-    """The rule that an interval breaks, or None. As upstream, it may be as short as the user wants."""
+    """The rule that an interval breaks, or None. As upstream, there is no lower limit but 0s."""
     return None if interval > Duration(0) else "must be longer than 0s"
 
 
 class AccessSettings(Settings, frozen=True):
-    """How the API server is reached, and how hard it is worked."""
+    """Connection to the API server, and the limits of writes to it."""
+
+    title: ClassVar[str] = "API access"
 
     kubeconfig: Annotated[
         str,
         Setting(
-            "Kubeconfig to use.",
-            why="Unset: that of `$KUBECONFIG`, else the pod's own ServiceAccount, else `~/.kube/config`.",
+            "Path of the kubeconfig of the cluster.",
+            why="Unset: `$KUBECONFIG`, else the ServiceAccount of the pod, else `~/.kube/config`.",
         ),
     ] = ""
     kube_api_qps: Annotated[
         float | None,
         Setting(
-            "Most writes a second.",
-            why="Unset, 0 or less: no limit of our own, the API server's priority and fairness decides.",
+            "Limit of writes per second to the API server.",
+            why="Unset, 0 or less: no limit; the API server's priority and fairness protects it.",
             unit="writes/s",
             flag="kube-api-qps",
         ),
@@ -48,14 +50,17 @@ class AccessSettings(Settings, frozen=True):
     kube_api_burst: Annotated[
         float | None,
         Setting(
-            "Most writes at once, where `--kube-api-qps` limits them.",
-            why="Unset or below 1: as many as may follow within a second.",
+            "Burst of writes allowed by `--kube-api-qps`.",
+            why="Unset or below 1: the writes of one second.",
             flag="kube-api-burst",
         ),
     ] = None
     read_only: Annotated[
         bool,
-        Setting("Decide everything and write nothing.", why="To watch a new version beside the old one."),
+        Setting(
+            "Compute all decisions and write nothing to the cluster.",
+            why="To compare a new version with the one that runs.",
+        ),
     ] = False
 
     @property
@@ -68,17 +73,20 @@ class AccessSettings(Settings, frozen=True):
 
 
 class NamespaceSettings(Settings, frozen=True):
-    """The namespaces whose objects are served, whatever their kind."""
+    """Namespaces whose objects are served."""
+
+    title: ClassVar[str] = "Namespaces"
 
     vpa_object_namespace: Annotated[
-        str, Setting("Look at the objects of this namespace alone.", why="Empty: all namespaces.")
+        str, Setting("Namespace of the objects to serve.", why="Empty: all namespaces.")
     ] = ""
     ignored_vpa_object_namespaces: Annotated[
-        tuple[str, ...], Setting("Leave the objects of these namespaces alone.", why="None by default.")
+        tuple[str, ...],
+        Setting("Namespaces whose objects are ignored; excludes `--vpa-object-namespace`.", why="None by default."),
     ] = ()
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """The setting is one namespace, or all but some."""
+        """The scope is one namespace, or all but the ignored ones."""
         if self.vpa_object_namespace and self.ignored_vpa_object_namespaces:
             rule = "--vpa-object-namespace and --ignored-vpa-object-namespaces are mutually exclusive"
             yield SettingConflict("ignored-vpa-object-namespaces", rule)
@@ -88,7 +96,7 @@ class NamespaceSettings(Settings, frozen=True):
         ):
             for name in names:
                 if problem := check_dns_label(name):
-                    yield SettingConflict(setting, f"{name} is no name of a namespace: {problem}")
+                    yield SettingConflict(setting, f"{name} is not a valid namespace name: {problem}")
 
     def covers(self, namespace: str) -> bool:
         """Whether objects of that namespace are served."""
@@ -98,41 +106,68 @@ class NamespaceSettings(Settings, frozen=True):
 
 
 class ScopeSettings(NamespaceSettings, frozen=True):
-    """The namespaces whose objects are served, and the feature gates."""
+    """Namespaces whose objects are served, and feature gates."""
+
+    title: ClassVar[str] = "Namespaces and feature gates"
 
     feature_gates: Annotated[
         FeatureGates,
-        Setting("Features to switch on or off.", why="Ours are all on; `AllAlpha=false` gives upstream's defaults."),
+        Setting(
+            "Feature gates, as `Name=true` or `Name=false`, separated by commas.",
+            why="All are on; `AllAlpha=false` gives upstream's defaults.",
+        ),
     ] = FeatureGates()
 
 
 class LeaderSettings(Settings, frozen=True):
-    """Which of several replicas works."""
+    """Lease that keeps replicas of one component from working at the same time."""
+
+    title: ClassVar[str] = "Leader election"
 
     leader_elect: Annotated[
-        bool, Setting("Work only while holding a lease.", why="Off, as upstream: one replica needs none.")
+        bool,
+        Setting(
+            "Work only while holding the leader election Lease. Required with several replicas.",
+            why="Off, as upstream.",
+        ),
     ] = False
     leader_elect_lease_duration: Annotated[
-        Duration, Setting("A lease that nobody renews for so long is free.", why="Kubernetes' own figure.")
+        Duration,
+        Setting(
+            "Time without renewal after which another replica takes the Lease.",
+            why="The default of Kubernetes' own controllers.",
+        ),
     ] = Duration.from_seconds(15)
     leader_elect_renew_deadline: Annotated[
-        Duration, Setting("A leader that cannot renew for so long stops.", why="Kubernetes' own figure.")
+        Duration,
+        Setting(
+            "Time after which a leader that cannot renew the Lease stops working.",
+            why="The default of Kubernetes' own controllers.",
+        ),
     ] = Duration.from_seconds(10)
     leader_elect_retry_period: Annotated[
-        Duration, Setting("How often leaders renew and others look.", why="Kubernetes' own figure.")
+        Duration,
+        Setting(
+            "Time between two attempts to acquire or renew the Lease.",
+            why="The default of Kubernetes' own controllers.",
+        ),
     ] = Duration.from_seconds(2)
     leader_elect_resource_lock: Annotated[
-        str, Setting("The kind of lock.", why="There is only this one.", choices=(LEASES_LOCK,))
+        str, Setting("Type of the lock object.", why="The only type of lock there is.", choices=(LEASES_LOCK,))
     ] = LEASES_LOCK
     leader_elect_resource_name: Annotated[
-        str, Setting("Name of the lease.", why="Upstream's, so that both take turns.")
+        str,
+        Setting(
+            "Name of the Lease.",
+            why="Upstream's name, so that upstream's component and this one never work at the same time.",
+        ),
     ] = ""
     leader_elect_resource_namespace: Annotated[
-        str, Setting("Namespace of the lease.", why="Where upstream's manifests run it.")
+        str, Setting("Namespace of the Lease.", why="The namespace of upstream's manifests.")
     ] = "kube-system"
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """A leader must have time to retry before its deadline, and be silent before its lease is free."""
+        """A leader retries before its deadline, and stops before its Lease can be taken."""
         if not self.leader_elect_lease_duration > self.leader_elect_renew_deadline:
             yield SettingConflict("leader-elect-lease-duration", "must be longer than --leader-elect-renew-deadline")
         retry = self.leader_elect_retry_period.total_seconds()
@@ -143,11 +178,14 @@ class LeaderSettings(Settings, frozen=True):
 
 
 def check_millicores(quantity: Quantity) -> str | None:
-    """The rule that an amount of CPU breaks, or None: it must be whole millicores."""
+    """The rule that an amount of CPU breaks, or None: it is a whole number of millicores."""
     return None if quantity.is_whole_milli else "must be a whole number of milli CPUs"
 
 
 def effective_boost_settings(gates: FeatureGates, most: Quantity | None, served: Served) -> BoostSettings:
-    """Whether pods are boosted: a boost that cannot be withdrawn in place would last for the pod's life."""
+    """Whether pods are boosted.
+
+    Without in-place resize a boost could not be withdrawn, and would last for the life of the pod.
+    """
     enabled = gates.cpu_startup_boost and served.resizes_pods
     return BoostSettings(enabled=enabled, max_cpu=most.milli if most is not None else None)

@@ -3,12 +3,13 @@
     class LoopSettings(Settings, frozen=True):
         interval: Annotated[
             Duration,
-            Setting("How often to look.", why="Metrics are a minute old anyway.", flag="recommender-interval"),
+            Setting("Time between two passes.", why="Metrics are a minute old anyway.", flag="recommender-interval"),
         ] = Duration.from_seconds(60)
 
 The flag, the variable, the key in a file, the help of the command line and the reference page all follow from that. A
 field whose type is another `Settings` is a group: its settings stand beside the others under their own names, and the
-default of the field is the default of them all. A default must therefore exist for every setting.
+default of the field is the default of them all. A default must therefore exist for every setting. Help and reference
+show the settings in these groups, under the `title` of each, and those named in `most_used` first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -58,7 +59,14 @@ class SettingConflict(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The base of all structs of settings."""
+    """The base of all structs of settings.
+
+    `title` stands above the group in help and reference. `most_used` names the settings of a component that are shown
+    first.
+    """
+
+    title: ClassVar[str] = "Settings"
+    most_used: ClassVar[tuple[str, ...]] = ()
 
     def conflicts(self) -> Iterator[SettingConflict]:
         """The rules between several settings that these values break."""
@@ -122,6 +130,8 @@ def _iterate_declarations(
     settings: type[Settings], defaults: Settings, path: tuple[str, ...]
 ) -> Iterator[SettingDeclaration]:
     for field, annotation in typing.get_type_hints(settings, include_extras=True).items():
+        if field not in settings.__struct_fields__:
+            continue
         default = getattr(defaults, field)
         if isinstance(annotation, type) and issubclass(annotation, Settings):
             yield from _iterate_declarations(annotation, default, (*path, field))

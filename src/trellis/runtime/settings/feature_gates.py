@@ -42,14 +42,14 @@ class FeatureGate(msgspec.Struct, frozen=True):
 
 FEATURE_GATES: Final = (
     FeatureGate(
-        "CPUStartupBoost", "cpu_startup_boost", FeatureStage.ALPHA, "A VPA may raise the CPU of containers that start."
+        "CPUStartupBoost", "cpu_startup_boost", FeatureStage.ALPHA, "VPAs may boost the CPU of starting containers."
     ),
-    FeatureGate("InPlace", "in_place", FeatureStage.ALPHA, "A VPA may have the update mode `InPlace`."),
+    FeatureGate("InPlace", "in_place", FeatureStage.ALPHA, "VPAs may have the update mode `InPlace`."),
     FeatureGate(
         "PerVPAConfig",
         "per_vpa_config",
         FeatureStage.ALPHA,
-        "A VPA may set the handling of OOMs and memory peaks itself.",
+        "VPAs may set the handling of OOM kills and memory intervals.",
     ),
 )
 _BY_NAME: Final = tuple(gate.name for gate in FEATURE_GATES)
@@ -65,7 +65,7 @@ def parse_gates(value: object) -> FeatureGates:
         if name not in _BY_NAME and name not in _BY_STAGE:
             raise InvalidInput(name, _describe_unknown(name))
         if text not in BOOLEANS:
-            raise InvalidInput(f"{name}={text}", "a feature gate is true or false")
+            raise InvalidInput(f"{name}={text}", "must be true or false")
         requested[name] = BOOLEANS[text]
     by_stage = {gate.field: requested[f"All{gate.stage}"] for gate in FEATURE_GATES if f"All{gate.stage}" in requested}
     by_name = {gate.field: requested[gate.name] for gate in FEATURE_GATES if gate.name in requested}
@@ -83,13 +83,13 @@ def _split_pairs(value: object) -> Iterable[tuple[str, str]]:
             yield str(name), str(on).lower() if isinstance(on, bool) else str(on)
         return
     if not isinstance(value, str):
-        raise InvalidInput(value, "feature gates are written like CPUStartupBoost=true,InPlace=false")
+        raise InvalidInput(value, "must be written like CPUStartupBoost=true,InPlace=false")
     for part in value.split(","):
         name, equals, text = part.partition("=")
         if not part.strip():
             continue
         if not equals:
-            raise InvalidInput(part.strip(), "a feature gate is written like InPlace=true")
+            raise InvalidInput(part.strip(), "must be written like InPlace=true")
         yield name.strip(), text.strip()
 
 
@@ -99,5 +99,7 @@ def _describe_unknown(name: str) -> str:
     names = [*_BY_NAME, *_BY_STAGE]
     guess = suggest_name(name, names)
     return (
-        f"is no feature gate (did you mean {guess}?)" if guess else f"is no feature gate; there are {', '.join(names)}"
+        f"is not a feature gate (did you mean {guess}?)"
+        if guess
+        else f"is not a feature gate; the gates are {', '.join(names)}"
     )

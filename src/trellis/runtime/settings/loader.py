@@ -63,7 +63,7 @@ def from_file(settings: type[Settings], path: Path) -> dict[str, WrittenValue]:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise InvalidInput(path.name, f"the file of settings {path} cannot be read: {error.strerror}") from error
+        raise InvalidInput(path.name, f"the settings file {path} cannot be read: {error.strerror}") from error
     documents = read_documents(text)
     if not documents:
         return {}
@@ -72,14 +72,14 @@ def from_file(settings: type[Settings], path: Path) -> dict[str, WrittenValue]:
         first = document.errors[0]
         raise InvalidInput(first.value, f"{path}, line {first.line}: {first.rule}") from first
     if len(documents) > 1 or not isinstance(document.value, dict):
-        raise InvalidInput(path.name, f"a file of settings is one map from names to values, and {path} is not")
+        raise InvalidInput(path.name, f"a settings file must be one map from names to values, and {path} is not")
     names = [setting.name for setting in declared_settings(settings)]
     by_name: dict[str, WrittenValue] = {}
     for name, value in document.value.items():
         place = f"{path}, line {document.find_position((name,))[0]}"
         if name not in names:
             guess = suggest_name(name, names)
-            raise InvalidInput(name, f"{place}: is no setting" + (f" (did you mean {guess}?)" if guess else ""))
+            raise InvalidInput(name, f"{place}: is not a setting" + (f" (did you mean {guess}?)" if guess else ""))
         by_name[name] = WrittenValue(value, f"{name} in {place}")
     return by_name
 

@@ -3,12 +3,13 @@
 Click is imported on demand, so that a process that is configured otherwise never loads it. An option passes on the
 text as it was written: flags, variables and files are parsed in one place.
 
-The spellings are upstream's: `--flag` and `--flag=false` for a switch, `-v=4` beside `--v=4`, underscores for dashes.
-There is no `--no-flag`, because upstream has none.
+The spellings are upstream's: `--flag`, `--flag=true` and `--flag=false` for a switch, `-v=4` beside `--v=4`,
+underscores for dashes. A switch also has `--no-flag`; of several spellings on one command line the last counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from trellis.runtime.settings.declarations import SettingDeclaration, Settings, declared_settings
@@ -32,7 +33,21 @@ def click_options(settings: type[Settings]) -> list[click.Option]:
     """One option for each setting, in the order of declaration."""
     import click  # noqa: PLC0415 - see above
 
-    return [click.Option(_flags(setting), **_attributes(setting)) for setting in declared_settings(settings)]
+    class Switch(click.Option):
+        """An option of true or false, with `--no-flag` for false."""
+
+        def __init__(self, *args: Any, **attributes: Any) -> None:
+            super().__init__(*args, **attributes)
+            self.secondary_opts = [f"--no-{opt.removeprefix('--')}" for opt in self.opts if opt.startswith("--")]
+
+        def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+            super().add_to_parser(parser, ctx)
+            parser.add_option(self, self.secondary_opts, self.name, action="store_const", const="false")
+
+    return [
+        (Switch if setting.kind.switch else click.Option)(_flags(setting), **_attributes(setting))
+        for setting in declared_settings(settings)
+    ]
 
 
 def _flags(setting: SettingDeclaration) -> list[str]:
@@ -43,8 +58,8 @@ def _flags(setting: SettingDeclaration) -> list[str]:
 def _attributes(setting: SettingDeclaration) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "type": str,
-        "metavar": (setting.setting.unit or setting.kind.name.replace("`", "")).upper(),
-        "help": format_help(setting),
+        "metavar": format_metavar(setting),
+        "help": setting.setting.meaning,
         "hidden": setting.setting.obsolete,
         "multiple": setting.kind.repeatable,
     }
@@ -53,16 +68,31 @@ def _attributes(setting: SettingDeclaration) -> dict[str, Any]:
     return attributes
 
 
-def format_help(setting: SettingDeclaration) -> str:
-    """The meaning of a setting and its default."""
+def format_metavar(setting: SettingDeclaration) -> str:
+    """What stands for a value in the help: its unit or type, such as DURATION, or the words that it can be."""
+    if "`" in setting.kind.name:
+        return setting.kind.name.replace("`", "").replace(" or ", "|")
+    return (setting.setting.unit or setting.kind.name).upper().replace(" ", "-")
+
+
+def format_spelling(setting: SettingDeclaration) -> str:
+    """A setting as its flag is written: `-v, --v NUMBER`, and `--[no-]leader-elect` for a switch."""
+    if setting.kind.switch:
+        return f"--[no-]{setting.name}"
+    letter = f"-{setting.setting.letter}, " if setting.setting.letter else ""
+    return f"{letter}--{setting.name} {format_metavar(setting)}"
+
+
+def format_default(setting: SettingDeclaration) -> str:
+    """The default as the help shows it; empty if there is none."""
     default = setting.show(setting.default)
-    return f"{setting.setting.meaning} [default: {default}]" if default else setting.setting.meaning
+    return f"[default: {default}]" if default else ""
 
 
-def reference_table(settings: type[Settings], defaults: Settings | None = None) -> str:
-    """One row for each setting that has an effect; a component may override the defaults of a shared group."""
+def reference_table(settings: Iterable[SettingDeclaration]) -> str:
+    """One row for each setting."""
     rows = ["| flag | value | default | meaning |", "|---|---|---|---|"]
-    rows += [_row(setting) for setting in declared_settings(settings, defaults) if not setting.setting.obsolete]
+    rows += [_row(setting) for setting in settings]
     return "\n".join(rows) + "\n"
 
 

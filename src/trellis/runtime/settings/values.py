@@ -101,7 +101,7 @@ def _read_list(value: object) -> tuple[str, ...]:
         return tuple(part.strip() for part in value.split(",") if part.strip())
     if isinstance(value, list) and all(isinstance(part, str) for part in value):
         return tuple(value)
-    raise InvalidInput(value, "must be a list of texts, or one text with commas")
+    raise InvalidInput(value, "must be a list of strings, or one string with commas")
 
 
 _LIST: Final = SettingType("list", _read_list, ",".join, repeatable=True)

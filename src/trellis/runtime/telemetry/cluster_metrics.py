@@ -18,32 +18,32 @@ from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, Metrics, S
 
 _RESOURCE_LABEL: Final = ("resource",)
 
-SYNCED: Final = GaugeSpec("trellis_informer_synced", "1 once everything has been seen, else 0.", _RESOURCE_LABEL)
+SYNCED: Final = GaugeSpec("trellis_informer_synced", "1 once the cache has synced, else 0.", _RESOURCE_LABEL)
 CONNECTED: Final = GaugeSpec("trellis_informer_connected", "1 while a watch is open, else 0.", _RESOURCE_LABEL)
 CONTACT_AGE: Final = GaugeSpec(
     "trellis_informer_contact_age_seconds",
-    "Seconds since the API server was last heard; a bookmark comes about once a minute. NaN before the first time.",
+    "Seconds since the last message of the API server; bookmarks arrive about once a minute. NaN before the first.",
     _RESOURCE_LABEL,
 )
 EVENT_AGE: Final = GaugeSpec(
     "trellis_informer_event_age_seconds",
-    "Seconds since something last changed. NaN before the first time.",
+    "Seconds since the last change of an object. NaN before the first.",
     _RESOURCE_LABEL,
 )
-OBJECTS: Final = GaugeSpec("trellis_informer_objects", "Objects that are known.", _RESOURCE_LABEL)
+OBJECTS: Final = GaugeSpec("trellis_informer_objects", "Objects in the cache.", _RESOURCE_LABEL)
 REJECTED: Final = GaugeSpec(
-    "trellis_informer_rejected_objects", "Objects that exist and cannot be read.", _RESOURCE_LABEL
+    "trellis_informer_rejected_objects", "Objects that exist and cannot be decoded.", _RESOURCE_LABEL
 )
 LISTS: Final = GaugeSpec(
-    "trellis_informer_lists", "Lists it took; more than one means a watch was not resumed.", _RESOURCE_LABEL
+    "trellis_informer_lists", "Lists requested; more than one means that a watch could not be resumed.", _RESOURCE_LABEL
 )
 UNREADABLE: Final = GaugeSpec(
     "trellis_unseen_resources",
-    "1 while a kind is done without because it may not be read, 0 once it may.",
+    "1 while an optional kind is missing in the cache because RBAC does not allow to read it, else 0.",
     _RESOURCE_LABEL,
 )
 WRITES: Final = CounterSpec(
-    "trellis_writes_total", "Writes by kind of object, action and result.", ("resource", "action", "result")
+    "trellis_writes_total", "Writes by resource, action and result.", ("resource", "action", "result")
 )
 CLUSTER_METRICS: Final[tuple[Spec, ...]] = (
     SYNCED,

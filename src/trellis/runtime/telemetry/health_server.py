@@ -8,7 +8,7 @@ import threading
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, ClassVar, NamedTuple, TypeAlias
 
 from aiohttp import web
 
@@ -34,20 +34,23 @@ Page: TypeAlias = Callable[[PageRequest], Awaitable[ProbeResponse]]
 
 
 class HealthSettings(Settings, frozen=True):
-    """What of the server can be set. Each component has an address of its own by default."""
+    """Server for probes and metrics."""
+
+    title: ClassVar[str] = "Probes and metrics"
 
     address: Annotated[
         str,
         Setting(
-            "Where to answer probes and serve metrics.",
-            why="A port of its own for every component; upstream's, where upstream has the component.",
+            "Address of the server for probes (/livez, /readyz, /health-check) and Prometheus metrics (/metrics).",
+            why="Each component has its own port: upstream's, where upstream has the component.",
             check=check_address,
         ),
     ] = ":8940"
     profiling: Annotated[
         bool,
         Setting(
-            "Show what every thread and task is doing, at /debug/threads.", why="Stacks are nobody else's business."
+            "Serve stack traces of all threads and tasks at /debug/threads.",
+            why="Off, as upstream.",
         ),
     ] = False
 

@@ -20,7 +20,7 @@ import re
 import traceback
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Final, TextIO
+from typing import Annotated, ClassVar, Final, TextIO
 
 from trellis.base.times import format_micro_time
 from trellis.runtime.settings.declarations import Setting, Settings
@@ -61,19 +61,21 @@ class LogFormat(StrEnum):
 
 
 # Everything goes to stderr here, and into one stream. Upstream's manifests may say otherwise, and must still start.
-_UNUSED: Final = Setting("Taken for the sake of upstream's manifests.", why="Logs go to stderr.", obsolete=True)
+_UNUSED: Final = Setting("Has no effect.", why="Logs go to stderr.", obsolete=True)
 
 _EVERYTHING: Final = 10
 
 
 class LogSettings(Settings, frozen=True):
-    """What of the logs can be set; the rest are flags of upstream's logger, which are read and have no effect."""
+    """Log level and format."""
+
+    title: ClassVar[str] = "Logging"
 
     verbosity: Annotated[
         int,
         Setting(
-            "How much to log: 0 is what an operator must know, 4 what explains a decision, 10 everything.",
-            why="Upstream's manifests ask for 4, and with it one line for each decision.",
+            "Log level: 0 logs what an operator must know, 4 also one line for each decision, 10 everything.",
+            why="The level of upstream's manifests.",
             flag="v",
             letter="v",
             minimum=0,
@@ -81,7 +83,9 @@ class LogSettings(Settings, frozen=True):
     ] = 4
     format: Annotated[
         LogFormat,
-        Setting("How to write the logs.", why="Text is what people read with kubectl logs.", flag="log-format"),
+        Setting(
+            "Log format.", why="Text is easier to read with kubectl logs; JSON is easier to search.", flag="log-format"
+        ),
     ] = LogFormat.TEXT
     stderrthreshold: Annotated[str, _UNUSED] = "info"
     legacy_stderr_threshold_behavior: Annotated[bool, _UNUSED] = True

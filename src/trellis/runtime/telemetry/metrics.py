@@ -218,9 +218,7 @@ TOTAL_STEP: Final = "total"
 def execution_latency(component: str) -> HistogramSpec:
     """The histogram of a component such as `vpa_recommender`."""
     name = f"{component}_execution_latency_seconds"
-    return HistogramSpec(
-        name, "Time spent in the steps of a pass, and in all of it.", ("step",), buckets=LATENCY_BUCKETS
-    )
+    return HistogramSpec(name, "Time spent in each step of a pass, and in total.", ("step",), buckets=LATENCY_BUCKETS)
 
 
 class StepTimer:

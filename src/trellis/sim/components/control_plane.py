@@ -272,5 +272,5 @@ class ControlPlane:
 def _newest(old: K | None, new: K | None) -> K:
     result = new if new is not None else old
     if result is None:
-        raise InternalError("somebody tells of a change of nothing")
+        raise InternalError("a change has neither an old nor a new object")
     return result

@@ -59,7 +59,7 @@ class IndependentReplay(msgspec.Struct, Generic[B, L], frozen=True):
             elif kind == INPUT_LINE:
                 view = decode_payload(data, self.input_type)
             elif kind != DECISION_LINE:
-                raise InvalidRecording(kind, f"is no line of a recording of the {self.component} controller")
+                raise InvalidRecording(kind, f"is not valid in a recording of the {self.component} controller")
             elif view is None:
                 raise InvalidRecording(kind, f"comes before a line of kind {INPUT_LINE}")
             else:

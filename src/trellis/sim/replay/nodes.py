@@ -64,7 +64,7 @@ class _NodesReplay:
         elif kind == BOOSTED:
             self._boosts.apply_line(decode_payload(data, BoostsLine))
         else:
-            raise InvalidRecording(kind, "is no line of a recording of the node autoscaler")
+            raise InvalidRecording(kind, "is not valid in a recording of the node autoscaler")
 
     def decide(self) -> PlansLine:
         """Decide now."""

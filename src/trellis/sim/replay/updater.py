@@ -36,7 +36,7 @@ def replay_updater(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Rep
             continue
         kind = lines.LINE_TYPES.get(name)
         if kind is None:
-            raise InvalidRecording(name, "is no line of a recording of the updater")
+            raise InvalidRecording(name, "is not valid in a recording of the updater")
         line = decode_payload(data, kind)
         if isinstance(line, lines.UpdaterStarted):
             replay = _UpdaterReplay(line)

@@ -240,7 +240,7 @@ class PrometheusClient:
         return b"".join(parts)
 
     def _build_length_error(self, response: aiohttp.ClientResponse) -> PrometheusLimitExceeded:
-        message = f"the answer of Prometheus at {self._address} is longer than {self._limit} bytes"
+        message = f"the response of Prometheus at {self._address} is longer than {self._limit} bytes"
         return PrometheusLimitExceeded(message, response.status)
 
     def _get_session(self) -> aiohttp.ClientSession:

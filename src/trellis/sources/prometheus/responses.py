@@ -84,7 +84,7 @@ def read_query_result(body: bytes) -> QueryResult:
     try:
         data = _BODIES.decode(body).data
         if data.result_type not in (_MATRIX, _VECTOR):
-            raise PrometheusRefused(f"a {data.result_type} was answered, where series of numbers were expected", 200)
+            raise PrometheusRefused(f"the response is a {data.result_type} instead of a matrix or vector", 200)
         series = _SERIES.decode(data.result)
     except _UNREADABLE as error:
         raise _build_unreadable_error(body, error) from error
@@ -97,7 +97,7 @@ def read_query_result(body: bytes) -> QueryResult:
         counts = np.array([raw.count(b"[") - 1 for raw in raws], dtype=np.int64)
     flat = _read_numbers([raw for raw, count in zip(raws, counts.tolist(), strict=True) if count])
     if len(flat) != 2 * int(counts.sum()):
-        raise PrometheusRefused("the answer is none of Prometheus: a sample is not a time and a value", 200)
+        raise PrometheusRefused("the response is not one of Prometheus: a sample is not a time and a value", 200)
     return QueryResult([item.metric for item in series], counts, flat[0::2].copy(), flat[1::2].copy())
 
 
@@ -120,7 +120,7 @@ def read_error(body: bytes) -> ErrorResponse | None:
 
 def _build_unreadable_error(body: bytes, error: Exception) -> PrometheusRefused:
     excerpt = format_value(body[:400].decode("utf-8", "replace"))
-    return PrometheusRefused(f"the answer is none of Prometheus: {error}: {excerpt}", 200)
+    return PrometheusRefused(f"the response is not one of Prometheus: {error}: {excerpt}", 200)
 
 
 def _read_numbers(raws: Sequence[bytes]) -> FloatColumn:
@@ -169,9 +169,9 @@ _CREDENTIALS: Final = (
 )
 _ADDRESS: Final = "see --prometheus-address of the recommender, --prometheus-url of other commands"
 _ADVICE: Final = {
-    401: f"it asks for other credentials; {_CREDENTIALS}",
-    403: f"these credentials are not allowed to ask; {_CREDENTIALS}",
-    404: f"there is no API of Prometheus at this address; {_ADDRESS}",
+    401: f"it does not accept the credentials; {_CREDENTIALS}",
+    403: f"the credentials do not allow queries; {_CREDENTIALS}",
+    404: f"this address does not serve the API of Prometheus; {_ADDRESS}",
 }
 _REDIRECTS: Final = range(300, 400)
 
@@ -182,7 +182,7 @@ def build_refusal(address: str, status: int, headers: Mapping[str, str], body: b
     reason = response.error if response else _format_excerpt(body)
     kind = response.error_type if response else ""
     if status in _REDIRECTS:
-        reason = f"it sends us to {headers.get('Location', 'elsewhere')}; {_ADDRESS}"
+        reason = f"it redirects to {headers.get('Location', 'another address')}; {_ADDRESS}"
     elif status in _ADVICE and not kind:
         reason = f"{_ADVICE[status]}{f' ({reason})' if reason else ''}"
     message = f"Prometheus at {address} answers {status}: {reason or 'no reason'}"

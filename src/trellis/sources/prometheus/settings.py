@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 from urllib.parse import urlsplit
 
 from trellis.base.durations import Duration
@@ -43,55 +43,71 @@ def _check_headers(values: tuple[str, ...]) -> str | None:
 
 
 class PrometheusSettings(Settings, frozen=True):
-    """Where Prometheus is, what it is asked, and how much of it at once."""
+    """Connection to Prometheus, and names of metrics and labels in it."""
+
+    title: ClassVar[str] = "Prometheus"
 
     prometheus_address: Annotated[
         str,
-        Setting("Where to find Prometheus, or what speaks its HTTP API.", why="Upstream's.", check=_check_address),
+        Setting(
+            "URL of Prometheus, or of a server with its HTTP API.", why="Upstream's default.", check=_check_address
+        ),
     ] = "http://prometheus.monitoring.svc"
     prometheus_insecure: Annotated[
-        bool, Setting("Trust whatever certificate Prometheus shows.", why="Off: a token would go to anybody.")
+        bool,
+        Setting(
+            "Skip the verification of Prometheus's TLS certificate.",
+            why="Off: without verification, another server could receive the token.",
+        ),
     ] = False
     prometheus_ca_file: Annotated[
         str,
         Setting(
-            "File with the certificate authority that Prometheus's certificate comes from, as PEM.",
-            why="Empty: those that the system trusts.",
+            "Path of the CA certificate for Prometheus's TLS certificate, PEM-encoded.",
+            why="Empty: the CAs of the system.",
         ),
     ] = ""
     prometheus_cadvisor_job_name: Annotated[
         str,
         Setting(
-            "Value of the label `job` of the containers' metrics; empty asks without it.",
-            why="The job in Prometheus's own example of a configuration.",
+            "Value of the label `job` of the container metrics; empty: any.",
+            why="Upstream's default: the job in Prometheus's example configuration.",
         ),
     ] = "kubernetes-cadvisor"
     prometheus_query_timeout: Annotated[
         Duration,
-        Setting("How long one query may take.", why="Upstream's figure.", minimum=Duration.from_seconds(1)),
+        Setting("Timeout of one query.", why="Upstream's default.", minimum=Duration.from_seconds(1)),
     ] = Duration.from_seconds(300)
     prometheus_bearer_token: Annotated[
-        str, Setting("Bearer token to show to Prometheus.", why="Empty: none.", secret=True)
+        str, Setting("Bearer token for Prometheus.", why="Empty: none.", secret=True)
     ] = ""
     prometheus_bearer_token_file: Annotated[
         str,
         Setting(
-            "File with the bearer token, read again when it changes; it replaces `--prometheus-bearer-token`.",
+            "Path of the bearer token, read again when it changes; takes precedence over `--prometheus-bearer-token`.",
             why="Empty: no file.",
         ),
     ] = ""
     username: Annotated[
-        str, Setting("User name for basic authentication.", why="Empty: none.", variable="PROMETHEUS_USERNAME")
+        str,
+        Setting(
+            "User name for basic authentication with Prometheus.", why="Empty: none.", variable="PROMETHEUS_USERNAME"
+        ),
     ] = ""
     password: Annotated[
         str,
-        Setting("Password for basic authentication.", why="Empty: none.", variable="PROMETHEUS_PASSWORD", secret=True),
+        Setting(
+            "Password for basic authentication with Prometheus.",
+            why="Empty: none.",
+            variable="PROMETHEUS_PASSWORD",
+            secret=True,
+        ),
     ] = ""
     prometheus_headers: Annotated[
         tuple[str, ...],
         Setting(
-            "Further headers of every request, each as `Name=value`.",
-            why="None by default; Mimir and Cortex know a tenant by `X-Scope-OrgID`.",
+            "Additional headers of all requests to Prometheus, each as `Name=value`.",
+            why="Mimir and Cortex identify a tenant by `X-Scope-OrgID`.",
             check=_check_headers,
             secret=True,
         ),
@@ -99,8 +115,8 @@ class PrometheusSettings(Settings, frozen=True):
     prometheus_retries: Annotated[
         int,
         Setting(
-            "How often a query is repeated when Prometheus fails or cannot be reached.",
-            why="Four waits of together about half a minute: as long as Prometheus takes to start again.",
+            "Number of retries of a query when Prometheus fails or cannot be reached.",
+            why="Four retries take about half a minute: as long as a restart of Prometheus.",
             minimum=0,
             maximum=100,
         ),
@@ -108,8 +124,8 @@ class PrometheusSettings(Settings, frozen=True):
     prometheus_answer_limit: Annotated[
         Quantity,
         Setting(
-            "Longest answer that is read; what is longer is asked for in smaller pieces.",
-            why="Reading an answer takes about four times its length in memory.",
+            "Maximum length of a response; a longer one is requested in smaller parts.",
+            why="Reading a response takes about four times its length in memory.",
             unit="bytes",
             minimum=Quantity.from_units(1 << 16),
         ),
@@ -117,8 +133,8 @@ class PrometheusSettings(Settings, frozen=True):
     prometheus_namespaces_per_query: Annotated[
         int,
         Setting(
-            "Most namespaces that one query names.",
-            why="Fifty names are a query of a few kilobytes, and one namespace rarely has many pods.",
+            "Maximum number of namespaces in one query.",
+            why="With fifty, a query has a few kilobytes, and its response rarely exceeds the limit.",
             minimum=1,
             maximum=1000,
         ),
@@ -126,15 +142,15 @@ class PrometheusSettings(Settings, frozen=True):
     prometheus_live: Annotated[
         bool,
         Setting(
-            "Take live usage from Prometheus, in place of metrics.k8s.io.",
-            why="Off, as upstream: metrics-server is fresher and is there in most clusters.",
+            "Read live usage from Prometheus instead of metrics.k8s.io.",
+            why="Off, as upstream: metrics-server is more current, and most clusters have it.",
         ),
     ] = False
     prometheus_live_window: Annotated[
         str,
         Setting(
-            "CPU usage is averaged over this long, where live usage comes from Prometheus.",
-            why="Long enough for a scrape a minute of which one is lost.",
+            "Window over which live CPU usage from Prometheus is averaged.",
+            why="Long enough for one scrape a minute, one of which may fail.",
             unit="Prometheus duration",
             check=check_span,
         ),
@@ -142,8 +158,8 @@ class PrometheusSettings(Settings, frozen=True):
     history_length: Annotated[
         str,
         Setting(
-            "How far back history is read at start.",
-            why="What is eight half-lives old weighs 0.4 % of what is new.",
+            "How far back to query Prometheus for usage history at start.",
+            why="Upstream's default: after eight half-lives a sample has 0.4 % of its weight.",
             unit="Prometheus duration",
             check=check_span,
         ),
@@ -151,8 +167,8 @@ class PrometheusSettings(Settings, frozen=True):
     history_resolution: Annotated[
         str,
         Setting(
-            "Time between two samples of the history; CPU is averaged over as long.",
-            why="Upstream's figure.",
+            "Resolution of the history; CPU usage is averaged over the same time.",
+            why="Upstream's default.",
             unit="Prometheus duration",
             check=check_span,
         ),
@@ -160,56 +176,81 @@ class PrometheusSettings(Settings, frozen=True):
     history_chunk: Annotated[
         str,
         Setting(
-            "How much of the history is asked for at once; less if that is too much for Prometheus.",
-            why="A day of 10,000 containers is 9 MB.",
+            "Length of history in one query; halved when a response is too long.",
+            why="One day of 10,000 containers is 9 MB.",
             unit="Prometheus duration",
             check=check_span,
         ),
     ] = "1d"
     history_cpu_metric: Annotated[
-        str, Setting("Metric that counts the seconds of CPU used.", why="cAdvisor's.", check=_check_metric)
+        str,
+        Setting(
+            "Name of the metric of CPU usage, in seconds of CPU time.",
+            why="Upstream's default: cAdvisor's name.",
+            check=_check_metric,
+        ),
     ] = "container_cpu_usage_seconds_total"
     history_memory_metric: Annotated[
-        str, Setting("Metric of the bytes of memory used.", why="What the kubelet evicts by.", check=_check_metric)
+        str,
+        Setting(
+            "Name of the metric of memory usage, in bytes.",
+            why="Upstream's default: the kubelet decides by it which pods to evict.",
+            check=_check_metric,
+        ),
     ] = "container_memory_working_set_bytes"
     container_namespace_label: Annotated[
-        str, Setting("Label of those metrics that names the namespace.", why="cAdvisor's.", check=_check_label)
+        str,
+        Setting(
+            "Label of these metrics that holds the name of the namespace.",
+            why="Upstream's default: cAdvisor's name.",
+            check=_check_label,
+        ),
     ] = "namespace"
     container_pod_name_label: Annotated[
         str,
         Setting(
-            "Label of those metrics that names the pod.",
-            why="Upstream's; it is `pod` where nobody renamed it.",
+            "Label of these metrics that holds the name of the pod.",
+            why="Upstream's default; cAdvisor's own name is `pod`.",
             check=_check_label,
         ),
     ] = "pod_name"
     container_name_label: Annotated[
         str,
         Setting(
-            "Label of those metrics that names the container.",
-            why="Upstream's; it is `container` where nobody renamed it.",
+            "Label of these metrics that holds the name of the container.",
+            why="Upstream's default; cAdvisor's own name is `container`.",
             check=_check_label,
         ),
     ] = "name"
     metric_for_pod_labels: Annotated[
         str,
         Setting(
-            "Query whose series carry the labels of pods; empty asks for none.",
-            why="Upstream's. A range, such as `kube_pod_labels[8d]`, also finds pods that are gone.",
+            "Query for the labels of pods; empty: labels are not queried.",
+            why="Upstream's default. A range, such as `kube_pod_labels[8d]`, also finds pods that no longer exist.",
         ),
     ] = 'up{job="kubernetes-pods"}'
     pod_label_prefix: Annotated[
-        str, Setting("What stands before the name of a pod's label there.", why="Upstream's.")
+        str, Setting("Prefix of pod labels in that query's series.", why="Upstream's default.")
     ] = "pod_label_"
     pod_namespace_label: Annotated[
-        str, Setting("Label there that names the namespace.", why="Upstream's.", check=_check_label)
+        str,
+        Setting(
+            "Label of that query's series that holds the name of the namespace.",
+            why="Upstream's default.",
+            check=_check_label,
+        ),
     ] = "kubernetes_namespace"
     pod_name_label: Annotated[
-        str, Setting("Label there that names the pod.", why="Upstream's.", check=_check_label)
+        str,
+        Setting(
+            "Label of that query's series that holds the name of the pod.",
+            why="Upstream's default.",
+            check=_check_label,
+        ),
     ] = "kubernetes_pod_name"
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """Upstream's one rule about credentials, and history that has at least one step."""
+        """Credentials exclude one another as upstream has it, and the history has at least one step."""
         if self.prometheus_bearer_token and self.prometheus_bearer_token_file and self.username:
             rule = "--prometheus-bearer-token, --prometheus-bearer-token-file and --username are mutually exclusive"
             yield SettingConflict("username", rule)
@@ -217,7 +258,7 @@ class PrometheusSettings(Settings, frozen=True):
             yield SettingConflict("history-length", "must not be shorter than --history-resolution")
 
     def headers(self) -> dict[str, str]:
-        """The further headers by name."""
+        """The additional headers by name."""
         matches = [_HEADER.fullmatch(header) for header in self.prometheus_headers]
         if None in matches:
             raise InvalidInput("(hidden)", "--prometheus-headers: each must be of the form Name=value")

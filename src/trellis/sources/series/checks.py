@@ -57,9 +57,9 @@ def check_series(name: str, times: FloatColumn, cpu: FloatColumn, memory: FloatC
     _check_span(times, origin)
     for values, column in ((cpu, origin.cpu), (memory, origin.memory)):
         for place in _find_first(values < 0):
-            raise origin.build_row_error(place, column, f"{values[place]:g} is negative, and usage never is")
+            raise origin.build_row_error(place, column, f"{values[place]:g} is negative; usage cannot be negative")
         for place in _find_first(np.isinf(values)):
-            raise origin.build_row_error(place, column, "usage is never infinite")
+            raise origin.build_row_error(place, column, "usage cannot be infinite")
     _check_units(cpu, memory, origin)
     if np.isnan(cpu).all() and np.isnan(memory).all():
         raise origin.build_error("has neither CPU nor memory: all fields are empty or NaN")
@@ -83,7 +83,7 @@ def list_notes(series: Series, origin: SeriesOrigin) -> Iterator[str]:
             share = f"{int(is_unknown.sum())} of {len(values)}"
             yield f"{prefix}: column {column}: {share} values are empty or NaN, the first in row {row}"
         if not is_unknown.all() and not (values > 0).any():
-            yield f"{prefix}: column {column} is 0 all the time, so that there is nothing to hold a request against"
+            yield f"{prefix}: column {column} is always 0, so requests cannot be compared with it"
     if _is_rising(series.cpu):
         yield f"{prefix}: column {origin.cpu} never falls; if it counts seconds, call it cpu_seconds_total"
 
@@ -94,7 +94,7 @@ def _check_order(times: FloatColumn, origin: SeriesOrigin) -> None:
         above = origin.rows[place]
         if distances[place] == 0:
             raise origin.build_row_error(
-                place + 1, origin.time, f"the same time as in row {above}; a series has one value a time"
+                place + 1, origin.time, f"the same time as in row {above}; a series has one value for each time"
             )
         raise origin.build_row_error(place + 1, origin.time, f"earlier than row {above}; sort the rows by time")
 
@@ -108,12 +108,12 @@ def _check_span(times: FloatColumn, origin: SeriesOrigin) -> None:
     longest = int(np.argmax(distances))
     if distances[longest] > _YEAR:
         rule = (
-            f"{distances[longest] / _YEAR:.1f} years after row {origin.rows[longest]}; "
-            f"a series has {_MOST_YEARS} at most"
+            f"{distances[longest] / _YEAR:.1f} years after row {origin.rows[longest]}; a series may cover "
+            f"{_MOST_YEARS} years"
         )
         raise origin.build_row_error(longest + 1, origin.time, rule)
     raise origin.build_error(
-        f"covers {years:.1f} years, and {_MOST_YEARS} is the most: is column {origin.time} in seconds since 1970?"
+        f"covers {years:.1f} years, and the maximum is {_MOST_YEARS}: is column {origin.time} in seconds since 1970?"
     )
 
 
@@ -131,18 +131,18 @@ def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: SeriesOrigin) ->
         )
     if is_too_large and (is_too_small or np.isnan(size)):
         raise origin.build_error(
-            f"column {origin.cpu} has values such as {cores:.3g}, which are no cores but may be bytes: "
-            f"are {origin.cpu} and {origin.memory} swapped?"
+            f"column {origin.cpu} has values such as {cores:.3g}, too large for cores but right for "
+            f"bytes: are {origin.cpu} and {origin.memory} swapped?"
         )
     if is_too_large:
         raise origin.build_error(
-            f"column {origin.cpu} has values such as {cores:.3g}, and no container has so many cores: "
-            "call it cpu_millicores if they are"
+            f"column {origin.cpu} has values such as {cores:.3g}, too large for cores: call it "
+            "cpu_millicores if they are millicores"
         )
     if is_too_small:
         raise origin.build_error(
-            f"column {origin.memory} has values such as {size:.3g}, which is too little for bytes: "
-            "call it memory_mib or memory_gib if they are"
+            f"column {origin.memory} has values such as {size:.3g}, too small for bytes: call it "
+            "memory_mib or memory_gib if they are"
         )
     if size > _MOST_BYTES:
         raise origin.build_error(

@@ -31,7 +31,7 @@ def read_csv(path: Path, name: str, machine: Machine) -> LoadedSeries:
         form = CsvFormat(source, len(header), separator, roles.columns)
         pieces = [_parse_block(source, roles, piece) for piece in read_blocks(form, stream)]
     if not pieces:
-        raise InvalidSeries(source, "has a line of names and no samples")
+        raise InvalidSeries(source, "has a header and no samples")
     table = pieces[0] if len(pieces) == 1 else _join_blocks(pieces)
     return extract_series(table, name)
 
@@ -51,7 +51,7 @@ def _open_file(path: Path) -> Iterator[BinaryIO]:
             else:
                 yield raw
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise InvalidSeries(str(path), f"is not a whole gzip file: {error}") from error
+        raise InvalidSeries(str(path), f"is a truncated or damaged gzip file: {error}") from error
     except OSError as error:
         raise InvalidSeries(str(path), f"cannot be read: {error.strerror or error}") from error
 

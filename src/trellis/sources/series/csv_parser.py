@@ -66,13 +66,13 @@ def read_header(source: str, stream: BinaryIO) -> tuple[list[str], str]:
         if line.startswith(prefix):
             raise InvalidSeries(source, rule)
     if not line.strip():
-        raise InvalidSeries(source, "is empty: there must be a line of names and then a line for each sample")
+        raise InvalidSeries(source, "is empty: a header is needed, and a row for each sample")
     try:
         text = line.decode("utf-8").strip()
     except UnicodeDecodeError as error:
-        raise InvalidSeries(source, f"row 1 is no text: byte {error.start + 1} is not UTF-8") from error
+        raise InvalidSeries(source, f"row 1 is not text: byte {error.start + 1} is not UTF-8") from error
     if (wrong := _CONTROL.search(text)) is not None:
-        raise InvalidSeries(source, f"row 1 is no text: character {wrong.start() + 1} is a control character")
+        raise InvalidSeries(source, f"row 1 is not text: character {wrong.start() + 1} is a control character")
     separator = max(_SEPARATORS, key=text.count)
     return next(csv.reader([text], delimiter=separator)), separator
 
@@ -116,7 +116,7 @@ def _extract_column(source: str, text: _Bytes, begins: IntColumn, ends: IntColum
     width = max(int(lengths.max()), 1)
     if width > _LONGEST:
         row = first + int(np.argmax(lengths))
-        raise InvalidSeries(source, f"row {row}: a field of {width} characters is none of a table of usage")
+        raise InvalidSeries(source, f"row {row}: a field of {width} characters is too long for a table of usage")
     fields: _Bytes = np.zeros((len(begins), width), dtype=np.uint8)
     shortest = int(lengths.min())
     for place in range(width):
@@ -140,7 +140,7 @@ def _refuse_fields(form: CsvFormat, first: int, counts: IntColumn, text: bytes) 
     row = int(np.flatnonzero(counts != form.fields)[0])
     if counts[row] <= 1 < form.fields and not text.split(b"\n", row + 1)[row].strip():
         raise InvalidSeries(form.source, f"row {first + row} is empty")
-    rule = f"row {first + row} has {counts[row]} fields, and the first line has {form.fields}"
+    rule = f"row {first + row} has {counts[row]} fields, and the header has {form.fields}"
     raise InvalidSeries(form.source, rule)
 
 

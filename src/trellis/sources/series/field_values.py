@@ -70,15 +70,15 @@ def parse_amounts(source: str, roles: ColumnRoles, amount: AmountColumn, texts: 
         amounts, unreadable = (parse_cores if is_cpu else parse_bytes)(texts_or_none)
     if unreadable:
         invalid = next(row for row, text in enumerate(texts_or_none) if text is not None and np.isnan(amounts[row]))
-        rule = f"is not a number, nor a quantity such as {'250m' if is_cpu else '512Mi'}"
+        rule = f"is neither a number nor a quantity such as {'250m' if is_cpu else '512Mi'}"
         if (texts_or_none[invalid] or "").startswith("-"):
-            rule = "is negative, and usage never is"
+            rule = "is negative; usage cannot be negative"
         raise build_field_error(source, first + invalid, column, bytes(texts[invalid]), rule)
     if amount.scale != 1.0:
         invalid = next(
             (row for row, text in enumerate(texts_or_none) if text is not None and not text[-1].isdigit()), 0
         )
         expected_name = f"{column.rpartition('_')[0]}_{'cores' if is_cpu else 'bytes'}".lstrip("_")
-        rule = f"has a unit, and the name of the column says another: call it {expected_name}"
+        rule = f"has a unit other than the name of its column says: call the column {expected_name}"
         raise build_field_error(source, first + invalid, column, bytes(texts[invalid]), rule)
     return amounts

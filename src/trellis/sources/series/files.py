@@ -33,7 +33,7 @@ def read_manifest(manifest: Path) -> tuple[list[str], list[list[str]]]:
         with manifest.open(encoding="utf-8-sig", newline="") as text:
             header, *rows = list(csv.reader(text)) or [[]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidSeries(str(manifest), f"is no table that can be read: {error}") from error
+        raise InvalidSeries(str(manifest), f"is not a valid table: {error}") from error
     return [name.strip().lower() for name in header], rows
 
 
@@ -51,7 +51,7 @@ def read_declared_resources(manifest: Path, machine: Machine) -> dict[str, Decla
             amounts = {field: _parse_amount(row[at.column].strip(), field, at) for field, at in columns.items()}
             for field, at in columns.items():
                 if amounts[field] < 0 or math.isinf(amounts[field]):
-                    rule = f'row {line_number}, column {header[at.column]}: "{row[at.column].strip()}" is no amount'
+                    rule = f'row {line_number}, column {header[at.column]}: "{row[at.column].strip()}" is not an amount'
                     raise InvalidSeries(str(manifest), rule)
             declared[row[series]] = DeclaredResources(**amounts)
     return declared

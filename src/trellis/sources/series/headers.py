@@ -96,7 +96,7 @@ class ColumnRoles(msgspec.Struct, frozen=True):
         for amounts, resource, example in ((self.cpu, "CPU", "cpu_cores"), (self.memory, "memory", "memory_bytes")):
             alike = [name for name in self.header if resource[:3].lower() in name.lower()]
             if not amounts and alike:
-                yield f"{source}: no {resource} is read: {', '.join(alike)} is unknown here, `{example}` would be known"
+                yield f"{source}: {resource} is ignored: column {', '.join(alike)} is not known; `{example}` would be"
 
 
 def assign_roles(source: str, header: Sequence[str], machine: Machine) -> ColumnRoles:
@@ -139,9 +139,7 @@ def assign_roles(source: str, header: Sequence[str], machine: Machine) -> Column
     times = Counter(names)
     for column in roles.columns:
         if times[names[column]] > 1:
-            raise InvalidSeries(
-                source, f"has {times[names[column]]} columns `{roles.header[column]}`, and one is needed"
-            )
+            raise InvalidSeries(source, f"has {times[names[column]]} columns `{roles.header[column]}`; keep one")
     return roles
 
 
@@ -165,7 +163,7 @@ def _find_columns(numbers: dict[str, int], names: Sequence[tuple[str, float]]) -
 def _suggest_amount(numbers: dict[str, int]) -> str:
     for name in numbers:
         if name.endswith(_COUNTER):
-            return f"`{name}` is a counter, of which the rate is wanted, as from `rate({name}[5m])`; "
+            return f"`{name}` is a counter; its rate is needed, as from `rate({name}[5m])`; "
     return _suggest_column(("cpu_cores", "cpu_millicores", "memory_bytes", "memory_mib", "memory_gib"), numbers)
 
 

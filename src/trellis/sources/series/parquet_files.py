@@ -85,7 +85,7 @@ def _open_file(path: Path, names: Sequence[str] = (), metadata: Any = None) -> A
     try:
         return parquet.ParquetFile(path, metadata=metadata, read_dictionary=list(names))
     except (pyarrow.ArrowInvalid, OSError) as error:
-        raise InvalidSeries(str(path), f"is no Parquet file that can be read: {str(error).splitlines()[0]}") from error
+        raise InvalidSeries(str(path), f"is not a valid Parquet file: {str(error).splitlines()[0]}") from error
 
 
 def _read_times(source: str, roles: ColumnRoles, table: Any, first: int) -> FloatColumn:
@@ -120,7 +120,7 @@ def _read_numbers(source: str, name: str, table: Any) -> FloatColumn:
         column = column.cast("float64")
     values = column.to_numpy()
     if values.dtype.kind not in "fiu":
-        raise InvalidSeries(source, f"column {name} has no numbers, but {column.type}")
+        raise InvalidSeries(source, f"column {name} has values of type {column.type} instead of numbers")
     numbers: FloatColumn = values.astype(np.float64)
     return numbers
 

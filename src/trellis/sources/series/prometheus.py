@@ -31,10 +31,10 @@ async def read_prometheus(
     address = settings.prometheus_address
     namespaces = await _find_namespaces(client, settings, patterns, now) if patterns else None
     if namespaces is not None and not namespaces:
-        raise InvalidSeries(address, f"knows no containers in a namespace that matches {', '.join(patterns)}")
+        raise InvalidSeries(address, f"has no containers in a namespace that matches {', '.join(patterns)}")
     parts = [part async for part in read_history(client, settings, namespaces, now, report)]
     if not parts:
-        raise InvalidSeries(address, "knows no containers; look at the metrics, labels and the job that are asked for")
+        raise InvalidSeries(address, "has no containers; check the names of metrics and labels, and the job")
     return _group_by_container(Samples.concatenate(parts), address)
 
 

@@ -192,15 +192,15 @@ def _build_container(name: str, declared: DeclaredResources) -> SurveyedContaine
 
 def _notes(survey: _FileSurvey) -> Iterator[str]:
     if not survey.workloads:
-        yield "the files hold no usage of the selected namespaces and kinds"
+        yield "the files contain no usage of the selected namespaces and kinds"
         return
     if not any(workload.is_sized for workload in survey.workloads.values()):
         yield (
-            "the files do not say what is requested: add columns such as cpu_request_cores and memory_request_mib, or "
-            "a manifest.csv with them"
+            "the files contain no requests: add columns such as cpu_request_cores and "
+            "memory_request_mib, or a manifest.csv with them"
         )
     if survey.has_series_without_pod:
-        yield "the files do not say how many pods there are: add a column `pod`"
+        yield "the files do not contain the number of pods: add a column `pod`"
 
 
 def _identify(series: Series) -> _Container:

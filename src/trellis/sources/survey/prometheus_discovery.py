@@ -67,7 +67,7 @@ class ProxiedPrometheus(PrometheusClient):
             raise ConnectionError(error.message) from error
         if len(response.body) > self._limit:
             raise PrometheusLimitExceeded(
-                f"the answer of {self._server} is longer than {self._limit} bytes", response.status
+                f"the response of {self._server} is longer than {self._limit} bytes", response.status
             )
         return response.status, response.headers, _read_response_body(response)
 
@@ -185,9 +185,7 @@ async def find_prometheus(
     try:
         services = await client.list_all(SERVICES)
     except KubeError as error:
-        raise InvalidInput(
-            "services", f"could not be looked through for a Prometheus ({error.message}); {_HOW}"
-        ) from error
+        raise InvalidInput("services", f"could not be searched for a Prometheus ({error.message}); {_HOW}") from error
     failures: list[str] = []
     # A server that does not respond at once is no candidate: no retries.
     without_retries = msgspec.structs.replace(settings, prometheus_retries=0)
@@ -200,7 +198,7 @@ async def find_prometheus(
         if len(result.values):
             yield ProxiedPrometheus(settings, client, server), server
             return
-        failures.append(f"{server} knows no {settings.history_memory_metric}")
+        failures.append(f"{server} has no metric {settings.history_memory_metric}")
     reason = "; ".join(failures) or "no Service has the labels of Prometheus, Thanos, VictoriaMetrics or Mimir"
     raise InvalidInput("Prometheus", f"was not found in the cluster: {reason}; {_HOW}")
 

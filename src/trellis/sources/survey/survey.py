@@ -78,7 +78,7 @@ async def read_usage(
 
 
 USAGE: Final = "usage"
-_STOPPED: Final = "the survey was stopped before"
+_STOPPED: Final = "the survey was stopped before this namespace"
 # An unreachable Prometheus is not awaited once per namespace.
 _MOST_UNREACHABLE: Final = 2
 

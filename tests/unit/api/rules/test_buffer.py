@@ -208,7 +208,7 @@ def test_a_pod_that_cannot_be_read_is_refused_with_the_field(container: Any, pro
 def test_a_pod_with_devices_is_a_warning() -> None:
     container = {"name": "a", "resources": {"claims": [{"name": "gpu"}]}}
     [warning] = warnings(buffer(capacity={"pods": {"replicaNum": 1, "podSpec": {"containers": [container]}}}))
-    assert warning.startswith("spec.capacity.pods.podSpec.containers[0].resources.claims: room for devices")
+    assert warning.startswith("spec.capacity.pods.podSpec.containers[0].resources.claims: capacity for devices")
 
 
 @pytest.mark.req("BF-33")
@@ -232,7 +232,7 @@ def test_foreign_types_are_accepted_and_unknown_own_types_are_reported() -> None
         assert errors(typed(known)) == []
         assert warnings(typed(known)) == []
     assert errors(typed("buffer.x-k8s.io/warm")) == []
-    assert "is not known" in warnings(typed("buffer.x-k8s.io/warm"))[0]
+    assert "is unknown" in warnings(typed("buffer.x-k8s.io/warm"))[0]
 
 
 @pytest.mark.req("BF-51")

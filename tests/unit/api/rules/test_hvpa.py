@@ -88,14 +88,14 @@ def test_a_negative_amount_is_refused(negative: Any) -> None:
 def test_totals_that_fall_from_one_count_to_the_next_are_refused() -> None:
     falling_maximum = hvpa(bucket((1, 2), ("0", "10"), ("0", "10G")), bucket((3, 4), ("0", "1"), ("0", "20G")))
     assert errors(falling_maximum) == [
-        'spec.buckets[1].cpu.max: Invalid value: "1": the largest total falls below that of the bucket before; '
-        "more replicas must not hold less"
+        'spec.buckets[1].cpu.max: Invalid value: "1": the largest total is lower than that of the bucket before; '
+        "more replicas must not have less in total"
     ]
     # The memory maximum of three replicas is 3 x 5G, above the 2 x 5G before; its minimum is 0, below 2 x 4G.
     falling_minimum = hvpa(bucket((1, 2), ("0", "1"), ("4G", "5G")), bucket((3, 3), ("1", "2"), ("0", "5G")))
     assert errors(falling_minimum) == [
-        'spec.buckets[1].memory.min: Invalid value: "0": the smallest total falls below that of the bucket before; '
-        "more replicas must not hold less"
+        'spec.buckets[1].memory.min: Invalid value: "0": the smallest total is lower than that of the bucket before; '
+        "more replicas must not have less in total"
     ]
 
 
@@ -174,8 +174,8 @@ def test_gaps_between_buckets_are_reported_and_not_refused() -> None:
     document = hvpa(*STORY_2)
     assert errors(document) == []
     messages = warnings(document)
-    assert "CPU between 1 and 2 in total lies in no bucket" in messages[0]
-    assert "memory between 2G and 4G in total lies in no bucket" in messages[1]
+    assert "CPU between 1 and 2 in total is between two buckets" in messages[0]
+    assert "memory between 2G and 4G in total is between two buckets" in messages[1]
     skipped = hvpa(bucket((1, 1), ("0", "1"), ("0", "1G")), bucket((3, 4), ("0", "9"), ("0", "9G")))
     assert "leaves out the replica count 2" in warnings(skipped)[0]
 

@@ -97,7 +97,7 @@ def test_buffers_find_the_nodes_of_a_group_by_the_label_that_it_gives_them() -> 
         ),
         (
             group(taints=[{"key": "a", "effect": "NoSchedule"}] * 2),
-            'spec.taints[1]: Duplicate value: "a": there is a taint a with effect NoSchedule already',
+            'spec.taints[1]: Duplicate value: "a": there is already a taint a with effect NoSchedule',
         ),
         (
             group(taints=[{"key": "a", "effect": "Never"}]),
@@ -126,7 +126,7 @@ def test_buffers_find_the_nodes_of_a_group_by_the_label_that_it_gives_them() -> 
         ),
         (
             failing("Hang", resources={"cpu": "1"}),
-            "spec.fails.resources: Forbidden: goes with how: OtherShape alone",
+            "spec.fails.resources: Forbidden: is allowed only with how: OtherShape",
         ),
         (
             group("a" * 56),
@@ -140,7 +140,7 @@ def test_buffers_find_the_nodes_of_a_group_by_the_label_that_it_gives_them() -> 
         ),
         (
             {**group(), "metadata": {"generateName": "x-"}},
-            "metadata.name: Required value: name must be given: nodes are called after it",
+            "metadata.name: Required value: name must be given: the names of nodes begin with it",
         ),
         ({**group(), "metadata": {}}, "metadata.name: Required value: name or generateName is required"),
     ],

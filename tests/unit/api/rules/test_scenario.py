@@ -53,7 +53,7 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
         (scenario(workloads=[]), "spec: Required value: workloads or fleet must be given"),
         (
             scenario(workloads=[WEB, WEB]),
-            'spec.workloads[1].name: Duplicate value: "web": there is a workload default/web already',
+            'spec.workloads[1].name: Duplicate value: "web": there is already a workload default/web',
         ),
         (scenario(intervals={"updater": "0s"}), 'spec.intervals.updater: Invalid value: "0s": must be longer than 0s'),
         (
@@ -62,7 +62,7 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
         ),
         (
             scenario(nodes=[{"name": n, "cpu": "8", "memory": "1Gi"} for n in "ab"]),
-            "spec.nodes[0].count: Required value: only the last entry can do without",
+            "spec.nodes[0].count: Required value: only the last entry can omit it",
         ),
         (
             scenario(nodes=[{"name": "a", "cpu": "8", "memory": "1Gi", "price": -0.5}]),
@@ -107,7 +107,7 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
         (scenario(fleet={"count": 3, "namespaces": ["A_b"]}), 'spec.fleet.namespaces[0]: Invalid value: "A_b"'),
         (
             scenario(fleet={"count": 20_000}, duration="90d"),
-            'spec.duration: Invalid value: "90d": 20001 containers would have 5.18e+08 figures of usage; there is',
+            'spec.duration: Invalid value: "90d": 20001 containers would have 5.18e+08 values of usage; the maximum is',
         ),
         (
             scenario(prices={"coreHour": "x", "gibHour": 1}),
@@ -116,7 +116,7 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
         (workload(kind="Job"), "spec.workloads[0].runs: Required value: a Job needs runs"),
         (
             workload(runs={"every": "1h", "length": "5m"}),
-            "spec.workloads[0].runs: Forbidden: goes with kind: Job or CronJob alone",
+            "spec.workloads[0].runs: Forbidden: is allowed only with kind: Job or CronJob",
         ),
         (
             workload(kind="Job", runs={"every": "1h", "length": "2h"}),
@@ -147,7 +147,7 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
             usage(cpu={"phases": [{"length": "0s", "level": 1}]}),
             f'{USAGE}.cpu.phases[0].length: Invalid value: "0s": must be longer than 0s',
         ),
-        (usage(cpu={"steady": 1}, base={"cpu": 1}), f"{USAGE}.base: Forbidden: goes with shared: true alone"),
+        (usage(cpu={"steady": 1}, base={"cpu": 1}), f"{USAGE}.base: Forbidden: is allowed only with shared: true"),
     ],
 )
 def test_a_fault_is_reported_with_field_value_and_rule(document: dict[str, Any], expected: str) -> None:

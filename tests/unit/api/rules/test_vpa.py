@@ -211,7 +211,7 @@ def test_requirements_in_a_mode_that_leaves_running_pods_alone_are_reported(mode
     document = requirements(UP, updateMode=mode)
     assert errors(document) == []
     assert warnings(document) == [
-        f"spec.updatePolicy.actuationRequirements: has no effect: the mode {mode} leaves running pods alone"
+        f"spec.updatePolicy.actuationRequirements: has no effect: the mode {mode} does not change running pods"
     ]
 
 
@@ -478,7 +478,7 @@ def test_the_deprecated_mode_is_a_warning() -> None:
 def test_two_policies_for_one_container_are_a_warning() -> None:
     both = [{"containerName": "app"}, {"containerName": "app", "mode": "Off"}]
     (line,) = warnings(vpa(resourcePolicy={"containerPolicies": both}))
-    assert "containerPolicies[0]: the first one counts" in line
+    assert "containerPolicies[0]: the first one is used" in line
 
 
 def test_an_update_policy_without_a_mode_is_a_warning() -> None:

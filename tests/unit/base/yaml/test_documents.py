@@ -123,7 +123,7 @@ def test_text_that_kubectl_would_drop_in_silence_is_refused(text: str) -> None:
 def test_a_directive_is_refused_because_kubectl_cannot_read_it() -> None:
     directive, rest = read_documents("%YAML 1.1\n---\na: 1\n")
     assert isinstance(directive, BrokenDocument)
-    assert str(directive.errors[0]) == '"%YAML 1.1": kubectl cannot read a directive; remove the line'
+    assert str(directive.errors[0]) == '"%YAML 1.1": kubectl does not support directives; remove the line'
     assert isinstance(rest, Document)
 
 
@@ -249,7 +249,7 @@ def test_scalars_and_keys_parse_as_in_kubectl(text: str, expected: Any) -> None:
 @pytest.mark.parametrize("text", ["a: .nan", "a: .inf", "a: [-.INF]", "a: !!float .inf"])
 def test_numbers_that_json_cannot_carry_are_refused(text: str) -> None:
     (error,) = errors(text)
-    assert error.rule == "JSON has no such number; quote it if it is text"
+    assert error.rule == "not a number in JSON; quote it if it is text"
 
 
 @pytest.mark.parametrize("tag", ["!Ref", "!!python/object:os.system", "!!binary", "!!timestamp", "!<tag:x,2000:y>"])
@@ -405,8 +405,8 @@ def test_numbers_of_any_length_are_read(digits: str) -> None:
         ("a: b: c", 1, 5, "a colon is not expected here; quote the text or check the indentation"),
         ("a: [1, 2\nb: 3", 2, 2, "the list opened with [ on line 1 needs a comma or a ] here"),
         ('{"a": 1\n"b": 2}', 2, 4, "the map opened with { on line 1 needs a comma or a } here"),
-        ('{"a": {"b": 1}', 1, 1, "what opens here is never closed"),
-        ('x: 1\na: "x\nb: 1', 2, 4, "what opens here is never closed"),
+        ('{"a": {"b": 1}', 1, 1, "this bracket or quote is never closed"),
+        ('x: 1\na: "x\nb: 1', 2, 4, "this bracket or quote is never closed"),
         ("a: [1,", 1, 6, "a value is missing here"),
         (
             "a:\n  b: 1\n c: 2",
@@ -431,7 +431,7 @@ def test_numbers_of_any_length_are_read(digits: str) -> None:
             '{"a": 1}\n{"b": 2}',
             2,
             1,
-            "more text behind the end of the document; put a line --- between documents",
+            "text after the end of the document; put a line --- between documents",
         ),
         ("a: [http://x?y=1]", 1, 5, "text with a ? within brackets must be in quotes"),
         ("{{- if x }}", 1, 3, "a value is missing here; a template must be rendered before it is read"),

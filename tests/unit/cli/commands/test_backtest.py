@@ -57,7 +57,7 @@ def test_a_file_that_cannot_be_used_is_reported_and_makes_the_exit_code_1(usage:
     result = run(usage, str(bad), "--recommenders=default")
     assert result.exit_code == 1
     assert "2 series" in result.stdout
-    assert 'row 3, column cpu: "x" is not a number' in " ".join(result.stdout.split())
+    assert 'row 3, column cpu: "x" is neither a number' in " ".join(result.stdout.split())
 
 
 def test_nothing_to_score_is_reported_line_by_line_and_exits_with_2(tmp_path: Path) -> None:

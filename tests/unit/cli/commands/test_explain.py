@@ -180,7 +180,7 @@ def test_a_file_that_is_no_dump_is_refused(tmp_path: Path) -> None:
     file.write_text("hello\n")
     refused = explain("vpa", "web", "--dump", file).exception
     assert isinstance(refused, InvalidRecording)
-    assert str(refused).startswith(f'"{file}": "hello": line 1 is no line of a recording')
+    assert str(refused).startswith(f'"{file}": "hello": line 1 is not valid in a recording')
 
 
 def test_a_file_that_is_no_dump_is_refused_with_its_first_bytes(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_file_that_is_no_dump_is_refused_with_its_first_bytes(tmp_path: Path) 
     assert isinstance(refused, InvalidRecording)
     text = str(refused).removeprefix(f'"{file}": ')
     assert text.startswith('"begins')
-    assert "is no line of a recording or a dump" in text
+    assert "is not valid in a recording or a dump" in text
     assert len(text) < 200
 
 
@@ -208,9 +208,9 @@ def test_an_explanation_from_a_truncated_dump_is_partial(tmp_path: Path) -> None
     file.write_bytes(b"".join(lines[:-1]))
     result = explain("vpa", "web", "--dump", file)
     assert result.exit_code == 1
-    assert "DumpCutOff: the dump is cut off: what came after its last line is missing." in result.output
+    assert "DumpCutOff: the dump is truncated: what followed its last line is missing." in result.output
     file.write_bytes(b"".join(lines[:2]))
-    assert "in namespace shop (the dump is cut off)" in str(explain("vpa", "shop/web", "--dump", file).exception)
+    assert "in namespace shop (the dump is truncated)" in str(explain("vpa", "shop/web", "--dump", file).exception)
 
 
 def test_the_forms_of_kubectl_give_the_answers_of_the_older_form(tmp_path: Path) -> None:

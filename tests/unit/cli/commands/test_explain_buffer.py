@@ -34,7 +34,7 @@ def test_the_flags_of_the_controller_count(tmp_path: Path) -> None:
     cluster = spare()
     flags = {"max-chunks-per-buffer": "1", "set-aside-target-kinds": "NodePool,Rollout"}
     cluster.components = [DumpedComponent("buffers", "kube-system", "trellis-buffers", flags=flags)]
-    assert "ChunksTruncated: cut from 3 to 1 chunk," in explain(cluster, tmp_path, "web").output
+    assert "ChunksTruncated: limited from 3 to 1 chunk," in explain(cluster, tmp_path, "web").output
     assert "TargetKindExcluded" in explain(cluster, tmp_path, "spot").output
 
 

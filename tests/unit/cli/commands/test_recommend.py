@@ -146,7 +146,7 @@ def test_manifests_are_written_and_what_has_none_is_reported(asked: dict[str, An
     assert all((tmp_path / "sizes" / patch["path"]).is_file() for patch in listed)
     assert "wrote 5 files below" in result.stderr
     again = run("--emit", "vpa", str(tmp_path / "sizes"), "--update-mode=Initial")
-    assert "no file for Deployment shop/web: it has a VerticalPodAutoscaler already: web" in again.stderr
+    assert "no file for Deployment shop/web: it already has a VerticalPodAutoscaler: web" in again.stderr
     manifest = yaml.safe_load((tmp_path / "sizes" / "shop" / "deployment-search.yaml").read_text())
     assert manifest["spec"]["updatePolicy"] == {"updateMode": "Initial"}
     assert not list((tmp_path / "sizes").rglob("*.part"))
@@ -193,14 +193,17 @@ def test_a_path_that_does_not_exist_is_an_error_without_a_report(tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--limits=half"], '"half" is no rule for limits'),
+        (["--limits=half"], '"half" is not a rule for limits'),
         (["--min-cpu=lots"], "not a quantity"),
         (["--min-cpu=0"], '"0" is no amount above zero'),
         (["--min-memory=2Gi", "--max-memory=1Gi"], "--min-memory is more than --max-memory"),
         (["--min-history=week"], '"week" is no duration such as 12h or 7d'),
         (["--fail-over=150%"], '"150%" is no share between 0% and 100%'),
         (["--tolerance=nan"], '"nan" is no share'),
-        (["--prices=cheap"], "must be the price of a core-hour"),
+        (
+            ["--prices=cheap"],
+            "must be the prices of a core-hour and a GiB-hour, and optionally a currency, as in 0.0316,0.0042,USD",
+        ),
         (["--emit", "patches", "/nowhere/dir"], "there is no directory /nowhere"),
         (["usage.csv", "--emit", "patches", "sizes"], "--emit needs a cluster or Prometheus"),
         (["--output-file=/nowhere/file"], "there is no directory /nowhere"),
@@ -226,8 +229,8 @@ def test_invalid_options_are_refused(arguments: list[str], message: str) -> None
         (["--set=target-cpu-percentil=1"], "(did you mean target-cpu-percentile?)"),
         (["--set=percentile"], "must be written as parameter=value"),
         (["-l", "a in"], ""),
-        (["--job-grouping-labels=no key"], "is no key of a label"),
-        (["--kind="], "is no kind"),
+        (["--job-grouping-labels=no key"], "is not a label key"),
+        (["--kind="], "is not a kind"),
     ],
 )
 def test_an_unanswerable_question_is_one_line(

@@ -23,7 +23,7 @@ def test_built_in_recommenders_are_listed_with_parameters() -> None:
     assert lines[0] == "default (built in)"
     assert (
         "  target-cpu-percentile=0.9                          number, fraction, 0 to 1: "
-        "The target of CPU is above usage in this fraction of all samples." in lines
+        "Percentile of CPU usage for the target, as a fraction." in lines
     )
     assert all(any(line.startswith(f"{name} (built in") for line in lines) for name in create_built_in_recommenders())
 
@@ -46,7 +46,7 @@ def test_json_has_type_unit_range_default_and_meaning() -> None:
         "default": "24h0m0s",
         "minimum": "1m0s",
         "maximum": "8760h0m0s",
-        "meaning": "With this much history the upper bound of CPU is twice what usage alone would make it.",
+        "meaning": "Length of history with which the upper bound of CPU is twice what usage alone gives.",
     }
 
 
@@ -69,12 +69,10 @@ def test_installed_recommenders_are_loaded_and_unusable_ones_are_reported_with_t
     assert [parameter["name"] for parameter in unruly["parameters"]] == ["mood", "millicores"]
     assert unruly["parameters"][0]["choices"][0] == "fine"
     assert "problem" not in unruly
-    assert by_package["default", "sneaky-package"]["problem"] == (
-        "a recommender of this name comes with Trellis and is used"
-    )
+    assert by_package["default", "sneaky-package"]["problem"] == ("a built-in recommender has this name and is used")
     for package in ("unruly-package", "twin-package"):
         assert by_package["homeless", package]["problem"] == (
-            "several packages have a recommender of this name: keep one"
+            "several packages provide a recommender of this name: keep one"
         )
 
 
@@ -85,7 +83,7 @@ def test_an_invalid_recommender_is_reported_with_its_problem(tmp_path: Path, mon
     assert result.exit_code == 1
     assert result.stdout.splitlines()[0] == "homeless (unruly-package 1.0)"
     assert (
-        "  cannot be used: unruly_recommender:Homeless gave Homeless, which is no recommender: it has no"
+        "  cannot be used: unruly_recommender:Homeless returned Homeless, which is not a recommender: it has no"
         in result.stdout
     )
 

@@ -129,7 +129,7 @@ def test_invalid_options_are_reported_before_the_simulation(folder: Path, argume
 def test_a_file_that_is_no_recording_is_refused_by_name(folder: Path) -> None:
     (folder / "usage.csv").write_text("timestamp,cpu_cores\n")
     for name, message in (
-        ("usage.csv", "line 1 is no line of a recording"),
+        ("usage.csv", "line 1 is not valid in a recording"),
         ("nowhere.gz", "No such file or directory"),
     ):
         with pytest.raises(InvalidRecording, match=f'"{name}": .*{message}'):

@@ -412,7 +412,7 @@ def test_a_count_on_the_scale_is_demand_for_the_scale_down_window_without_an_hpa
         assert (world.replicas(), world.size()["cpu"]) == (4, "10")
         assert world.spec("hvpas")["replicas"] == 4, "the target's count is written back"
         assert world.conditions()["ScaleRequested"] == "ScaleRequested"
-        assert "kubectl wishes 5 replicas" in world.messages()["ScaleRequested"]
+        assert "kubectl asks for 5 replicas" in world.messages()["ScaleRequested"]
         assert world.count_events("ScaleRequested") == 1
         assert world.status()["hpa"]["total"]["cpu"] == "40"
         await world.wait(300.0)
@@ -432,7 +432,7 @@ def test_a_wish_for_less_lowers_nothing_that_the_vpa_asks_for() -> None:
         world.request_replicas(1, by="kubectl")
         await world.wait(20.0)
         assert (world.replicas(), world.size()["cpu"], world.spec("hvpas")["replicas"]) == (3, "8", 3)
-        assert "kubectl wishes 1 replica " in world.messages()["ScaleRequested"]
+        assert "kubectl asks for 1 replica " in world.messages()["ScaleRequested"]
 
     world.run(play)
 
@@ -486,7 +486,7 @@ def test_an_hvpa_says_that_it_holds_a_total_while_no_history_is_published() -> N
         await world.wait(600.0)
         assert world.replicas() == 2, "never today's target times today's count"
         message = world.messages()["NoTotals"]
-        assert "CPU is held at 12 in total, and the VPA recommends 40 for a pod" in message
+        assert "CPU is held at 12 in total, and the VPA recommends 40 for each pod" in message
         assert "run the Trellis recommender" in message
         assert world.count_events("NoTotals") == 1
         world.totals("80", "4G")

@@ -170,7 +170,7 @@ def test_before_groups_are_known_no_status_says_that_none_fits() -> None:
         await world.wait(5)
         assert world.provisioned() == SILENT
         [condition] = [stored for stored in world.buffer()["conditions"] if stored["type"] == "Provisioned"]
-        assert condition["message"].endswith("2 have none: nothing is ordered until the provider answers")
+        assert condition["message"].endswith("2 have none: no node is ordered until the provider answers")
         made[0].silent = ""
         await world.wait(30 + BOOT)
         assert world.provisioned()[0] == "True"

@@ -184,9 +184,7 @@ def test_a_refused_order_is_never_in_the_status_of_a_buffer() -> None:
         await world.wait(3)
         [condition] = [stored for stored in world.buffer()["conditions"] if stored["type"] == "Provisioned"]
         assert condition["reason"] == "GroupsExhausted"
-        assert condition["message"] == (
-            "0 of 2 chunks have room on nodes that are ready; 2 have none: OrderFailed: small"
-        )
+        assert condition["message"] == ("0 of 2 chunks have a place on ready nodes; 2 have none: OrderFailed: small")
         await world.wait(57)
 
     world.run(play)

@@ -264,7 +264,7 @@ def test_notes_about_a_group_are_logged_when_they_begin(caplog: pytest.LogCaptur
 
     world.run(play)
     assert len(world.nodes()) == 1
-    reason = [record for record in caplog.records if record.getMessage() == "a group is not as it should be"]
+    reason = [record for record in caplog.records if record.getMessage() == "a node group differs from its template"]
     assert len(reason) == 1
 
 

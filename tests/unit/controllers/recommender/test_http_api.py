@@ -51,7 +51,7 @@ def test_the_api_reports_the_decisions_of_the_last_pass() -> None:
     async def main() -> None:
         async with world.recommending() as recommender:
             status, nothing = await get(recommender.http_api, NAMESPACE, "web")
-            assert (status, nothing["error"]) == (503, "no pass has ended yet; ask again in a minute")
+            assert (status, nothing["error"]) == (503, "no pass has finished yet; retry in a minute")
             await world.passes(1)
             status, result = await get(recommender.http_api, NAMESPACE, "web")
             assert status == 200
@@ -117,8 +117,7 @@ def test_a_vpa_that_is_not_served_is_distinguished_from_a_missing_one() -> None:
             status, result = await get(answering, NAMESPACE, "wbe")
             assert (status, result["error"]) == (
                 404,
-                "there is no VerticalPodAutoscaler wbe in namespace shop, "
-                "or it is outside of what this process looks at",
+                "there is no VerticalPodAutoscaler wbe in namespace shop, or this process does not serve its namespace",
             )
             status, result = await get(answering, NAMESPACE, "theirs")
             assert (status, result["error"]) == (
@@ -131,8 +130,7 @@ def test_a_vpa_that_is_not_served_is_distinguished_from_a_missing_one() -> None:
             status, result = await get(answering, NAMESPACE, "new")
             assert (status, result["error"]) == (
                 404,
-                "VerticalPodAutoscaler new in namespace shop was not there in the last pass; "
-                "ask again after the next one",
+                "VerticalPodAutoscaler new in namespace shop did not exist in the last pass; retry after the next one",
             )
             await world.passes(1)
             status, _ = await get(answering, NAMESPACE, "new")
@@ -155,8 +153,8 @@ def test_a_process_that_does_not_lead_names_the_leader() -> None:
             status, result = await get(waiting, *path)
             assert status == 503
             assert result["error"] == (
-                "this process is waiting to lead, and decides nothing "
-                "(default is led by host-2_x, seasonal is led by nobody)"
+                "this replica is not the leader and makes no recommendations "
+                "(the leader of default is host-2_x, the leader of seasonal is unknown)"
             )
             assert (result["serves"], result["elsewhere"]) == ([], {"default": "host-2_x", "seasonal": ""})
 
@@ -175,7 +173,7 @@ def test_names_with_another_leader_are_listed_with_it() -> None:
             status, result = await get(other, NAMESPACE, "batch")
             assert status == 404
             assert result["error"].endswith(
-                "names the recommender seasonal; this process serves default (seasonal is led by host-2_x)"
+                "names the recommender seasonal; this process serves default (the leader of seasonal is host-2_x)"
             )
 
     virtual_time.run(main(), start=START)

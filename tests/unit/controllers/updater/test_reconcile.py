@@ -223,7 +223,7 @@ def test_a_dry_run_asks_the_server_and_changes_nothing(caplog: pytest.LogCapture
         asked = [request for request in world.server.requests if request.path.endswith("/eviction")]
         assert asked
         assert all(("dryRun", "All") in request.query for request in asked)
-        assert "not done" in caplog.text
+        assert "skipped" in caplog.text
 
     world.run(play)
 
@@ -460,7 +460,7 @@ def test_the_first_pass_waits_until_caches_are_synced() -> None:
 
     async def play(updater: UpdaterController) -> None:
         await asyncio.sleep(5.0)
-        assert world.informers.find_readiness_problem() == "not yet seen: limitranges"
+        assert world.informers.find_readiness_problem() == "caches not synced: limitranges"
         assert world.evictions == []
         world.fault = lambda _request: None
         await asyncio.sleep(60.0)

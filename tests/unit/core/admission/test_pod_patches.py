@@ -234,7 +234,7 @@ def test_a_boost_that_fits_no_node_is_a_warning_to_the_client_that_creates_the_p
         pod(container("500m")), governor(startupBoost=TWICE), ceiling=CpuCeiling(900, binding=False)
     )
     assert resources(after)["requests"]["cpu"] == "1"
-    assert verdict.warnings == ("app: cpu boost fits no node",)
+    assert verdict.warnings == ("app: cpu boost makes the pod too large for every node",)
 
 
 def test_where_nodes_bind_the_boost_is_cut_and_the_annotation_says_so() -> None:

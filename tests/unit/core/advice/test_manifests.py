@@ -86,8 +86,8 @@ def test_every_workload_without_a_vpa_gets_one_that_changes_nothing() -> None:
     manifests = build_vpas(advised(shop()))
     assert {manifest["spec"]["updatePolicy"]["updateMode"] for _, manifest in manifests.objects} == {"Off"}
     assert [item.reason for item in manifests.skipped] == [
-        "it has a VerticalPodAutoscaler already: web",
-        "a VerticalPodAutoscaler needs an owner of the pod",
+        "it already has a VerticalPodAutoscaler: web",
+        "a VerticalPodAutoscaler needs pods with an owner",
     ]
 
 
@@ -114,7 +114,7 @@ def test_two_workloads_of_one_name_get_vpas_of_two_names() -> None:
 
 def test_a_group_of_jobs_has_no_owner_to_target() -> None:
     item = msgspec.structs.replace(workload("report", kind="Job"), group="app=report", members=7)
-    assert "7 Jobs have no owner" in build_vpas(only(item)).skipped[0].reason
+    assert "7 Jobs have no common owner" in build_vpas(only(item)).skipped[0].reason
 
 
 @pytest.mark.parametrize("form", list(ManifestForm))

@@ -220,9 +220,9 @@ def test_applied_advice_is_fine(item: SurveyedContainer) -> None:
     ("text", "message"),
     [
         ("keep-ration", 'did you mean "keep-ratio"?'),
-        ("cpu=none,disk=keep", '"disk" is not cpu or memory'),
-        ("cpu=none,cpu=keep", "cpu is there twice"),
-        ("cpu=", '"" is no rule for limits'),
+        ("cpu=none,disk=keep", '"disk" is neither cpu nor memory'),
+        ("cpu=none,cpu=keep", "cpu occurs twice"),
+        ("cpu=", '"" is not a rule for limits'),
     ],
 )
 def test_invalid_limit_rules_are_refused(text: str, message: str) -> None:

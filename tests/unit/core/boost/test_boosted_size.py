@@ -60,7 +60,7 @@ def test_without_a_request_either_nothing_is_raised_and_this_is_reported() -> No
     life = start(pod(container(None)), factor(2))
     assert life.cpu() == (None, None)
     assert life.annotations == {}
-    assert life.notes() == ["app: cpu not boosted since there is no request to raise"]
+    assert life.notes() == ["app: cpu not boosted since there is no request to boost"]
 
 
 def test_a_limit_without_a_request_counts_as_both() -> None:
@@ -181,7 +181,7 @@ def test_a_limit_that_is_not_controlled_stays_and_the_request_stays_below_it() -
 def test_a_request_that_is_at_its_limit_is_not_lowered_below_it() -> None:
     life = start(pod(container("1", "1")), factor(3, resourcePolicy=REQUESTS_ONLY))
     assert (life.cpu(), life.annotations) == ((1000, 1000), {})
-    assert life.notes()[-1] == "app: cpu not boosted since nothing is left of the boost"
+    assert life.notes()[-1] == "app: cpu not boosted since caps leave nothing of the boost"
 
 
 # What bounds a boost
@@ -204,7 +204,7 @@ def test_a_cap_below_the_base_lowers_nothing() -> None:
     assert (life.cpu(), life.annotations) == ((500, None), {})
     assert life.notes() == [
         "app: cpu boost capped to --max-allowed-cpu-boost",
-        "app: cpu not boosted since nothing is left of the boost",
+        "app: cpu not boosted since caps leave nothing of the boost",
     ]
 
 
@@ -258,7 +258,7 @@ def test_where_it_must_fit_the_boost_is_cut_to_what_some_node_has() -> None:
 def test_where_it_need_not_fit_the_boost_only_warns() -> None:
     life = start(HALF, factor(4), ceiling=CpuCeiling(1500, binding=False))
     assert life.cpu() == (2000, None)
-    assert life.notes() == ["app: cpu boost fits no node"]
+    assert life.notes() == ["app: cpu boost makes the pod too large for every node"]
     assert life.boost.containers[0].notes[0].reason.severity == "warning"
     assert start(HALF, factor(3), ceiling=CpuCeiling(1500, binding=False)).notes() == []
 

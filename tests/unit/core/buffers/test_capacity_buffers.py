@@ -140,7 +140,7 @@ def test_the_limit_of_chunks_applies_to_capacity_buffers() -> None:
     made = translate_capacity_buffer(upstream(**SCALABLE, replicas=50), target_facts(), BufferSettings(most_chunks=10))
     assert (made.requested, made.chunks) == (50, 10)
     [_, ready] = build_capacity_status(upstream(), made, None, NOON)["conditions"]
-    assert ready["message"] == "cut from 50 to 10 replicas, the most that one buffer may have"
+    assert ready["message"] == "limited from 50 to 10 replicas, the maximum of one buffer"
 
 
 def test_other_strategies_are_not_served() -> None:

@@ -139,7 +139,7 @@ def test_the_chunks_of_a_buffer_are_limited_with_a_reason() -> None:
     made = translated(replica_buffer(exactly=2_000_000_000), target_facts(), most_chunks=100)
     assert (made.requested, made.chunks, made.is_ready) == (2_000_000_000, 100, True)
     assert made.ready.reason is CHUNKS_TRUNCATED
-    assert str(made.ready) == "cut from 2000000000 to 100 chunks, the most that one Buffer may have"
+    assert str(made.ready) == "limited from 2000000000 to 100 chunks, the maximum of one Buffer"
     assert translated(replica_buffer(exactly=100), target_facts(), most_chunks=100).ready.reason is not CHUNKS_TRUNCATED
 
 

@@ -104,7 +104,7 @@ def test_a_chunk_larger_than_every_node_is_reported_but_kept_since_larger_nodes_
     made = translated(class_buffer(perChunkResources={"cpu": "16", "memory": "1Gi"}), TranslationFacts(nodes=SMALLEST))
     assert (made.chunks, made.is_ready) == (2, True)
     assert [note.reason for note in made.notes] == [CHUNK_LARGER_THAN_NODES]
-    assert str(made.notes[0]) == "a chunk asks for 16 cpu, where no node leaves more than 15900m"
+    assert str(made.notes[0]) == "a chunk requests 16 cpu, and a node has at most 15900m"
 
 
 def test_a_class_without_nodes_has_chunks_for_a_small_node() -> None:
@@ -143,7 +143,7 @@ def test_a_node_selector_narrows_the_class_or_replaces_it() -> None:
 def test_a_node_selector_of_another_class_than_the_target_is_refused() -> None:
     made = translated(class_buffer(nodeSelector={POOL: "other"}))
     assert (made.is_ready, made.ready.reason, made.chunks) == (False, NODE_CLASS_CONTRADICTED, 0)
-    assert str(made.ready) == f"nodeSelector asks for {POOL}=other, and nodes of NodePool spot have another"
+    assert str(made.ready) == f"nodeSelector selects {POOL}=other, which nodes of NodePool spot do not have"
     assert translated(class_buffer(nodeSelector={POOL: "spot"})).is_ready
 
 
@@ -170,7 +170,9 @@ def test_an_unknown_kind_is_not_ready() -> None:
     document = class_buffer()
     document["spec"]["targetRef"]["kind"] = "Deployment"
     made = translated(document)
-    assert made.ready == DetailedReason(NODE_CLASS_UNKNOWN, "no label is known for nodes of a Deployment")
+    assert made.ready == DetailedReason(
+        NODE_CLASS_UNKNOWN, "the label of nodes of a Deployment is not known; set --node-class-labels"
+    )
 
 
 def test_the_smallest_node_has_the_least_of_every_resource_without_daemon_set_pods() -> None:

@@ -153,7 +153,7 @@ def test_volumes_with_claims_are_dropped_and_noted() -> None:
 def test_a_pod_with_resource_claims_has_no_chunk(spec: Any) -> None:
     for made in (translated(TWO, target_facts(spec=spec)), translated(pod_spec_buffer(spec))):
         assert (made.is_ready, made.ready.reason, made.pod_spec) == (False, HAS_RESOURCE_CLAIMS, None)
-        assert str(made.ready) == "room for resource claims cannot be kept: gpu"
+        assert str(made.ready) == "capacity for resource claims is not supported: gpu"
 
 
 @pytest.mark.parametrize(

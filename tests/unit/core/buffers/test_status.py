@@ -60,7 +60,7 @@ def test_the_status_has_exactly_the_chunks_to_provision() -> None:
                 "observedGeneration": 2,
                 "lastTransitionTime": "2026-11-18T12:00:00Z",
                 "reason": "BufferReady",
-                "message": "A chunk is shaped like the target's newest live pod",
+                "message": "A chunk has the spec of the target's newest live pod",
             },
         ],
         "selector": "trellis.x-k8s.io/chunk=true",
@@ -90,11 +90,13 @@ def test_notes_are_in_the_message_of_the_condition() -> None:
     made = translated(class_buffer(perChunkResources={"cpu": "1m"}), most_chunks=7)
     [_, ready] = build_status(made, None, 1, NOON)["conditions"]
     assert ready["reason"] == "ChunksTruncated"
-    assert ready["message"] == "cut from 40000 to 7 chunks, the most that one Buffer may have"
+    assert ready["message"] == "limited from 40000 to 7 chunks, the maximum of one Buffer"
     volumes = [{"persistentVolumeClaim": {"claimName": f"claim-{number}"}} for number in range(200)]
     made = translated(buffer(capacity={"pods": {"replicaNum": 1, "podSpec": a_spec(volumes=volumes)}}))
     [_, ready] = build_status(made, None, 1, NOON)["conditions"]
-    assert ready["message"].startswith("A chunk is shaped as the Buffer says; without volumes[0] (claim claim-0), ")
+    assert ready["message"].startswith(
+        "A chunk has the resources that the Buffer specifies; without volumes[0] (claim claim-0), "
+    )
     assert len(ready["message"]) == 1_024
 
 

@@ -184,7 +184,7 @@ def test_a_target_below_another_is_refused_with_the_right_one() -> None:
     [
         ({"kind": "ReplicaSet", "name": "web", "controller": True}, "cycle detected in ownership chain"),
         ({"kind": "Deployment", "name": "gone", "controller": True}, "Deployment shop/gone does not exist"),
-        ({"kind": "Fleet", "name": "f", "controller": True}, "scale sub-resource of .Fleet/f has not been read yet"),
+        ({"kind": "Fleet", "name": "f", "controller": True}, "scale subresource of .Fleet/f has not been read yet"),
     ],
 )
 def test_a_target_whose_owners_cannot_be_found_out_is_not_used(controller: dict[str, Any], why: str) -> None:

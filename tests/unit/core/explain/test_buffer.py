@@ -335,8 +335,8 @@ def test_a_status_that_says_the_same_is_distinguished_from_one_that_does_not() -
 def test_irrelevant_missing_objects_make_no_explanation_partial() -> None:
     cluster = world()
     cluster.missing = [
-        MissingData("PodMetrics", "", "is not served by this cluster"),
-        MissingData("Hvpa", "", "is not served by this cluster"),
+        MissingData("PodMetrics", "", "is not served by the cluster"),
+        MissingData("Hvpa", "", "is not served by the cluster"),
     ]
     assert not explain_buffer(cluster.evidence(), "web").partial
     cluster.missing = [MissingData("ResourceQuota", NAMESPACE, "may not be read")]
@@ -347,7 +347,7 @@ def test_a_cluster_without_hvpas_and_buffers_lacks_nothing_for_a_vpa() -> None:
     cluster = world()
     cluster.add_vpa("web")
     cluster.use("web-1-0")
-    cluster.missing = [MissingData(kind, "", "is not served by this cluster") for kind in ("Hvpa", "Buffer")]
+    cluster.missing = [MissingData(kind, "", "is not served by the cluster") for kind in ("Hvpa", "Buffer")]
     assert not explain_vpa(cluster.evidence(), "web").partial
 
 

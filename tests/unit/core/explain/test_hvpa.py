@@ -103,7 +103,7 @@ def test_a_held_total_is_the_decision_and_names_its_remedy() -> None:
     cluster.objects["Hvpa", (NAMESPACE, "web")]["status"] = {"recommendation": published}
     part = explain_part(cluster)
     assert code(part) == "NoTotals"
-    assert part.details.startswith("CPU is held at 12 in total, and the VPA recommends 40 for a pod")
+    assert part.details.startswith("CPU is held at 12 in total, and the VPA recommends 40 for each pod")
     (line,) = [source_line for source_line in source_lines(part, time(NOW)) if "held" in source_line]
     assert line == (
         "  Of CPU and memory no total is published: it is held at the target times the count of the first pass."
@@ -126,7 +126,7 @@ def test_a_count_on_the_scale_without_an_hpa_is_reported_with_its_writer() -> No
         "type": "ScaleRequested",
         "status": "True",
         "reason": "ScaleRequested",
-        "message": "kubectl wishes 4 replicas",
+        "message": "kubectl asks for 4 replicas",
     }
     demand = {"total": {"cpu": "24"}, "time": time(NOW - 60)}
     cluster = world(total={"cpu": "12", "memory": "6G"}, replicas=2, status={"hpa": demand, "conditions": [condition]})
@@ -136,7 +136,7 @@ def test_a_count_on_the_scale_without_an_hpa_is_reported_with_its_writer() -> No
     assert of(part, "cpu").by == ("hpa",)
     lines = list(source_lines(part, time(NOW)))
     assert "A count written to its scale asks for CPU 24 in total, since 07:59 UTC, 1 min ago." in lines
-    assert "  kubectl wishes 4 replicas" in lines
+    assert "  kubectl asks for 4 replicas" in lines
 
 
 def test_a_count_that_the_controller_has_not_observed_yet_is_reported() -> None:

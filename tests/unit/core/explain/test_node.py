@@ -210,9 +210,9 @@ def test_unreadable_objects_make_the_explanation_partial_and_are_named(what: str
 
 def test_kinds_irrelevant_to_nodes_are_not_reported_as_missing() -> None:
     cluster = pools()
-    cluster.missing = [MissingData("VerticalPodAutoscaler", "", "is not served by this cluster")]
+    cluster.missing = [MissingData("VerticalPodAutoscaler", "", "is not served by the cluster")]
     cluster.missing += [
-        MissingData("Buffer", "", "is not served by this cluster"),
+        MissingData("Buffer", "", "is not served by the cluster"),
         MissingData("Lease x", "", "may not be read"),
     ]
     assert not cluster.node("small-1").partial
@@ -239,7 +239,7 @@ def test_a_node_that_does_not_exist_is_refused_with_a_guess() -> None:
         pools().node("smal-1")
     cluster = pools()
     cluster.missing = [MissingData("Node", "", "may not be read")]
-    with pytest.raises(InvalidInput, match="is no Node that can be seen: may not be read"):
+    with pytest.raises(InvalidInput, match="cannot be looked up as Node: may not be read"):
         cluster.node("elsewhere")
 
 

@@ -449,7 +449,7 @@ def test_an_unknown_name_gets_a_suggestion_or_its_namespace() -> None:
 def test_a_name_of_a_kind_that_may_not_be_read_gets_the_reason() -> None:
     observed = cluster(BIG)
     observed.missing = [MissingData("VerticalPodAutoscaler", NAMESPACE, "is forbidden")]
-    with pytest.raises(InvalidInput, match="can be seen in namespace shop: is forbidden"):
+    with pytest.raises(InvalidInput, match="as VerticalPodAutoscaler in namespace shop: is forbidden"):
         explain_vpa(observed.evidence(), "other")
 
 

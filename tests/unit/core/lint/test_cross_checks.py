@@ -57,7 +57,7 @@ def list_findings(*documents: str) -> list[str]:
 def test_two_documents_of_one_name_are_an_error_that_names_the_first() -> None:
     report = check([ManifestSource("set.yaml", f"{VPA}---\n{VPA}".encode())])
     errors = [finding for finding in report.findings if finding.is_error]
-    assert [finding.message for finding in errors] == ["VerticalPodAutoscaler web is there already, at set.yaml:1"]
+    assert [finding.message for finding in errors] == ["VerticalPodAutoscaler web already exists, at set.yaml:1"]
     assert errors[0].line == 9
 
 
@@ -99,20 +99,20 @@ def test_an_hpa_without_metrics_or_of_the_first_version_scales_by_cpu() -> None:
 def test_two_vpas_on_one_target_are_reported() -> None:
     second = VPA.replace("{name: web}\nspec", "{name: second}\nspec")
     (line,) = list_findings(VPA, second)
-    assert "the older of the two governs" in line
+    assert "the older VPA governs" in line
     (line,) = list_findings(VPA, second + '  updatePolicy: {updateMode: "Off"}\n')
-    assert "the one that acts governs" in line
+    assert "the VPA in another mode than Off governs" in line
 
 
 def test_an_hvpa_beside_a_vpa_is_reported_unless_the_vpa_only_recommends() -> None:
     (line,) = list_findings(VPA, HVPA)
-    assert "an Hvpa yields" in line
+    assert "an Hvpa does not act" in line
     assert list_findings(VPA + '  updatePolicy: {updateMode: "Off"}\n', HVPA) == []
 
 
 def test_an_hpa_on_an_hvpas_target_is_reported() -> None:
     (line,) = list_findings(HPA, HVPA)
-    assert "point it at the Hvpa instead" in line
+    assert "let it target the Hvpa instead" in line
 
 
 def test_boost_without_a_probe_names_the_containers() -> None:
@@ -169,8 +169,8 @@ def totals_needed(*documents: str) -> list[str]:
 def test_an_hvpa_on_a_third_party_recommender_is_warned_about_totals() -> None:
     (line,) = totals_needed(DEPLOYMENT, HVPA, VPA + OFF + OTHERS)
     assert line == (
-        'the recommender "night-shift" does not come with Trellis and says nothing of whole workloads: '
-        "Hvpa web follows it only where trellis recommender runs beside it, and else holds its first total (NoTotals)"
+        'the recommender "night-shift" is not part of Trellis and publishes no totals: '
+        "Hvpa web follows it only if trellis recommender runs too, and otherwise keeps its first total (NoTotals)"
     )
     own = HVPA + "  vpa: {template: {spec: {recommenders: [{name: night-shift}]}}}\n"
     assert totals_needed(DEPLOYMENT, own) == [line]

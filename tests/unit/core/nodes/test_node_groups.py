@@ -21,7 +21,7 @@ def state(*states: InstanceState, least: int = 0, most: int = 10) -> GroupState:
 def test_an_order_above_the_maximum_is_refused_with_both_numbers() -> None:
     refused = find_order_problem(state(most=3), 4)
     assert refused is not None
-    assert (refused.reason, str(refused)) == (GROUP_AT_MAXIMUM, "small may have 3 nodes, and 4 were asked for")
+    assert (refused.reason, str(refused)) == (GROUP_AT_MAXIMUM, "small has a maximum of 3 nodes, and 4 were requested")
     assert find_order_problem(state(most=3), 3) is None
 
 

@@ -149,7 +149,7 @@ def test_each_shadow_has_its_estimates_or_its_failure_for_this_vpa() -> None:
         assert app["shadows"]["other"]["found"]["target"]["cpu"] == "1500m"
         assert app["shadows"]["other"]["explanation"]["container"] == "app"
         assert document["shadowsNotRunning"] == ["nobody"]
-        assert ("impossible answer" in app["shadows"]["half"]["failure"]) == (name == "bad")
+        assert ("invalid recommendation" in app["shadows"]["half"]["failure"]) == (name == "bad")
         assert bool(app["shadows"]["half"]["found"]) == (name == "web")
 
 

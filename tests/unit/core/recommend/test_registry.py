@@ -40,8 +40,8 @@ def test_presets_are_read_by_recommender(texts: tuple[str, ...], names: tuple[st
     [
         ("margin", "must be written as parameter=value, or as recommender.parameter=value"),
         ("=1", "must be written as parameter=value"),
-        ("margin=1", "say whose parameter it is, as in a.margin: there are a, b"),
-        ("c.margin=1", "there is no recommender c here, but a, b; add it to --recommender-name"),
+        ("margin=1", "name the recommender of the parameter, as in a.margin; the recommenders are a, b"),
+        ("c.margin=1", "there is no recommender c here; served are a, b; add it to --recommender-name"),
     ],
 )
 def test_an_ambiguous_preset_is_refused(text: str, rule: str) -> None:
@@ -66,7 +66,11 @@ def test_a_preset_overrides_the_declared_default_and_a_vpa_overrides_the_preset(
 @pytest.mark.parametrize(
     ("given", "value", "rule"),
     [
-        ({"margins": "1"}, "margins", "is no parameter of this recommender (did you mean margin?); it has margin"),
+        (
+            {"margins": "1"},
+            "margins",
+            "is not a parameter of this recommender (did you mean margin?); its parameters are margin",
+        ),
         ({"margin": "lots"}, "margin=lots", "must be a number"),
         ({"margin": "3"}, "margin=3", "must be at most 2"),
     ],
@@ -107,19 +111,19 @@ def test_the_declaration_of_the_default_recommender_is_valid() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": "Not_this"}, "the parameter 'Not_this' is not called like-this"),
-        ({"meaning": ""}, "the parameter margin does not say what it means"),
-        ({"default": "much"}, "the default of the parameter margin is no number"),
-        ({"default": True}, "the default of the parameter margin is no number"),
+        ({"name": "Not_this"}, "the name of the parameter 'Not_this' is not lower-case with dashes"),
+        ({"meaning": ""}, "the parameter margin has no meaning"),
+        ({"default": "much"}, "the default of the parameter margin is not a number"),
+        ({"default": True}, "the default of the parameter margin is not a number"),
         ({"default": 7.0}, "the default of the parameter margin must be at most 2"),
-        ({"choices": ("a",)}, "the parameter margin must have choices if it is one, and else none"),
-        ({"kind": ParameterKind.CHOICE}, "the parameter margin must have choices if it is one, and else none"),
+        ({"choices": ("a",)}, "the parameter margin must have choices if, and only if, it is a choice"),
+        ({"kind": ParameterKind.CHOICE}, "the parameter margin must have choices if, and only if, it is a choice"),
     ],
 )
 def test_an_invalid_declaration_is_refused(change: dict[str, Any], message: str) -> None:
     stub = Stub("default", (1.0, 2.0, 3.0))
     stub.parameters = (msgspec.structs.replace(MARGIN, **change),)  # type: ignore[assignment]
-    with pytest.raises(InvalidInput, match="is no recommender") as refused:
+    with pytest.raises(InvalidInput, match="is not a recommender") as refused:
         read_declaration(stub)
     assert message in refused.value.rule
 

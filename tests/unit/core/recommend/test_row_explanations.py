@@ -73,21 +73,21 @@ def test_texts_are_cut_to_a_length_that_a_table_can_hold() -> None:
 @pytest.mark.parametrize(
     ("explanation", "message"),
     [
-        ([1.0], "with list, not with columns by name"),
-        ({"a": np.zeros(3)}, "a column a of shape (3,) where (2,) was asked for"),
+        ([1.0], "of type list instead of columns by name"),
+        ({"a": np.zeros(3)}, "a column a of shape (3,) instead of (2,)"),
         ({"a": np.zeros(2, dtype=np.int64)}, "a column a that is neither a column of floats nor a list of texts"),
         ({"a": "xy"}, "neither a column of floats nor a list of texts"),
         ({"a": ["x", 1]}, "neither a column of floats nor a list of texts"),
         ({"a": ["x"]}, "a column a of 1 texts for 2 rows"),
-        ({7: ["x", "y"]}, "a column whose name is no short text"),
-        ({str(number): ["x", "y"] for number in range(33)}, "in 33 columns where 32 are the most"),
+        ({7: ["x", "y"]}, "returned an explanation with a column whose name is not a short text"),
+        ({str(number): ["x", "y"] for number in range(33)}, "of 33 columns; the maximum is 32"),
         ({"a": ["x", "y"], "b": np.array([1.0, math.nan])}, ""),
         ({}, ""),
     ],
 )
 def test_an_explanation_has_columns_as_long_as_the_estimates(explanation: object, message: str) -> None:
     result = find_explanation_problem(explanation, 2)
-    assert result.startswith("explained itself") if message else result == ""
+    assert result.startswith("returned an explanation") if message else result == ""
     assert message in result
 
 
@@ -101,4 +101,4 @@ def test_an_explanation_of_another_shape_is_a_failure_that_is_named() -> None:
     shop.run_pods()
     shop.run()
     message = shop.conditions()["RecommenderFailed"]["message"]
-    assert message == "recommender default explained itself with a column why of 0 texts for 1 rows"
+    assert message == "recommender default returned an explanation with a column why of 0 texts for 1 rows"

@@ -44,7 +44,7 @@ def test_impossible_estimates_change_nothing_and_are_reported(cpu: tuple[float, 
     assert [write.name for write in shop.run()] == ["web"]
     assert shop.advice() == before
     condition = shop.conditions()["RecommenderFailed"]
-    assert condition["message"].startswith("recommender broken gave an impossible answer for app: cpu: ")
+    assert condition["message"].startswith("recommender broken returned an invalid recommendation for app: cpu: ")
     assert message in condition["message"]
     assert shop.true_conditions() == {"RecommendationProvided", "RecommenderFailed"}
     assert shop.run() == []
@@ -79,12 +79,12 @@ class Misshapen(Stub):
 @pytest.mark.parametrize(
     ("estimates", "message"),
     [
-        (None, "answered with NoneType, not with estimates"),
-        (Estimates(np.zeros((3, 1))), "answered with bounds of shape (3, 1) where (3, 2, 1) was asked for"),
-        (Estimates(np.zeros((3, 2, 1)), np.zeros(2)), "answered with totals of shape (2,)"),
-        (Estimates(np.full((3, 2, 1), "many")), "answered with bounds that are no column of floats"),
-        (Estimates([1, 2, 3]), "answered with bounds that are no column of floats"),  # type: ignore[arg-type]
-        (Estimates(np.zeros((3, 2, 1)), None, np.zeros(3)), "answered with confidence of shape (3,)"),
+        (None, "returned NoneType instead of Estimates"),
+        (Estimates(np.zeros((3, 1))), "returned bounds of shape (3, 1) instead of (3, 2, 1)"),
+        (Estimates(np.zeros((3, 2, 1)), np.zeros(2)), "returned totals of shape (2,)"),
+        (Estimates(np.full((3, 2, 1), "many")), "returned bounds that are not a column of floats"),
+        (Estimates([1, 2, 3]), "returned bounds that are not a column of floats"),  # type: ignore[arg-type]
+        (Estimates(np.zeros((3, 2, 1)), None, np.zeros(3)), "returned confidence of shape (3,)"),
     ],
 )
 def test_estimates_of_another_shape_are_rejected(estimates: object, message: str) -> None:

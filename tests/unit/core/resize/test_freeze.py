@@ -13,14 +13,14 @@ from trellis.core.resize.freeze import FREEZE_ANNOTATION, Freeze, FreezeScope, f
     ("config", "namespace", "own", "freeze"),
     [
         (None, {}, {}, None),
-        ({}, {}, {}, Freeze("somebody", FreezeScope.CLUSTER)),
+        ({}, {}, {}, Freeze("an unknown author", FreezeScope.CLUSTER)),
         ({"freeze": "false"}, {}, {}, None),
-        ({"freeze": " False "}, {FREEZE_ANNOTATION: "true"}, {}, Freeze("somebody", FreezeScope.NAMESPACE)),
+        ({"freeze": " False "}, {FREEZE_ANNOTATION: "true"}, {}, Freeze("an unknown author", FreezeScope.NAMESPACE)),
         ({"by": "alice", "why": "incident"}, {}, {}, Freeze("alice", FreezeScope.CLUSTER, "incident")),
         ({"freeze": "bob"}, {}, {}, Freeze("bob", FreezeScope.CLUSTER)),
         (None, {FREEZE_ANNOTATION: "carol"}, {FREEZE_ANNOTATION: "dave"}, Freeze("carol", FreezeScope.NAMESPACE)),
         (None, {FREEZE_ANNOTATION: "false"}, {FREEZE_ANNOTATION: "dave"}, Freeze("dave", FreezeScope.OBJECT)),
-        (None, {}, {FREEZE_ANNOTATION: ""}, Freeze("somebody", FreezeScope.OBJECT)),
+        (None, {}, {FREEZE_ANNOTATION: ""}, Freeze("an unknown author", FreezeScope.OBJECT)),
         (None, {}, {FREEZE_ANNOTATION: "false"}, None),
     ],
 )

@@ -80,7 +80,7 @@ def test_an_empty_token_file_is_unauthorized(tmp_path: Path, content: str | None
     file = tmp_path / "token"
     if content is not None:
         file.write_text(content)
-    with pytest.raises(Unauthorized, match="no token in"):
+    with pytest.raises(Unauthorized, match="contains no token"):
         run(TokenFile(file).identity())
 
 

@@ -274,7 +274,7 @@ def test_a_user_that_cannot_be_used_is_refused(write: Write, user: dict[str, Any
 def test_a_duplicate_name_is_refused(write: Write) -> None:
     config = _config()
     config["users"] *= 2
-    assert 'user "lab": the name is there twice' in _complaint(write(config))
+    assert 'user "lab": the name occurs twice; remove one of them' in _complaint(write(config))
 
 
 def test_a_server_without_scheme_is_taken_for_https_and_its_last_slash_is_dropped(write: Write) -> None:

@@ -98,7 +98,7 @@ def test_of_two_groups_with_one_name_the_first_counts() -> None:
     result = read_declarations(config_map(group("a", maxSize=1), group("a", maxSize=2)), WHERE)
     assert result.groups["a"].group.max_size == 1
     [problem] = result.problems
-    assert 'metadata.name: Duplicate value: "a": there is a group of this name already' in str(problem.reason)
+    assert 'metadata.name: Duplicate value: "a": a node group of this name exists already' in str(problem.reason)
 
 
 def test_an_object_of_another_kind_is_refused() -> None:
@@ -113,7 +113,7 @@ def test_an_object_of_another_kind_is_refused() -> None:
     ("config", "message"),
     [
         (None, "there is no ConfigMap kube-system/groups"),
-        (config_map(), "the ConfigMap kube-system/groups declares no group"),
+        (config_map(), "the ConfigMap kube-system/groups declares no node group"),
     ],
 )
 def test_a_missing_declaration_is_reported(config: object, message: str) -> None:

@@ -52,7 +52,7 @@ def given_pods(**resources: Any) -> dict[str, Any]:
         (of_class("Pool"), "By which label nodes show a Pool has to be set, with --node-class-labels."),
         (
             of_class(nodeSelector={"karpenter.sh/nodepool": "other"}),
-            "No node can be one of these: nodeSelector asks for karpenter.sh/nodepool=other, and",
+            "No node can be one of these: nodeSelector selects karpenter.sh/nodepool=other, which",
         ),
         (given_pods(requests={"cpu": "2", "memory": "4Gi"}), "5 pods of the given spec: 2 CPU and 4Gi memory each."),
         (given_pods(limits={"nvidia.com/gpu": "1"}), "5 pods of the given spec: 1 nvidia.com/gpu each."),

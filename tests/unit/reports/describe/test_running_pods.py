@@ -133,7 +133,7 @@ def test_a_frozen_object_and_one_that_sizes_nothing_are_promised_nothing() -> No
     off["spec"]["resourcePolicy"] = {"containerPolicies": [{"containerName": "*", "mode": "Off"}]}
     assert LEFT in described(workload(replicas=3), off)
     impossible = described(workload(app=container(cpu=None, memory=None), replicas=3), vpa("InPlace"))
-    assert "cannot be had without a new pod" in impossible
+    assert "the recommended size needs a new pod" in impossible
 
 
 def test_a_resize_that_restarts_a_container_is_reported_as_one() -> None:

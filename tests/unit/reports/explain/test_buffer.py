@@ -118,7 +118,7 @@ def test_what_it_keeps_is_reported_in_a_sentence(spec: Document, sentence: str) 
 def test_outside_of_its_schedule_the_next_window_is_named() -> None:
     schedule = {"windows": [{"start": "0 20 * * *", "duration": "90m"}]}
     explanation = explain_web(**exactly(2, schedule=schedule))
-    assert "OutsideSchedule: no window of the Buffer's schedule is open; it counts for nothing." in explanation
+    assert "OutsideSchedule: no window of the Buffer's schedule is open: the Buffer has no chunks." in explanation
     assert "The next window opens at 20:00 UTC, in 12 h." in explanation
     assert "A window opens at 0 20 * * * (UTC), for 1 h 30 min." in explanation
     assert "costs" not in explanation

@@ -98,7 +98,7 @@ def test_a_blocked_step_is_reported_with_its_end() -> None:
         world(2, "6", "20", scaleUp={"updateMode": "MaintenanceWindow"}, maintenanceWindow=window)
     )
     assert "2 stay for now: the step up is held back." in explanation
-    assert "inside the maintenance window only; until 22:00 UTC, in 14 h." in explanation
+    assert "inside the maintenance window; until 22:00 UTC, in 14 h." in explanation
 
 
 def test_while_a_step_up_is_held_back_no_sentence_takes_it_for_taken() -> None:

@@ -50,7 +50,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
 
 def test_the_explanation_of_an_unscheduled_pod_begins_with_that() -> None:
     explanation = text(pools().pod("import-2"), 1000)
-    assert "The pod has no node. NoGroupFits: no group has nodes that would take it." in explanation
+    assert "The pod has no node. NoGroupFits: no node group has nodes on which it would fit." in explanation
     assert "Groups large and small do not help: NodeTooSmall (cpu)." in explanation
     explanation = text(pools().pod("import-1"), 1000)
     assert "The pod has no node. By the next plan, NodeOrdered" in explanation

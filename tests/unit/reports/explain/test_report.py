@@ -66,7 +66,7 @@ def test_pods_with_the_same_reason_are_reported_together() -> None:
     cluster.add_workload("web", 12)
     cluster.add_vpa("web", {"app": {"cpu": "500m", "memory": "1Gi"}})
     explanation = text(explain_vpa(cluster.evidence(), "web"))
-    assert "12 pods are left alone: the pod has what is recommended" in explanation
+    assert "12 pods are left alone: the pod has the recommended size" in explanation
     assert "web-1-0, web-1-1, web-1-2 and 9 others" in explanation
     assert explanation.count("SizeAsRecommended") == 1
 
@@ -148,7 +148,7 @@ def test_json_has_the_codes_and_nothing_that_is_empty() -> None:
                 "way": "Leave",
                 "reason": {
                     "code": "ModeDoesNotUpdatePods",
-                    "meaning": "The update mode leaves pods that run as they are.",
+                    "meaning": "The update mode does not change running pods.",
                     "severity": "info",
                 },
             }

@@ -50,16 +50,16 @@ def test_gates_survive_being_written(gates: FeatureGates) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("InPlce=true", r'"InPlce": is no feature gate \(did you mean InPlace\?\)'),
+        ("InPlce=true", r'"InPlce": is not a feature gate \(did you mean InPlace\?\)'),
         ("allalpha=true", "did you mean AllAlpha"),
         (
             "NativeSidecar=true",
-            "is no feature gate; there are CPUStartupBoost, InPlace, PerVPAConfig, AllAlpha, AllBeta",
+            "is not a feature gate; the gates are CPUStartupBoost, InPlace, PerVPAConfig, AllAlpha, AllBeta",
         ),
         ("InPlaceOrRecreate=true", "is always on since VPA 1.6; remove it"),
-        ("InPlace", "is written like InPlace=true"),
-        ("InPlace=yes", '"InPlace=yes": a feature gate is true or false'),
-        (["InPlace"], "feature gates are written like"),
+        ("InPlace", "must be written like InPlace=true"),
+        ("InPlace=yes", '"InPlace=yes": must be true or false'),
+        (["InPlace"], "must be written like CPUStartupBoost=true,InPlace=false"),
     ],
 )
 def test_an_unknown_feature_gate_is_refused(value: object, message: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import click
 import pytest
@@ -18,6 +18,7 @@ from trellis.base.durations import Duration, parse_duration
 from trellis.base.errors import InternalError, InvalidInput
 from trellis.base.quantities import Quantity
 from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings, declared_settings
+from trellis.runtime.settings.groups import list_groups
 from trellis.runtime.settings.loader import (
     LoadedSettings,
     from_environment,
@@ -37,6 +38,8 @@ class Storage(StrEnum):
 class Common(Settings, frozen=True):
     """What upstream's components share."""
 
+    title: ClassVar[str] = "Common settings"
+
     namespace: Annotated[
         str, Setting("Only this namespace.", why="All of them.", flag="vpa-object-namespace", variable="NAMESPACE")
     ] = ""
@@ -51,6 +54,8 @@ class Common(Settings, frozen=True):
 
 class Recommender(Settings, frozen=True):
     """One of each type, under upstream's names."""
+
+    most_used: ClassVar[tuple[str, ...]] = ("recommender-interval", "profiling")
 
     common: Common = Common(verbosity=2)
     interval: Annotated[
@@ -135,16 +140,25 @@ def test_flags_take_precedence_over_the_environment_and_that_over_the_file(file:
         (["--profiling=F"], False),
         (["--profiling", "--v=3"], True),
         (["--profiling", "--profiling=false"], False),
+        (["--profiling", "--no-profiling"], False),
+        (["--no-profiling", "--profiling"], True),
+        (["--no-profiling", "--profiling=true"], True),
+        (["--no_profiling"], False),
         ([], False),
     ],
 )
-def test_a_switch_is_spelled_as_go_spells_it(arguments: list[str], value: bool) -> None:
+def test_a_switch_is_spelled_as_go_spells_it_or_with_no_in_front(arguments: list[str], value: bool) -> None:
     assert loaded(*arguments).settings.common.profiling is value
 
 
-def test_there_is_no_flag_that_begins_with_no() -> None:
-    with pytest.raises(click.UsageError, match=r"--no-profiling.*--profiling"):
-        given_flags("--no-profiling")
+def test_a_switch_with_no_in_front_takes_no_value() -> None:
+    with pytest.raises(click.UsageError, match="'--no-profiling' does not take a value"):
+        given_flags("--no-profiling=true")
+
+
+def test_only_switches_have_a_flag_with_no_in_front() -> None:
+    with pytest.raises(click.UsageError, match="No such option '--no-storage'"):
+        given_flags("--no-storage")
 
 
 @pytest.mark.parametrize("arguments", [["--v=7"], ["-v=7"], ["-v", "7"], ["-v7"], ["--v", "7"]])
@@ -219,7 +233,10 @@ def test_what_kubernetes_says_of_a_service_is_no_port() -> None:
         ("--storage=promethus", "must be one of checkpoint, prometheus (did you mean prometheus?)"),
         ("--recommendation-margin-fraction=nan", "must be a number"),
         ("--container-recommendation-max-allowed-cpu=two", '"two": flag --container-recommendation-max-allowed-cpu'),
-        ("--feature-gates=Inplace=true", '"Inplace=true": flag --feature-gates: "Inplace" is no feature gate (did you'),
+        (
+            "--feature-gates=Inplace=true",
+            '"Inplace=true": flag --feature-gates: "Inplace" is not a feature gate (did you',
+        ),
     ],
 )
 def test_a_refusal_names_the_value_the_flag_and_the_rule(argument: str, message: str) -> None:
@@ -252,9 +269,9 @@ def test_settings_that_exclude_one_another_are_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("recomender-interval: 1m\n", "line 1: is no setting .did you mean recommender-interval"),
-        ("- a\n", "a file of settings is one map"),
-        ("v: 1\n---\nv: 2\n", "a file of settings is one map"),
+        ("recomender-interval: 1m\n", "line 1: is not a setting .did you mean recommender-interval"),
+        ("- a\n", "a settings file must be one map"),
+        ("v: 1\n---\nv: 2\n", "a settings file must be one map"),
         ("v: 1\nv: 2\n", "line 2: key is written twice"),
         ("update-worker-count: 1.5\n", "must be a whole number"),
         ("vpa-object-namespace: 7\n", "must be text; put it in quotes"),
@@ -316,22 +333,33 @@ def test_settings_survive_being_written_as_flags(
     assert load_settings(Recommender, from_flags(Recommender, flags)).settings == settings
 
 
-def test_help_shows_what_has_an_effect_with_its_default() -> None:
-    command = click.Command("test", params=[*click_options(Recommender)], context_settings=CLICK_CONTEXT)
-    text = CliRunner().invoke(command, ["--help"], terminal_width=200).output
-    assert "--recommender-interval DURATION" in text
-    assert "How often. [default: 1m0s]" in text
-    assert "-v, --v WHOLE NUMBER" in text
-    assert "min-checkpoints" not in text
+def test_groups_show_the_most_used_settings_first_and_those_without_effect_last() -> None:
+    groups = {group.title: [setting.name for setting in group.settings] for group in list_groups(Recommender)}
+    assert list(groups) == ["Most used", "Common settings", "Settings", "Compatibility with upstream"]
+    assert groups["Most used"] == ["recommender-interval", "profiling"]
+    assert groups["Common settings"] == ["vpa-object-namespace", "ignored-vpa-object-namespaces", "v"]
+    assert groups["Compatibility with upstream"] == ["min-checkpoints"]
+    assert sorted(name for names in groups.values() for name in names) == sorted(
+        setting.name for setting in declared_settings(Recommender)
+    )
+
+
+def test_a_most_used_setting_that_does_not_exist_is_a_bug() -> None:
+    class Wrong(Settings, frozen=True):
+        most_used: ClassVar[tuple[str, ...]] = ("profilling",)
+        common: Common = Common()
+
+    with pytest.raises(InternalError, match="Wrong does not declare profilling"):
+        list_groups(Wrong)
 
 
 def test_the_reference_has_one_row_for_each_setting_with_meaning_and_reason() -> None:
-    table = reference_table(Recommender)
+    table = reference_table(declared_settings(Recommender))
     assert "| `--recommender-interval` | duration, at least 1s | `1m0s` | How often. Metrics are as old. |" in table
     assert "| `--update-worker-count` | whole number, workers, at least 1 | `10` | Workers. Enough. |" in table
     assert "| `--container-recommendation-max-allowed-cpu` | quantity | none | A cap. No cap. |" in table
+    assert "| `--profiling` | true or false | `false` | Serve stacks. They are private. |" in table
     assert "Kept \\| free." in table
-    assert "min-checkpoints" not in table
 
 
 def test_a_setting_declared_twice_is_a_bug() -> None:

@@ -92,11 +92,11 @@ def test_checks_are_listed_on_request_or_on_failure() -> None:
 
 def test_remarks_are_in_the_verbose_response_and_do_not_affect_readiness() -> None:
     good: dict[str, HealthCheck] = {"lease": lambda: None}
-    remarks = ["hvpas unseen: Hvpas do not size pods"]
+    remarks = ["hvpas not watched: pods are not sized by Hvpas"]
     assert run_checks("readyz", good, verbose=False, remarks=remarks).text == "ok"
     answer = run_checks("readyz", good, verbose=True, remarks=remarks)
     assert answer.status == 200
-    assert answer.text == "[+]lease ok\n[!]hvpas unseen: Hvpas do not size pods\nreadyz check passed\n"
+    assert answer.text == "[+]lease ok\n[!]hvpas not watched: pods are not sized by Hvpas\nreadyz check passed\n"
 
 
 def test_every_path_is_served() -> None:

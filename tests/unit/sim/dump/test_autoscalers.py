@@ -326,7 +326,7 @@ def test_missing_data_of_a_dump_is_listed() -> None:
     collected = dump_state(server, "shop")
     lacking = msgspec.structs.replace(
         collected,
-        missing=(MissingData("Node", "", "may not be read"), MissingData("Hvpa", "", "is not served by this cluster")),
+        missing=(MissingData("Node", "", "may not be read"), MissingData("Hvpa", "", "is not served by the cluster")),
     )
     fleet = build_fleet_from_dump(lacking, "shop")
     assert "0 not in the dump: may not be read" in reasons(fleet, "Node")

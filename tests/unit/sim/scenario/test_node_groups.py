@@ -54,7 +54,7 @@ def with_target(kind: str, name: str) -> dict[str, Any]:
         ),
         (
             scenario(nodes=[{"name": "pool", "count": 1, "cpu": "1", "memory": "1Gi"}], nodeGroups=[POOL]),
-            'spec.nodeGroups[0].name: Duplicate value: "pool": there are nodes of this name already',
+            'spec.nodeGroups[0].name: Duplicate value: "pool": there are already nodes of this name',
         ),
         (
             scenario(workloads=[{**WEB, "onlyIn": ["fixd"]}]),

@@ -93,13 +93,13 @@ def test_a_suspended_cron_job_has_no_runs() -> None:
         ({"kind": "DaemonSet"}, "one pod for each node"),
         ({"kind": "CronJob"}, "a CronJob needs runs"),
         ({"kind": "CronJob", "runs": {"every": "1h", "length": "5m"}}, "runs.schedule: Required value"),
-        ({"kind": "CronJob", "runs": {**NIGHTLY, "first": "1h"}}, "goes with kind: Job alone"),
+        ({"kind": "CronJob", "runs": {**NIGHTLY, "first": "1h"}}, "is allowed only with kind: Job"),
         ({"kind": "CronJob", "runs": {**NIGHTLY, "schedule": "at noon"}}, "a schedule has five fields"),
         ({"kind": "CronJob", "runs": {**NIGHTLY, "timeZone": "Mars/Olympus"}}, "not a time zone"),
         ({"kind": "CronJob", "runs": NIGHTLY, "rollouts": {"every": "6h"}}, "each run has new pods"),
-        ({"kind": "Job", "runs": {**NIGHTLY, "every": "6h"}}, "goes with kind: CronJob alone"),
+        ({"kind": "Job", "runs": {**NIGHTLY, "every": "6h"}}, "is allowed only with kind: CronJob"),
         ({"kind": "Job", "runs": {"length": "5m"}}, "runs.every: Required value"),
-        ({"runs": NIGHTLY}, "goes with kind: Job or CronJob alone"),
+        ({"runs": NIGHTLY}, "is allowed only with kind: Job or CronJob"),
     ],
 )
 def test_contradicting_fields_are_refused(fields: dict[str, Any], message: str) -> None:

@@ -187,7 +187,7 @@ def test_a_kind_that_is_not_served_is_reported_once() -> None:
     server = shop()
     server.before = lambda request: error_response(404, "NotFound") if "verticalpod" in request.path else None
     result = dump_state(server, "shop", "office")
-    assert MissingData("VerticalPodAutoscaler", "", "is not served by this cluster") in result.missing
+    assert MissingData("VerticalPodAutoscaler", "", "is not served by the cluster") in result.missing
 
 
 def test_requests_to_a_busy_server_are_retried() -> None:
@@ -260,11 +260,11 @@ def test_scales_of_unknown_kinds_and_of_their_controllers_are_read() -> None:
 
 def test_other_recordings_and_incomplete_dumps_are_refused() -> None:
     other = [encode_line(HEADER, RecordingHeader(FORMAT_VERSION, "updater", "1"))]
-    with pytest.raises(InvalidRecording, match="only what `trellis dump` wrote"):
+    with pytest.raises(InvalidRecording, match="recorded this; only a file of `trellis dump` is a dump"):
         ClusterState.from_dump(other)
     with pytest.raises(InvalidRecording, match="was stopped"):
         ClusterState.from_dump(collect_dump(shop())[:1])
-    with pytest.raises(InvalidRecording, match="no line of a recording"):
+    with pytest.raises(InvalidRecording, match="is not valid in a recording"):
         ClusterState.from_dump(b"hello\n")
 
 

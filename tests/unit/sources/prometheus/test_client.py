@@ -165,7 +165,7 @@ def test_a_token_file_is_read_again_when_the_token_is_refused(tmp_path: Path) ->
 def test_a_token_file_without_a_token_is_reported(tmp_path: Path) -> None:
     error = refused(Scripted(fine), prometheus_bearer_token_file=str(tmp_path / "none"))
     assert isinstance(error, PrometheusRefused)
-    assert str(error) == f"--prometheus-bearer-token-file: there is no token in {tmp_path / 'none'}"
+    assert str(error) == f"--prometheus-bearer-token-file: {tmp_path / 'none'} contains no token"
 
 
 def test_credentials_in_the_address_are_used_and_never_printed() -> None:
@@ -201,7 +201,7 @@ def test_tls_trusts_the_authority_that_is_set_and_no_other(tmp_path: Path) -> No
             async with talking_to(url, prometheus_insecure=True) as client:
                 await client.query("up", 5.0)
             async with talking_to(url, prometheus_retries=0) as client:
-                with pytest.raises(PrometheusUnreachable, match="shows a certificate that is not trusted"):
+                with pytest.raises(PrometheusUnreachable, match="has a certificate that is not trusted"):
                     await client.query("up", 5.0)
 
     asyncio.run(main())
@@ -214,7 +214,7 @@ def test_a_client_that_fails_fast_gives_up_at_once_if_the_first_connection_fails
             await client.query("up", 5.0)  # whoever was there is waited for
             known = client.attempts
         async with talking_to(url, fail_fast=True) as client:
-            with pytest.raises(PrometheusUnreachable, match="cannot be connected to: Connection refused"):
+            with pytest.raises(PrometheusUnreachable, match="cannot be reached: Connection refused"):
                 await client.query("up", 5.0)
             return known, client.attempts
 
@@ -291,7 +291,7 @@ def test_an_unreachable_server_is_an_error_after_the_retries() -> None:
 
     message = asyncio.run(main())
     assert message.startswith("Prometheus at http://127.0.0.1:")
-    assert message.endswith(" cannot be connected to: Connection refused")
+    assert message.endswith(" cannot be reached: Connection refused")
 
 
 def test_a_persistent_failure_is_reported_in_the_servers_words() -> None:
@@ -308,12 +308,12 @@ def test_a_persistent_failure_is_reported_in_the_servers_words() -> None:
     [
         (refusing(400, "bad_data", 'invalid parameter "query": parse error'), 'invalid parameter "query": parse error'),
         (refusing(422, "execution", "found duplicate series"), "found duplicate series"),
-        (failing(401), "401: it asks for other credentials; set prometheus-bearer-token-file, or username"),
-        (failing(403, "RBAC: access denied"), 'to ask; set .* --prometheus-config \\("RBAC: access denied"\\)'),
-        (failing(404, "404 page not found"), "at this address; see --prometheus-address .* --prometheus-url"),
-        (failing(302, Location="https://sso/login"), "it sends us to https://sso/login; see --prometheus-address"),
+        (failing(401), "401: it does not accept the credentials; set prometheus-bearer-token-file, or username"),
+        (failing(403, "RBAC: access denied"), 'allow queries; set .* --prometheus-config \\("RBAC: access denied"\\)'),
+        (failing(404, "404 page not found"), "the API of Prometheus; see --prometheus-address .* --prometheus-url"),
+        (failing(302, Location="https://sso/login"), "it redirects to https://sso/login; see --prometheus-address"),
         (failing(418), "418: no reason"),
-        (lambda: web.Response(text="<html>Grafana</html>"), "none of Prometheus.*Grafana"),
+        (lambda: web.Response(text="<html>Grafana</html>"), "not one of Prometheus.*Grafana"),
     ],
 )
 def test_permanent_errors_are_reported_at_once(trouble: Callable[[], web.StreamResponse], message: str) -> None:

@@ -282,5 +282,5 @@ def test_labels_are_not_queried_without_a_query_and_a_scalar_response_is_refused
     assert labels(server, metric_for_pod_labels="") == {}
     assert server.asked == []
     server.raw["1"] = {"resultType": "scalar", "result": [NOW, "1"]}
-    with pytest.raises(PrometheusRefused, match="a scalar was answered"):
+    with pytest.raises(PrometheusRefused, match="the response is a scalar"):
         labels(server, metric_for_pod_labels="1")

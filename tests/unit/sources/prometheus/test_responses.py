@@ -59,10 +59,10 @@ def test_a_response_without_series_and_series_without_numbers_are_read() -> None
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (SCALAR, "a scalar was answered"),
-        (b"<html>login</html>", "none of Prometheus.*login"),
-        (b'{"status":"success"}', "none of Prometheus"),
-        (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":1}}]}}', "none of Prometheus"),
+        (SCALAR, "the response is a scalar"),
+        (b"<html>login</html>", "not one of Prometheus.*login"),
+        (b'{"status":"success"}', "not one of Prometheus"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":1}}]}}', "not one of Prometheus"),
         (b'{"status":"success","data":{"resultType":"vector","result":[{"value":[1]}]}}', "not a time and a value"),
     ],
 )

@@ -189,7 +189,7 @@ def test_parquet_columns_may_have_any_equivalent_type(tmp_path: Path, monkeypatc
     [
         ([0, None, 120], "row 2, column timestamp: there is no time"),
         ([datetime(2026, 1, 1), None, datetime(2026, 1, 2)], "row 2, column timestamp: there is no time"),
-        ([True, False, True], "has no numbers, but bool"),
+        ([True, False, True], "has values of type bool"),
     ],
 )
 def test_parquet_without_a_time_is_refused(tmp_path: Path, times: list[object], message: str) -> None:
@@ -202,7 +202,7 @@ def test_parquet_without_a_time_is_refused(tmp_path: Path, times: list[object], 
 
 def test_an_invalid_parquet_file_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    assert "FILE: is no Parquet file that can be read" in refusal(written(tmp_path, "nonsense", "a.parquet"))
+    assert "FILE: is not a valid Parquet file" in refusal(written(tmp_path, "nonsense", "a.parquet"))
 
 
 HEAD = "timestamp,cpu_cores,memory_bytes\n"
@@ -214,52 +214,58 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "FILE: is empty: there must be a line of names and then a line for each sample"),
-        (HEAD, "FILE: has a line of names and no samples"),
+        ("", "FILE: is empty: a header is needed, and a row for each sample"),
+        (HEAD, "FILE: has a header and no samples"),
         ("tmestamp,cpu\n0,1\n", "FILE: has no column `timestamp`; is `tmestamp` meant to be `timestamp`? "),
         ("timestamp,disk\n0,1\n", "FILE: has no column `cpu_cores` or `memory_bytes`; its columns are timestamp, disk"),
         (
             f"{HEAD}0,1,1e6\n60,one,1e6\n",
-            'FILE: row 3, column cpu_cores: "one" is not a number, nor a quantity such as 250m',
+            'FILE: row 3, column cpu_cores: "one" is neither a number nor a quantity such as 250m',
         ),
         (
             f"{HEAD}0,1,1Mi\n60,1,1MB\n",
-            'row 3, column memory_bytes: "1MB" is not a number, nor a quantity such as 512Mi',
+            'row 3, column memory_bytes: "1MB" is neither a number nor a quantity such as 512Mi',
         ),
-        (f"{HEAD}0,1m,1e6\n60,-1m,1e6\n", 'FILE: row 3, column cpu_cores: "-1m" is negative, and usage never is'),
+        (f"{HEAD}0,1m,1e6\n60,-1m,1e6\n", 'FILE: row 3, column cpu_cores: "-1m" is negative; usage cannot be negative'),
         (
             "timestamp,memory_mib\n0,9\n60,9Mi\n",
-            'row 3, column memory_mib: "9Mi" has a unit, and the name of the column',
+            'row 3, column memory_mib: "9Mi" has a unit other than the name of its column',
         ),
         (
             "timestamp,cpu_millicores\n0,9m\n60,9m\n",
-            '"9m" has a unit, and the name of the column says another: call it cpu_cores',
+            '"9m" has a unit other than the name of its column says: call the column cpu_cores',
         ),
         (f"{HEAD}0,1,1e6\nlater,1,1e6\n", 'FILE: row 3, column timestamp: "later" is not a number'),
         (f"{HEAD}soon,1,1e6\nlater,1,1e6\n", 'FILE: row 2, column timestamp: "soon" is not a time: '),
         (f"{HEAD}0,1,1e6\n,1,1e6\n", "FILE: row 3, column timestamp: there is no time"),
-        (f"{HEAD}0,1,1e6\n60,1\n", "FILE: row 3 has 2 fields, and the first line has 3"),
-        (f'{HEAD}0,"1",1e6\n60,"1"\n', "FILE: row 3 has 2 fields, and the first line has 3"),
-        (f"{HEAD}0,1,1e6\n60,-1,1e6\n", "FILE: row 3, column cpu_cores: -1 is negative, and usage never is"),
-        (f"{HEAD}0,1,1e6\n60,1,inf\n", "FILE: row 3, column memory_bytes: usage is never infinite"),
+        (f"{HEAD}0,1,1e6\n60,1\n", "FILE: row 3 has 2 fields, and the header has 3"),
+        (f'{HEAD}0,"1",1e6\n60,"1"\n', "FILE: row 3 has 2 fields, and the header has 3"),
+        (f"{HEAD}0,1,1e6\n60,-1,1e6\n", "FILE: row 3, column cpu_cores: -1 is negative; usage cannot be negative"),
+        (f"{HEAD}0,1,1e6\n60,1,inf\n", "FILE: row 3, column memory_bytes: usage cannot be infinite"),
         (f"{HEAD}60,1,1e6\n0,1,1e6\n", "FILE: row 3, column timestamp: earlier than row 2; sort the rows by time"),
         (f"{HEAD}0,1,1e6\n0,1,1e6\n", "FILE: row 3, column timestamp: the same time as in row 2"),
         (f"{HEAD}0,1,1e6\n", "FILE: has fewer than two samples"),
         (f"{HEAD}0,1,1e6\n\n60,1,1e6\n", "FILE: row 3 is empty"),
-        ("timestamp,cpu,cpu\n0,1,2\n60,1,2\n", "FILE: has 2 columns `cpu`, and one is needed"),
-        ("timestamp,io_seconds_total\n0,1\n60,9\n", "`io_seconds_total` is a counter, of which the rate is wanted"),
+        ("timestamp,cpu,cpu\n0,1,2\n60,1,2\n", "FILE: has 2 columns `cpu`; keep one"),
+        ("timestamp,io_seconds_total\n0,1\n60,9\n", "`io_seconds_total` is a counter; its rate is needed"),
         ("timestamp,cpu_seconds_total\n0,1\n", "FILE: has fewer than two samples"),
-        ("timestamp,cpu_seconds_total\n0,1\n9,inf\n18,inf\n", "FILE: row 3, column cpu_seconds_total: usage is never"),
+        ("timestamp,cpu_seconds_total\n0,1\n9,inf\n18,inf\n", "FILE: row 3, column cpu_seconds_total: usage cannot be"),
         ("timestamp,cpu_seconds_total\n60,1\n0,2\n9,3\n", "FILE: row 3, column timestamp: earlier than row 2"),
-        (f"{HEAD}0,1,1e6\n1556693700,1,1e6\n", "FILE: row 3, column timestamp: 49.4 years after row 2; a series has 5"),
-        (f"{HEAD}{SINCE_MILLISECONDS}", "FILE: covers 13.7 years, and 5 is the most: is column timestamp in seconds"),
+        (
+            f"{HEAD}0,1,1e6\n1556693700,1,1e6\n",
+            "FILE: row 3, column timestamp: 49.4 years after row 2; a series may cover 5",
+        ),
+        (
+            f"{HEAD}{SINCE_MILLISECONDS}",
+            "FILE: covers 13.7 years, and the maximum is 5: is column timestamp in seconds",
+        ),
         (
             f"{HEAD}{COUNTED}",
             "FILE: column cpu_cores never falls, and has values such as 2.25e+05: if it counts seconds",
         ),
         (f"{HEAD}0,,NaN\n60,,\n", "FILE: has neither CPU nor memory: all fields are empty or NaN"),
-        (f"{HEAD}0,2e9,0.5\n60,2e9,0.5\n", "FILE: column cpu_cores has values such as 2e+09, which are no cores but "),
-        (f"{HEAD}0,2e9,\n60,2e9,\n", "may be bytes: are cpu_cores and memory_bytes swapped?"),
+        (f"{HEAD}0,2e9,0.5\n60,2e9,0.5\n", "FILE: column cpu_cores has values such as 2e+09, too large for cores but "),
+        (f"{HEAD}0,2e9,\n60,2e9,\n", "right for bytes: are cpu_cores and memory_bytes swapped?"),
         (f"{HEAD}0,250000,1e9\n60,250000,1e9\n", "call it cpu_millicores if they are"),
         (f"{HEAD}0,0.5,512\n60,0.5,512\n", "call it memory_mib or memory_gib if they are"),
         (f"{HEAD}0,1,1e6\n60,1,1e16\n90,1,1e6\n", "FILE: row 3, column memory_bytes: 9.09e+03 TiB is more than any"),
@@ -323,7 +329,7 @@ def test_a_manifest_may_have_quantities(tmp_path: Path) -> None:
     assert (series.declared.cpu_request, series.declared.memory_request) == (0.5, 1024 * MIB)
     written(tmp_path, "series_id,file,cpu_request_millicores\na,a.csv,500m\n", "manifest.csv")
     [problem] = read(str(tmp_path)).problems
-    assert 'row 2, column cpu_request_millicores: "500m" is no amount' in str(problem)
+    assert 'row 2, column cpu_request_millicores: "500m" is not an amount' in str(problem)
 
 
 @pytest.mark.parametrize(
@@ -417,12 +423,12 @@ def test_unknown_columns_of_a_resource_are_reported(tmp_path: Path) -> None:
     result = read(written(tmp_path, "timestamp,cpu_percent,memory_bytes\n0,50,1e6\n60,50,1e6\n"))
     assert len(result.series) == 1
     [note] = result.notes
-    assert note.endswith("no CPU is read: cpu_percent is unknown here, `cpu_cores` would be known")
+    assert note.endswith("CPU is ignored: column cpu_percent is not known; `cpu_cores` would be")
 
 
 def test_a_resource_that_is_not_used_is_reported(tmp_path: Path) -> None:
     [note] = read(written(tmp_path, f"{HEAD}0,0,1e6\n60,0,1e6\n")).notes
-    assert "column cpu_cores is 0 all the time" in note
+    assert "column cpu_cores is always 0" in note
 
 
 def test_a_column_that_never_falls_is_reported_as_a_counter(tmp_path: Path) -> None:
@@ -459,7 +465,7 @@ def test_gaps_and_unmeasured_values_are_reported_and_accepted(tmp_path: Path) ->
 
 def test_binary_content_is_refused_without_printing_it(tmp_path: Path) -> None:
     message = refusal(written(tmp_path, "\x1b]0;owned\x07,time,cpu\n0,1,2\n"))
-    assert message.endswith("row 1 is no text: character 1 is a control character")
+    assert message.endswith("row 1 is not text: character 1 is a control character")
     named = read(written(tmp_path, "timestamp,series,cpu\n0,\x1b[2Jbad,1\n60,\x1b[2Jbad,-1\n"))
     assert "(series \\x1b[2Jbad): -1 is negative" in str(named.problems[0])
 

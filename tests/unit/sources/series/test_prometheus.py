@@ -82,9 +82,9 @@ def test_current_namespaces_are_used_where_a_query_of_the_past_is_too_large() ->
 
 
 def test_a_pattern_without_matches_and_a_prometheus_without_usage_are_reported() -> None:
-    with pytest.raises(InvalidSeries, match="knows no containers in a namespace that matches nobody-\\*"):
+    with pytest.raises(InvalidSeries, match="has no containers in a namespace that matches nobody-\\*"):
         read(served(), ["nobody-*"])
-    with pytest.raises(InvalidSeries, match="knows no containers; look at the metrics, labels and the job"):
+    with pytest.raises(InvalidSeries, match="has no containers; check the names of metrics and labels, and the job"):
         read(ModelPrometheus())
 
 

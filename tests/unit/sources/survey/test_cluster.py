@@ -185,7 +185,7 @@ def test_long_term_stores_are_queried_first_and_servers_without_usage_are_skippe
     [
         ({}, (), "no Service has the labels"),
         ({}, (("stack", STACK),), "answers 503"),
-        ({"stack": 0}, (("stack", STACK),), "knows no container_memory_working_set_bytes"),
+        ({"stack": 0}, (("stack", STACK),), "has no metric container_memory_working_set_bytes"),
     ],
 )
 def test_a_missing_prometheus_is_reported_with_a_remedy(

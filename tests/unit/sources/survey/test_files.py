@@ -83,7 +83,7 @@ def test_a_manifest_declares_requests_where_files_do_not(tmp_path: Path) -> None
     assert (database.is_sized, web.is_sized) == (False, True)
     assert [container.request.cpu for container in web.containers] == [250.0, pytest.approx(math.nan, nan_ok=True)]
     assert web.containers[0].request.memory == 128 * MIB
-    assert "the files do not say how many pods there are: add a column `pod`" in result.notes
+    assert "the files do not contain the number of pods: add a column `pod`" in result.notes
     assert not any("requested" in note for note in result.notes)
 
 
@@ -107,10 +107,10 @@ def test_columns_of_a_file_override_the_manifest_and_a_single_file_has_none(tmp_
 @pytest.mark.parametrize(
     ("manifest", "message"),
     [
-        (b"series_id,cpu_request_cores\nweb,much\n", 'row 2, column cpu_request_cores: "much" is no amount'),
-        (b"series_id,cpu_request_cores\nweb,-1\n", 'row 2, column cpu_request_cores: "-1" is no amount'),
-        (b"series_id,cpu_request_cores\nweb,inf\n", 'row 2, column cpu_request_cores: "inf" is no amount'),
-        (b"\xff\xfe\x00", "is no table that can be read"),
+        (b"series_id,cpu_request_cores\nweb,much\n", 'row 2, column cpu_request_cores: "much" is not an amount'),
+        (b"series_id,cpu_request_cores\nweb,-1\n", 'row 2, column cpu_request_cores: "-1" is not an amount'),
+        (b"series_id,cpu_request_cores\nweb,inf\n", 'row 2, column cpu_request_cores: "inf" is not an amount'),
+        (b"\xff\xfe\x00", "is not a valid table"),
     ],
 )
 def test_an_invalid_manifest_is_reported(tmp_path: Path, manifest: bytes, message: str) -> None:
@@ -151,7 +151,7 @@ def test_invalid_files_are_reported(tmp_path: Path) -> None:
 def test_no_usage_at_all_is_reported(tmp_path: Path) -> None:
     result = surveyed(tmp_path, WorkloadFilter.parse(["nowhere"]), usage=table(("shop/web/app", 0.2, MIB)))
     assert result.workloads == ()
-    assert result.notes == ("the files hold no usage of the selected namespaces and kinds",)
+    assert result.notes == ("the files contain no usage of the selected namespaces and kinds",)
 
 
 POD = "web-5d8f7c9b64-x7k2p"

@@ -370,7 +370,7 @@ def test_an_unreachable_prometheus_ends_the_survey_after_two_namespaces() -> Non
 
 
 def test_a_prometheus_that_does_not_respond_is_an_error() -> None:
-    with pytest.raises(PrometheusError, match="broke the connection"):
+    with pytest.raises(PrometheusError, match="closed the connection"):
         survey(failing(SurveyedPrometheus(), lambda _query: True, lambda: None))
 
 
@@ -407,7 +407,7 @@ def test_an_interrupted_survey_resumes_with_the_same_result(tmp_path: Path) -> N
     stops = iter([False, True, True])
     part = survey(server, resume=file, stop=lambda: next(stops))
     assert [(item.where, item.why) for item in part.missing] == [
-        (name, "the survey was stopped before") for name in ("shop", "zoo")
+        (name, "the survey was stopped before this namespace") for name in ("shop", "zoo")
     ]
     with file.open("ab") as text:
         text.write(b'{"kind":"namespace","da')  # whoever wrote it was stopped there

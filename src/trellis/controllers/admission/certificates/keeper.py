@@ -114,7 +114,7 @@ class CertificateKeeper:
     def find_readiness_problem(self) -> str | None:
         """What keeps handshakes from succeeding."""
         if self._presented is None:
-            return f"there is no certificate yet: {self._source.problem or 'nobody has looked'}"
+            return f"there is no certificate yet: {self._source.problem or 'not loaded yet'}"
         ended = self._now() >= self._presented.validity.ends
         return "the certificate has expired" if ended else None
 
@@ -127,7 +127,7 @@ class CertificateKeeper:
         _log.info("certificate", source=self._source)
         _, unknown = read_ciphers(self._settings.tls_ciphers)
         if unknown:
-            _log.warning("ciphers that are not known, or cannot be chosen, are left out", ciphers=",".join(unknown))
+            _log.warning("unknown or fixed cipher suites are ignored", ciphers=",".join(unknown))
         await Periodic("certificates", self.check, self._source.interval, on_pass=_passed).run()
 
     async def check(self) -> None:
@@ -144,7 +144,7 @@ class CertificateKeeper:
         problem = self._find_problem(certificate)
         if problem is not None:
             self._metrics.add(LOADS, 1, REFUSED)
-            _log.error("a new certificate is refused, what was shown before still is", why=problem)
+            _log.error("a new certificate is invalid; the previous one stays in use", why=problem)
             return
         if self._newest is not None:
             # Upstream's words, here and below: its users look for them after a rotation.
@@ -223,4 +223,4 @@ def create_keeper(
 
 def _passed(report: PassReport) -> None:
     if report.error is not None and report.failures == 1:
-        _log.error("looking for a certificate failed", error=report.error)
+        _log.error("reading the certificate failed", error=report.error)

@@ -124,7 +124,7 @@ def _run_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, 
                 side.do_handshake()
     certificate: dict[str, Any] | None = client_end.getpeercert()
     if not certificate:
-        raise ValueError("the handshake did not come to its end")
+        raise ValueError("the TLS handshake did not complete")
     return certificate
 
 

@@ -105,7 +105,7 @@ class CertificateSecret:
             self.problem = f"{self._target} cannot be read: {error}"
             return True
         if secret is not None and not _is_managed(secret):
-            self.problem = f"{self._target} holds something that Trellis did not make; name another with a flag"
+            self.problem = f"{self._target} was not created by Trellis; choose another name with --certificate-secret"
             return True
         stored = from_secret_data(secret.data) if secret else None
         now = self._now()
@@ -131,7 +131,7 @@ class CertificateSecret:
         outcome = await self._writer.write(self._action(shared, secret))
         if outcome.result in (Result.APPLIED, Result.SKIPPED):
             if renewed or outcome.applied:
-                _log.info("wrote certificates", where=self._target, made=",".join(renewed) or "nothing new")
+                _log.info("wrote certificates", where=self._target, made=",".join(renewed) or "unchanged")
             return True
         self.problem = f"{self._target} cannot be written: {outcome.message}"
         return False

@@ -103,7 +103,7 @@ class HttpRequestReader:
                 raise
             self._refuse(refusal)
         except HttpParserError as error:
-            self._refuse(BadRequest(400, f"this is no request of HTTP/1.1: {error}"))
+            self._refuse(BadRequest(400, f"not an HTTP/1.1 request: {error}"))
         else:
             self._unparsed_bytes = 0 if self._has_progressed else self._unparsed_bytes + len(data)
             if self._unparsed_bytes > MAX_HEAD_BYTES:
@@ -143,22 +143,22 @@ class HttpRequestReader:
         headers = self._headers
         version = self._parser.get_http_version()
         if version not in ("1.0", "1.1"):
-            raise BadRequest(400, "this is no request of HTTP/1.1")
+            raise BadRequest(400, "not an HTTP/1.1 request")
         if version == "1.1" and _HOST not in headers:
-            raise BadRequest(400, "there is no header host")
+            raise BadRequest(400, "the header host is missing")
         if self._parser.should_upgrade():
-            raise BadRequest(501, "this server speaks no other protocol")
+            raise BadRequest(501, "upgrading to another protocol is not supported")
         encoding = headers.get(_TRANSFER_ENCODING)
         if encoding is not None:
             if version == "1.0":
-                raise BadRequest(400, "HTTP/1.0 knows no transfer encoding")
+                raise BadRequest(400, "HTTP/1.0 has no transfer encoding")
             if encoding.lower() != b"chunked":
-                raise BadRequest(501, "the only transfer encoding here is chunked")
+                raise BadRequest(501, "the only supported transfer encoding is chunked")
         if int(headers.get(_CONTENT_LENGTH, b"0")) > MAX_BODY_BYTES:
             raise _body_too_large()
         expectation = headers.get(_EXPECT, b"").lower()
         if expectation not in (b"", b"100-continue"):
-            raise BadRequest(417, "the only expectation that is met is 100-continue")
+            raise BadRequest(417, "the only supported expectation is 100-continue")
         self._awaits_continue = expectation != b"" and version == "1.1"
 
     def on_chunk_header(self) -> None:
@@ -198,8 +198,8 @@ class HttpRequestReader:
 
 
 def _head_too_large() -> BadRequest:
-    return BadRequest(431, f"the head of the request is longer than {MAX_HEAD_BYTES} bytes")
+    return BadRequest(431, f"the request header is longer than {MAX_HEAD_BYTES} bytes")
 
 
 def _body_too_large() -> BadRequest:
-    return BadRequest(413, f"the body is longer than {MAX_BODY_BYTES} bytes")
+    return BadRequest(413, f"the request body is longer than {MAX_BODY_BYTES} bytes")

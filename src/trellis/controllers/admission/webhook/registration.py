@@ -174,7 +174,7 @@ class WebhookRegistration:
         self._scope = scope
         self._bundle = bundle
         self._metrics = metrics
-        self._problem: str | None = "nobody has looked yet"
+        self._problem: str | None = "not checked yet"
         self._reported: str | None = None
         self._registered = asyncio.Event()
         self._plurals: frozenset[str] = frozenset()
@@ -202,7 +202,7 @@ class WebhookRegistration:
 
     async def reconcile(self) -> None:
         """Compare the stored configuration with the desired one, and write the difference."""
-        problem: str | None = "there is no certificate authority to register with"
+        problem: str | None = "there is no CA certificate for the webhook configuration yet"
         if self._bundle():
             problem = await self._apply()
         self._report(problem)
@@ -263,11 +263,11 @@ class WebhookRegistration:
         if problem != self._reported:
             self._reported = problem
             if problem:
-                _log.error("not registered", why=problem)
+                _log.error("the webhook is not registered", why=problem)
 
     def _report_pass(self, report: PassReport) -> None:
         if report.error is not None:
-            self._report(f"looking failed: {report.error}")
+            self._report(f"the check failed: {report.error}")
 
 
 class _ServedResource(msgspec.Struct, frozen=True):

@@ -36,7 +36,9 @@ from trellis.core.recommend.capping import NamespaceLimits
 from trellis.runtime.telemetry.logs import Logger
 
 ADMISSION_NOT_READY = Reason(
-    "AdmissionNotReady", "A new pod came before everything had been seen, and was left as it came.", Severity.WARNING
+    "AdmissionNotReady",
+    "A new pod was admitted unchanged, because the caches of the admission controller had not synced.",
+    Severity.WARNING,
 )
 
 _NOT_READY: Final = PodAdmissionDecision(ADMISSION_NOT_READY, warnings=(ADMISSION_NOT_READY.meaning,))
@@ -81,10 +83,12 @@ class PodDecisions:
         return self.admitter.decide(pod, controller.namespace, chain, self._lookups.owners)
 
 
-REVIEW_UNREADABLE = Reason("ReviewUnreadable", "A request was no review that can be answered.", Severity.WARNING)
-POD_UNREADABLE = Reason("PodUnreadable", "A new pod could not be read and was left as it came.", Severity.WARNING)
+REVIEW_UNREADABLE = Reason(
+    "ReviewUnreadable", "A request to the webhook is not a valid AdmissionReview.", Severity.WARNING
+)
+POD_UNREADABLE = Reason("PodUnreadable", "A new pod could not be decoded and was admitted unchanged.", Severity.WARNING)
 ADMISSION_FAILED = Reason(
-    "AdmissionFailed", "An error of our own left an object as it came: please report it.", Severity.ERROR
+    "AdmissionFailed", "An internal error left an object unchanged: please report it.", Severity.ERROR
 )
 
 _JSON: Final = "application/json"
@@ -135,7 +139,7 @@ class ReviewHandler:
     def handle(self, request: HttpRequest) -> HttpReply | Awaitable[HttpReply]:
         """Return the reply to a request, or an awaitable of it."""
         if request.method != "POST":
-            return self.refuse(BadRequest(405, "a review is sent with POST"))
+            return self.refuse(BadRequest(405, "a review must be sent with POST"))
         media_type = request.content_type
         if media_type != _JSON and media_type.partition(";")[0].strip().lower() != _JSON:
             return self._admit_unread(request.body, f"a review must be {_JSON}, not {media_type or 'nothing'}")
@@ -222,13 +226,13 @@ class ReviewHandler:
         return HttpReply(200, body)
 
     def _failed(self, uid: str, error: Exception, began: float) -> HttpReply:
-        _log.error("a review failed; the object is left as it came", error=error, uid=uid)
+        _log.error("a review failed; the object is admitted unchanged", error=error, uid=uid)
         self._metrics.count(named.FAILURES)
         self._count(_ReviewResult(named.UNKNOWN, ADMISSION_FAILED, named.ERROR), perf_counter() - began)
         return HttpReply(200, encode_response(uid, warnings=(f"{ADMISSION_FAILED.meaning} ({type(error).__name__})",)))
 
     def _admit_unread(self, body: bytes, message: str) -> HttpReply:
-        _log.warning("a request is no review that can be answered", why=message)
+        _log.warning("a request is not a valid AdmissionReview", why=message)
         self._count(_ReviewResult(named.UNKNOWN, REVIEW_UNREADABLE, named.ERROR), 0.0)
         return HttpReply(200, encode_response(_read_uid(body), warnings=(message,)))
 

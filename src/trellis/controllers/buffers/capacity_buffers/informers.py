@@ -20,7 +20,7 @@ BY_REFERENCE: Final = "reference"
 # The version that came first has the same fields. The newer one is read where there are both.
 VERSIONS: Final = (CAPACITY_BUFFERS, msgspec.structs.replace(CAPACITY_BUFFERS, version="v1alpha1"))
 _KEY_PREFIX: Final = f"{CAPACITY_BUFFERS.plural}/"
-_WITHOUT: Final = OptionalKind("CapacityBuffers are neither served nor made of Buffers")
+_WITHOUT: Final = OptionalKind("CapacityBuffers are neither served nor created from Buffers")
 
 
 class CapacityBufferInformers:

@@ -52,24 +52,25 @@ FIELD_MANAGER: Final = "trellis-buffers-translate"
 KEPT_AS_CAPACITY_BUFFER: Final = "KeptAsCapacityBuffer"
 
 HELD_BY_CAPACITY_BUFFER = Reason(
-    "HeldByCapacityBuffer", "A CapacityBuffer of the same name keeps the room of the Buffer."
+    "HeldByCapacityBuffer", "A CapacityBuffer of the same name provisions the capacity of the Buffer."
 )
 MINIMUM_HELD_BY_CAPACITY_BUFFER = Reason(
     "MinimumHeldByCapacityBuffer",
-    "A CapacityBuffer of the same name keeps what pods leave of the minimum; its replicas follow as pods come and go.",
+    "A CapacityBuffer of the same name provisions the part of the minimum that pods do not use; "
+    "its replicas follow the pods.",
 )
 MINIMUM_NOT_OBSERVED = Reason(
     "MinimumNotObserved",
-    "How much of the minimum pods use is not known: trellis buffers has to list and watch nodes and all pods.",
+    "The part of the minimum that pods use is unknown: trellis buffers needs to list and watch nodes and all pods.",
     Severity.WARNING,
 )
 CAPACITY_BUFFER_EMPTY = Reason(
     "CapacityBufferEmpty",
-    "The Buffer stands for no pods at the moment, and so there is no CapacityBuffer, or it is empty.",
+    "The Buffer has no chunks at the moment, so its CapacityBuffer does not exist or has no replicas.",
 )
 CAPACITY_BUFFERS_NOT_SERVED = Reason(
     "CapacityBuffersNotServed",
-    "The cluster does not have the kind CapacityBuffer, or it may not be read.",
+    "The cluster does not serve the kind CapacityBuffer, or RBAC does not allow to read it.",
     Severity.WARNING,
 )
 
@@ -277,7 +278,7 @@ class CapacityBufferMirror:
         namespace, name = key_of(buffer)
         if capacity is not None and not is_owned(capacity, buffer.metadata.uid):
             return OwnedObjectResult(
-                problem=DetailedReason(OWNED_NAME_TAKEN, f"CapacityBuffer {name} belongs to somebody else")
+                problem=DetailedReason(OWNED_NAME_TAKEN, f"CapacityBuffer {name} has another owner")
             )
         exported = export_buffer(name, translation)
         if exported is None:
@@ -291,7 +292,7 @@ class CapacityBufferMirror:
             return capacity_result
         if not translation.on_top:
             return DetailedReason(MINIMUM_HELD_BY_CAPACITY_BUFFER)
-        return DetailedReason(HELD_BY_CAPACITY_BUFFER, f"kept as CapacityBuffer {name}")
+        return DetailedReason(HELD_BY_CAPACITY_BUFFER, f"provisioned as CapacityBuffer {name}")
 
     async def _ensure_empty(
         self, buffer: Buffer, capacity: CapacityBuffer | None

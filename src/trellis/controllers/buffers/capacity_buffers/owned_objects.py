@@ -30,7 +30,7 @@ from trellis.kube.write.writer import Writer
 
 OWNED_NAME_TAKEN = Reason(
     "OwnedNameTaken",
-    "Another object has the name that one of the buffer's own would have; it is left as it is.",
+    "Another object already has the name of an object that the buffer would own; it is not changed.",
     Severity.WARNING,
 )
 OWNED_REFUSED = Reason(
@@ -110,7 +110,7 @@ def _build_action(
         document = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **part}
         return CreateObject(target, document)
     if not is_owned(existing, owner.uid):
-        return DetailedReason(OWNED_NAME_TAKEN, f"{resource.kind} {target.name} belongs to somebody else")
+        return DetailedReason(OWNED_NAME_TAKEN, f"{resource.kind} {target.name} has another owner")
     changes = [{"op": "replace", "path": f"/{name}", "value": value} for name, value in part.items()]
     return PatchObject(build_target(resource, existing), json_patch(changes))
 

@@ -20,8 +20,8 @@ from trellis.runtime.cached_kinds import FULL_NAMESPACES, PLACED_PODS, PLAIN_BUF
 from trellis.runtime.informers import Informers
 from trellis.runtime.optional_kinds import OptionalKind
 
-_NO_NAMESPACES: Final = OptionalKind("pod affinity by labels of namespaces does not count for Buffers")
-_NO_VOLUMES: Final = OptionalKind("where pending pods may go by their volumes does not count for Buffers")
+_NO_NAMESPACES: Final = OptionalKind("for Buffers, pod affinity by namespace labels is ignored")
+_NO_VOLUMES: Final = OptionalKind("for Buffers, the volumes of pending pods are ignored")
 
 
 class HeadroomInformers:

@@ -60,9 +60,9 @@ def _load_entry(plugin: RecommenderPlugin, is_built_in: bool, is_ambiguous: bool
     """The entry of an installed recommender, which is loaded in a worker to find problems."""
     entry = CatalogEntry(plugin.name, plugin.package, plugin.version)
     if is_built_in:
-        return msgspec.structs.replace(entry, problem="a recommender of this name comes with Trellis and is used")
+        return msgspec.structs.replace(entry, problem="a built-in recommender has this name and is used")
     if is_ambiguous:
-        return msgspec.structs.replace(entry, problem="several packages have a recommender of this name: keep one")
+        return msgspec.structs.replace(entry, problem="several packages provide a recommender of this name: keep one")
     worker = RecommenderWorker(plugin, WorkerSettings(start_seconds=_SECONDS), presets={}, observe=_ignore)
     try:
         worker.start().result()

@@ -52,7 +52,7 @@ class HostedRecommenders:
                 continue
             worker.start()
             self._set_unavailable(
-                worker.name, worker.unavailable_reason or f"recommender {worker.name} is still being started"
+                worker.name, worker.unavailable_reason or f"recommender {worker.name} is still starting"
             )
         return dict(self._recommenders)
 
@@ -111,8 +111,8 @@ def _log_choice(name: str, is_built_in: bool, plugins: Sequence[RecommenderPlugi
         _log.warning("a built-in recommender has the name of an installed one", recommender=name, unused=packages)
     elif not is_built_in and not plugins:
         _log.info(
-            "no recommender of that name is installed; it is the default algorithm until its package is",
+            "no recommender of that name is installed; the default algorithm is used until its package is",
             recommender=name,
         )
     elif len(plugins) > 1:
-        _log.error("a recommender is not served", recommender=name, why=_describe_ambiguity(name, plugins))
+        _log.error("a recommender is not available", recommender=name, why=_describe_ambiguity(name, plugins))

@@ -133,7 +133,7 @@ class RecommenderWorker:
         """Send a request to the process. It gets copies of the requested rows only."""
         request_key = tuple(sorted(values.items()))
         if self._closing.is_set():
-            return partial(_fail, f"recommender {self.name} is being stopped")
+            return partial(_fail, f"recommender {self.name} is stopping")
         if failure := self._find_backoff(request_key):
             return partial(_fail, failure.message)
         copy = rows.usage.detach(history=self.needs_history, runs=self.needs_runs)
@@ -190,10 +190,10 @@ class RecommenderWorker:
     def _estimate(self, request: EstimateRequest, request_key: _RequestKey, until: float) -> Estimates:
         deadline = f"{self._settings.deadline:g} s"
         if until - time.monotonic() < _LEAST_SHARE * self._settings.deadline:
-            raise RecommenderFailure(f"recommender {self.name} took its {deadline} for VPAs with other parameters")
+            raise RecommenderFailure(f"recommender {self.name} used its {deadline} for VPAs with other parameters")
         self._load(until)
         if self._process is None:
-            raise RecommenderFailure(self.unavailable_reason or f"recommender {self.name} is being started again")
+            raise RecommenderFailure(self.unavailable_reason or f"recommender {self.name} is restarting")
         try:
             estimates = self._process.estimate(request, until)
         except WorkerError as failure:

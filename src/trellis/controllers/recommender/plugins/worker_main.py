@@ -121,7 +121,7 @@ def _load(value: str) -> Recommender | LoadFailure:
         recommender: Recommender = create_recommender()  # type: ignore[operator]  # whatever it is, it is tried
         read_declaration(recommender)
     except InvalidInput as error:
-        return LoadFailure(f"{value} gave {error.value}, which {error.rule}")
+        return LoadFailure(f"{value} returned {error.value}, which {error.rule}")
     except BaseException as error:  # noqa: BLE001 - a module may exit, too
         return LoadFailure(f"{value} cannot be loaded: {_describe_error(error)}; {_suggest_remedy(module, error)}")
     return recommender
@@ -136,7 +136,7 @@ def _suggest_remedy(module: str, error: BaseException) -> str:
     ):
         return f"install {error.name} beside Trellis"
     if isinstance(error, ModuleNotFoundError | AttributeError):
-        return "install its package again, or mend its entry point"
+        return "reinstall its package, or correct its entry point"
     return f"`python -c 'import {module}'` shows where"
 
 

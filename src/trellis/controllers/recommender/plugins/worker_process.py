@@ -39,13 +39,19 @@ from trellis.core.recommend.protocol import Estimates
 from trellis.core.recommend.validation import RecommenderDeclaration
 
 TIMED_OUT = Reason("RecommenderTimedOut", "A recommender did not answer in time and was killed.", Severity.ERROR)
-CRASHED = Reason("RecommenderCrashed", "The process of a recommender ended by itself.", Severity.ERROR)
+CRASHED = Reason("RecommenderCrashed", "The process of a recommender exited.", Severity.ERROR)
 RECOMMENDER_ANSWER_UNREADABLE = Reason(
-    "RecommenderAnswerUnreadable", "What came from the process of a recommender is no answer.", Severity.ERROR
+    "RecommenderAnswerUnreadable",
+    "The process of a recommender wrote output that is not a valid answer.",
+    Severity.ERROR,
 )
-OUT_OF_MEMORY = Reason("RecommenderOutOfMemory", "A recommender needed more memory than it may have.", Severity.ERROR)
-RAISED = Reason("RecommenderRaised", "A recommender raised an error, or answered in another shape.", Severity.ERROR)
-NOT_LOADED = Reason("RecommenderNotLoaded", "A recommender cannot be imported, or is none.", Severity.ERROR)
+OUT_OF_MEMORY = Reason("RecommenderOutOfMemory", "A recommender exceeded its memory limit.", Severity.ERROR)
+RAISED = Reason(
+    "RecommenderRaised", "A recommender raised an exception, or returned a value of the wrong type.", Severity.ERROR
+)
+NOT_LOADED = Reason(
+    "RecommenderNotLoaded", "A recommender cannot be imported, or is not a recommender.", Severity.ERROR
+)
 
 # The environment variables that a worker gets: neither tokens nor the address of the API server.
 _VARIABLES: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV"})
@@ -100,21 +106,21 @@ class WorkerProcess:
             return reply.declaration
         if isinstance(reply, LoadFailure):
             raise WorkerError(NOT_LOADED, reply.problem)
-        raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, "sent an answer before it was asked")
+        raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, "sent an answer before a request")
 
     def estimate(self, request: EstimateRequest, until: float) -> Estimates:
         """The estimates, if the reply comes in time."""
         reply = self._exchange(request, until)
         if isinstance(reply, EstimateFailure):
             if reply.out_of_memory:
-                raise WorkerError(OUT_OF_MEMORY, f"{reply.problem}: it may have {self._load_request.memory} bytes")
+                raise WorkerError(OUT_OF_MEMORY, f"{reply.problem}: its limit is {self._load_request.memory} bytes")
             raise WorkerError(RAISED, reply.problem)
         if not isinstance(reply, EstimateReply):
-            raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, "sent something else than an answer")
+            raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, "sent a message that is not an answer")
         try:
             return from_reply(reply)
         except ValueError as error:
-            raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, f"sent garbage in place of an answer: {error}") from error
+            raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, f"sent an invalid answer: {error}") from error
 
     def end(self) -> None:
         """End it, and all that it has started."""
@@ -134,11 +140,11 @@ class WorkerProcess:
         self._send(frame(pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)), until)
         mark, length = HEADER.unpack(self._receive(HEADER.size, until))
         if mark != MARK or length > LONGEST:
-            raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, "sent garbage in place of an answer")
+            raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, "sent an invalid answer")
         try:
             return decode(self._receive(length, until))
         except ValueError as error:
-            raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, f"sent garbage in place of an answer: {error}") from error
+            raise WorkerError(RECOMMENDER_ANSWER_UNREADABLE, f"sent an invalid answer: {error}") from error
 
     def _send(self, message: bytes, until: float) -> None:
         remaining = memoryview(message)
@@ -176,7 +182,7 @@ class WorkerProcess:
             status = self._child.wait(max(0.1, until - time.monotonic()))
         except subprocess.TimeoutExpired:
             return WorkerError(CRASHED, "closed its pipes")
-        ending = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        ending = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         return WorkerError(CRASHED, f"crashed: its process {ending}")
 
 

@@ -60,7 +60,7 @@ class WorkloadFilter(msgspec.Struct, frozen=True):
         """A filter from its texts; raises `InvalidInput`."""
         for key in job_labels:
             if problem := check_label_key(key):
-                raise InvalidInput(key, f"is no key of a label: {problem}")
+                raise InvalidInput(key, f"is not a label key: {problem}")
         return cls(
             tuple(namespaces),
             parse_selector(selector) if selector else Selector.everything(),
@@ -91,7 +91,7 @@ def _normalize_kind(written: str) -> str:
     """`Deployments`, `deployment` and `deploy` are one kind; an unknown one is taken as it is."""
     kind = written.strip().lower()
     if not kind:
-        raise InvalidInput(written, "is no kind")
+        raise InvalidInput(written, "is not a kind")
     kind = _SHORT_NAMES.get(kind, kind)
     return kind[:-1] if kind.endswith("s") and not kind.endswith("ss") and kind[:-1] in _PLURALS else kind
 

@@ -56,9 +56,9 @@ def build_unknown_object_error(kind: str, name: str, evidence: Evidence, among: 
         return InvalidInput(name, f"cannot be read: {among.rejected[namespace, name]}")
     for missing in collected.missing_in(namespace):
         if missing.what in (kind, f"{kind} {name}"):
-            return InvalidInput(name, f"is no {kind} that can be seen in namespace {namespace}: {missing.why}")
+            return InvalidInput(name, f"cannot be looked up as {kind} in namespace {namespace}: {missing.why}")
         if missing.what == "Namespace" and missing.where == namespace:
-            return InvalidInput(namespace, f"is a namespace that cannot be seen: it {missing.why}")
+            return InvalidInput(namespace, f"is a namespace that cannot be read: it {missing.why}")
     names = sorted(obj.metadata.name for obj in among.by_index(BY_NAMESPACE, namespace))
     # Of pods one knows the workload, which their names begin with.
     guess = suggest_name(name, names) or next(
@@ -69,5 +69,5 @@ def build_unknown_object_error(kind: str, name: str, evidence: Evidence, among: 
     if elsewhere:
         hint = f" (there is one in {', '.join(elsewhere)})"
     elif not guess and not collected.is_complete:
-        hint = " (the dump is cut off)"
+        hint = " (the dump is truncated)"
     return InvalidInput(name, f"there is no {kind} of that name in namespace {namespace}{hint}")

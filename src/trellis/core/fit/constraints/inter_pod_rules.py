@@ -35,12 +35,16 @@ def find_node_selection_masks(table: NodeTable, demand: Demand) -> Iterator[Bool
         yield find_nodes_matching_any_term(table, demand.node_affinity)
 
 
-POD_AFFINITY_UNMET = Reason("PodAffinityUnmet", "No pod that the pod must be near to runs in the node's domain.")
-POD_ANTI_AFFINITY_BROKEN = Reason("PodAntiAffinityBroken", "A pod that the pod keeps away from runs in the domain.")
-EXISTING_POD_ANTI_AFFINITY = Reason(
-    "ExistingPodAntiAffinity", "A pod that runs in the node's domain keeps such pods away from it."
+POD_AFFINITY_UNMET = Reason(
+    "PodAffinityUnmet", "No pod that the pod's affinity requires runs in the node's topology domain."
 )
-SPREAD_TOO_UNEVEN = Reason("SpreadTooUneven", "Pods would lie more unevenly over the domains than the pod allows.")
+POD_ANTI_AFFINITY_BROKEN = Reason(
+    "PodAntiAffinityBroken", "A pod that the pod's anti-affinity excludes runs in the node's topology domain."
+)
+EXISTING_POD_ANTI_AFFINITY = Reason(
+    "ExistingPodAntiAffinity", "The anti-affinity of a pod in the node's topology domain excludes the pod."
+)
+SPREAD_TOO_UNEVEN = Reason("SpreadTooUneven", "The pod's topology spread constraints would be violated.")
 
 
 class InterPodRule(NamedTuple):

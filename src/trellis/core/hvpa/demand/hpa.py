@@ -41,17 +41,18 @@ from trellis.core.recommend.amounts import ResourceAmounts
 
 HPA_BOUNDS = Reason(
     "HPABounds",
-    "The HPA's own minReplicas or maxReplicas keeps it from asking for what it needs.",
+    "The HPA's minReplicas or maxReplicas limits the demand it reports.",
     Severity.WARNING,
 )
 HPA_STABILIZATION_WINDOW = Reason(
     "HPAStabilizationWindow",
-    "The HPA waits before it scales down, and so does the Hvpa: set its scaleDown.stabilizationWindowSeconds to 0.",
+    "The HPA has a stabilization window for scale-down, and so has the Hvpa: set the HPA's "
+    "scaleDown.stabilizationWindowSeconds to 0.",
     Severity.WARNING,
 )
 HPA_DEMAND_NOT_READ = Reason(
     "HpaDemandNotRead",
-    "What the HPA wishes is not read while the pods of the last step are not Ready: it is measured on the others.",
+    "The HPA's demand is not read while pods of the last step are not Ready, because it is measured on the other pods.",
 )
 
 

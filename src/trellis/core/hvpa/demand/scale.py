@@ -22,12 +22,12 @@ from trellis.core.hvpa.view import HvpaView, sum_containers
 
 SCALE_REQUESTED = Reason(
     "ScaleRequested",
-    "A count was written to the Hvpa's scale, and no HPA drives it. "
-    "It counts as demand for the scale-down window; then the VPA decides again.",
+    "A replica count was written to the Hvpa's scale subresource, and no HPA targets it. It "
+    "counts as demand for one scale-down window; after that the VPA decides again.",
 )
 SCALE_REQUEST_WITHOUT_REQUESTS = Reason(
     "ScaleRequestWithoutRequests",
-    "A count that was written to the Hvpa's scale is not followed: its pods request nothing that it could multiply.",
+    "A replica count written to the Hvpa's scale subresource is ignored: without requests of the pods it is no demand.",
     Severity.WARNING,
 )
 
@@ -56,7 +56,7 @@ def read_scale_demand(view: HvpaView, now: float) -> ScaleDemand:
         requests = sum_containers(view.containers, "requests")
         pod_requests = {name: requests[name] for name in RESOURCES if requests.get(name)}
         if not pod_requests:
-            details = f"{_format_manager(view.scale_writer)} wishes {new_count} replicas"
+            details = f"{_format_manager(view.scale_writer)} asks for {new_count} replicas"
             code = SCALE_REQUEST_WITHOUT_REQUESTS.code
             return ScaleDemand(windows, msgspec.UNSET, (SCALE_REQUEST_WITHOUT_REQUESTS,), {code: details})
         for name, request in pod_requests.items():
@@ -98,8 +98,8 @@ def _describe_write(
     if last_write is msgspec.UNSET:
         return f"{totals} in total, until {end}"
     count = f"{last_write.replicas} replica{'' if last_write.replicas == 1 else 's'}"
-    return f"{_format_manager(last_write.field_manager)} wishes {count} ({totals} in total), until {end}"
+    return f"{_format_manager(last_write.field_manager)} asks for {count} ({totals} in total), until {end}"
 
 
 def _format_manager(manager: str) -> str:
-    return manager or "an unknown writer"
+    return manager or "an unknown client"

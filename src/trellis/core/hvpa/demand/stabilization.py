@@ -30,7 +30,7 @@ from trellis.core.recommend.amounts import ResourceAmounts
 
 OOM_OVERRIDES = Reason(
     "OomOverridesWindow",
-    "A pod was killed for memory, so that more memory does not wait for the scale-up window.",
+    "A pod was killed for memory, so the scale-up of memory does not wait for the scale-up window.",
 )
 
 

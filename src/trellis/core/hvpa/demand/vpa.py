@@ -17,8 +17,9 @@ from trellis.core.recommend.amounts import ResourceAmounts
 
 NO_TOTALS = Reason(
     "NoTotals",
-    "The VPA's total is held at that of the first pass, because the history of the whole workload is not published: "
-    "run the Trellis recommender, which publishes it in status.totals or in the VPA that the Hvpa owns (vpa.deploy).",
+    "The VPA's total stays at that of the first pass, because no history of the workload's total "
+    "is published: run the Trellis recommender, which publishes it in status.totals or in the "
+    "VPA that the Hvpa owns (vpa.deploy).",
     Severity.WARNING,
 )
 
@@ -61,8 +62,10 @@ def describe_held_totals(view: HvpaView, held: ResourceAmounts) -> str:
     """Which totals are held, and what the VPA recommends for a pod meanwhile."""
     targets, binary = sum_containers(view.containers, "target"), view.meaning.binary
     return ", ".join(
-        f"{RESOURCE_WORDS[name]} is held at {format_amount(total, name, binary, AMOUNTS_PER_UNIT[name])} in total, "
-        f"and the VPA recommends {format_amount(targets.get(name, 0), name, binary, AMOUNTS_PER_UNIT[name])} for a pod"
+        f"{RESOURCE_WORDS[name]} is held at "
+        f"{format_amount(total, name, binary, AMOUNTS_PER_UNIT[name])} in total, and the VPA "
+        f"recommends {format_amount(targets.get(name, 0), name, binary, AMOUNTS_PER_UNIT[name])} for "
+        "each pod"
         for name, total in held.items()
     )
 

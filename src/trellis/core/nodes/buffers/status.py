@@ -146,19 +146,17 @@ def _is_stale(written: float | None, full_at: float | None, decision: BufferDeci
 def describe_provisioned_chunks(decision: BufferDecision) -> str:
     """The number of chunks that fit on ready nodes, as text."""
     have = choose_form(decision.chunks, "has", "have")
-    return f"{decision.on_ready} of {pluralize(decision.chunks, 'chunk')} {have} room on nodes that are ready"
+    return f"{decision.on_ready} of {pluralize(decision.chunks, 'chunk')} {have} a place on ready nodes"
 
 
 def _build_message(decision: BufferDecision) -> str:
     """The number of chunks that fit, and why others do not. The text is the same while nothing changes."""
     parts = [describe_provisioned_chunks(decision)]
     if decision.on_upcoming:
-        parts.append(
-            f"{decision.on_upcoming} {choose_form(decision.on_upcoming, 'waits', 'wait')} for nodes on their way"
-        )
+        parts.append(f"{decision.on_upcoming} {choose_form(decision.on_upcoming, 'waits', 'wait')} for upcoming nodes")
     if decision.ordered:
         ordered = ", ".join(f"{count} on new nodes of {group}" for group, count in sorted(decision.ordered.items()))
-        parts.append(f"{ordered} {choose_form(sum(decision.ordered.values()), 'is', 'are')} to have room")
+        parts.append(f"{ordered} {choose_form(sum(decision.ordered.values()), 'is', 'are')} planned")
     if decision.unplaced:
         refused = "; ".join(map(str, decision.refused)) or str(decision.reason)
         parts.append(f"{decision.unplaced} {choose_form(decision.unplaced, 'has', 'have')} none: {refused}")

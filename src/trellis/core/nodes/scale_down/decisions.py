@@ -42,45 +42,52 @@ class ReleaseNode(msgspec.Struct, frozen=True):
 ScaleDownAction: TypeAlias = SetTaints | DrainPod | ReleaseNode
 
 
-SCALE_DOWN_OFF = Reason("ScaleDownOff", "Removing nodes is switched off.")
-SCALE_DOWN_DISABLED = Reason("ScaleDownDisabled", "An annotation of the node forbids that it is removed.")
-NODE_WITHOUT_GROUP = Reason("NodeWithoutGroup", "The node is of no group that could take it back.")
-NODE_STARTING = Reason("NodeStarting", "The node is on its way, and not up yet.")
-NODE_TERMINATING = Reason("NodeTerminating", "The node is deleted or given back already, or somebody else is about to.")
-NODE_UNREADY_KEPT = Reason("NodeUnreadyKept", "The node is not ready, and such nodes are not removed.")
-NODE_IN_USE = Reason("NodeInUse", "Pods on the node ask for more than the share up to which a node is underused.")
-PENDING_POD_FITS = Reason("PendingPodFits", "There is room on the node for a pod that waits, so that it may come soon.")
-NODE_RECEIVES_PODS = Reason("NodeReceivesPods", "What runs on nodes that are not needed would go here.")
-NODE_NOT_SIMULATED = Reason("NodeNotSimulated", "Whether the node is needed has not been tried yet; others come first.")
-
-NODE_UNNEEDED = Reason("NodeUnneeded", "The node is not needed, but not for long enough yet.")
-SCALE_DOWN_DELAYED = Reason("ScaleDownDelayed", "Nodes were added or removed, or could not be, a short while ago.")
-SCALE_DOWN_LIMITED = Reason("ScaleDownLimited", "As many nodes are being removed as may be at the same time.")
-
-NODE_TAINTED = Reason("NodeTainted", "The node is not needed, and is marked so that no pod comes any more.")
-NODE_DELETE_DELAY_AFTER_TAINT = Reason(
-    "NodeDeleteDelayAfterTaint", "The node is marked; a pod may still be on its way to it."
+SCALE_DOWN_OFF = Reason("ScaleDownOff", "Scale-down is disabled.")
+SCALE_DOWN_DISABLED = Reason("ScaleDownDisabled", "An annotation of the node disables its scale-down.")
+NODE_WITHOUT_GROUP = Reason("NodeWithoutGroup", "The node belongs to no node group.")
+NODE_STARTING = Reason("NodeStarting", "The node is still starting.")
+NODE_TERMINATING = Reason("NodeTerminating", "The node is already being deleted, or another controller is removing it.")
+NODE_UNREADY_KEPT = Reason("NodeUnreadyKept", "The node is not ready, and scale-down of such nodes is disabled.")
+NODE_IN_USE = Reason("NodeInUse", "The node's utilization is above the scale-down threshold.")
+PENDING_POD_FITS = Reason("PendingPodFits", "A pending pod fits on the node, and may be scheduled there.")
+NODE_RECEIVES_PODS = Reason("NodeReceivesPods", "Pods of unneeded nodes would move to this node.")
+NODE_NOT_SIMULATED = Reason(
+    "NodeNotSimulated", "The drain of the node has not been simulated yet, because other nodes come first."
 )
-NODE_DRAINING = Reason("NodeDraining", "The pods on the node are being moved.")
-NODE_RELEASED = Reason("NodeReleased", "Nothing is left on the node, and it is given back.")
 
-STALE_REMOVAL_TAINT = Reason("StaleRemovalTaint", "Somebody began to remove the node and did not go on; it is kept.")
-REMOVAL_TAINT_REMOVED = Reason("RemovalTaintRemoved", "Somebody took our mark off the node, so that it is kept.")
+NODE_UNNEEDED = Reason("NodeUnneeded", "The node is unneeded, but not for long enough yet.")
+SCALE_DOWN_DELAYED = Reason("ScaleDownDelayed", "Nodes were added or removed, or a removal failed, a short while ago.")
+SCALE_DOWN_LIMITED = Reason("ScaleDownLimited", "The maximum number of nodes is already being removed.")
+
+NODE_TAINTED = Reason("NodeTainted", "The node is unneeded and was tainted, so that no pod is scheduled to it.")
+NODE_DELETE_DELAY_AFTER_TAINT = Reason(
+    "NodeDeleteDelayAfterTaint", "The node is tainted; its removal waits for pods that were being scheduled to it."
+)
+NODE_DRAINING = Reason("NodeDraining", "The pods of the node are being evicted.")
+NODE_RELEASED = Reason("NodeReleased", "The node is empty, and is removed.")
+
+STALE_REMOVAL_TAINT = Reason(
+    "StaleRemovalTaint",
+    "The removal taint of the node is stale, because its removal did not continue; the node is kept.",
+)
+REMOVAL_TAINT_REMOVED = Reason(
+    "RemovalTaintRemoved", "Another client removed the removal taint from the node, so the node is kept."
+)
 REMOVAL_TAINT_NOT_OBSERVED = Reason(
     "RemovalTaintNotObserved",
-    "The node was to be marked, and no mark has been seen on it, so that it is kept.",
+    "The removal taint was written but not observed on the node, so the node is kept.",
     Severity.WARNING,
 )
 POD_ARRIVED_DURING_REMOVAL = Reason(
-    "PodArrivedDuringRemoval", "A pod came to the node while it was being removed; it is kept."
+    "PodArrivedDuringRemoval", "A pod was scheduled to the node during its removal, so the node is kept."
 )
-NODE_NEEDED_AGAIN = Reason("NodeNeededAgain", "The node is needed after all, so that it is kept.")
+NODE_NEEDED_AGAIN = Reason("NodeNeededAgain", "The node is needed again, so it is kept.")
 EVICTIONS_REFUSED = Reason(
-    "EvictionsRefused", "Pods on the node could not be evicted in time, so that it is kept.", Severity.WARNING
+    "EvictionsRefused", "Pods of the node could not be evicted in time, so the node is kept.", Severity.WARNING
 )
 DELETION_NOT_OBSERVED = Reason(
     "DeletionNotObserved",
-    "The provider was given the node back and still has it, so that it is kept.",
+    "The provider was asked to delete the node and still has it, so the node is kept.",
     Severity.WARNING,
 )
 

@@ -46,8 +46,8 @@ from trellis.core.nodes.state.simulation import ClusterSimulation, NodeTemplates
 from trellis.core.nodes.state.snapshot import DEMAND_UNREADABLE, ClusterSnapshot
 from trellis.core.usage.columns import BoolColumn, IntColumn
 
-NO_PLACE_FOR_PODS = Reason("NoPlaceForPods", "Pods on the node would find no place on other nodes that are ready.")
-NO_PLACE_FOR_CHUNKS = Reason("NoPlaceForChunks", "Chunks of a Buffer would find no place on other nodes.")
+NO_PLACE_FOR_PODS = Reason("NoPlaceForPods", "Pods of the node would not fit on other ready nodes.")
+NO_PLACE_FOR_CHUNKS = Reason("NoPlaceForChunks", "Chunks of a Buffer would not fit on other nodes.")
 
 # Pods are tried on this many nodes before all others.
 _FIRST_NODES: Final = 512
@@ -107,7 +107,7 @@ class DrainSimulator:
             if len(attempt.place(running, demand, count)) < count:
                 namespace = demand.profile.namespace
                 return DetailedReason(
-                    NO_PLACE_FOR_PODS, f"no other node takes {pluralize(count, 'pod')} of namespace {namespace}"
+                    NO_PLACE_FOR_PODS, f"{pluralize(count, 'pod')} of namespace {namespace} would fit on no other node"
                 )
         for uid, count in self._chunk_counts.get(number, Counter[str]()).items():
             chunks = self._chunks[uid]

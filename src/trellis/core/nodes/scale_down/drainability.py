@@ -33,11 +33,11 @@ from trellis.core.nodes.state.pods import DemandReader, PlacedPod
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
 
 DISRUPTION_BUDGET_EXHAUSTED = Reason(
-    "DisruptionBudgetExhausted", "A disruption budget allows no eviction of a pod on the node now."
+    "DisruptionBudgetExhausted", "A PodDisruptionBudget currently allows no eviction of a pod on the node."
 )
 SEVERAL_BUDGETS = Reason(
     "SeveralBudgets",
-    "A pod on the node is under several disruption budgets, and so is never evicted.",
+    "A pod on the node has several PodDisruptionBudgets, and therefore cannot be evicted.",
     Severity.WARNING,
 )
 
@@ -113,16 +113,20 @@ def _is_unprotected(pod: Pod) -> bool:
     return pod.status.phase in _NOT_RUNNING or pod.metadata.deletion_timestamp is not None
 
 
-POD_NOT_SAFE_TO_EVICT = Reason("PodNotSafeToEvict", "A pod on the node says that it must not be evicted.")
-POD_NOT_REPLICATED = Reason("PodNotReplicated", "Nobody would make a pod on the node anew if it were evicted.")
-POD_OF_CUSTOM_CONTROLLER = Reason(
-    "PodOfCustomController", "A pod on the node is of a controller of which nobody knows whether it makes pods anew."
+POD_NOT_SAFE_TO_EVICT = Reason("PodNotSafeToEvict", "A pod on the node has an annotation that forbids its eviction.")
+POD_NOT_REPLICATED = Reason(
+    "PodNotReplicated", "A pod on the node has no controller that would replace it after an eviction."
 )
-POD_OF_SYSTEM = Reason("PodOfSystem", "A pod of the system is on the node, and no budget says that it may be moved.")
-POD_HAS_LOCAL_STORAGE = Reason("PodHasLocalStorage", "A pod on the node has files there that would be lost.")
+POD_OF_CUSTOM_CONTROLLER = Reason(
+    "PodOfCustomController", "A pod on the node has a custom controller, which may not replace it after an eviction."
+)
+POD_OF_SYSTEM = Reason("PodOfSystem", "A pod of kube-system on the node has no PodDisruptionBudget.")
+POD_HAS_LOCAL_STORAGE = Reason(
+    "PodHasLocalStorage", "A pod on the node uses local storage, which an eviction would delete."
+)
 POD_TOLERATES_REMOVAL_TAINT = Reason(
     "PodToleratesRemovalTaint",
-    "A pod on the node tolerates the mark of nodes that go, and would come back to this one.",
+    "A pod on the node tolerates the removal taint, and its replacement could be scheduled to the node again.",
 )
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -157,7 +161,7 @@ def find_drain_problem(
     if settings.skip_nodes_with_custom_controller_pods and owner.kind not in _REPLICATING_KINDS:
         return _build_pod_reason(POD_OF_CUSTOM_CONTROLLER, pod, f"its controller is {owner.kind} {owner.name}")
     if settings.skip_nodes_with_system_pods and placed.key[0] == _SYSTEM and not budgets.covers(pod):
-        return _build_pod_reason(POD_OF_SYSTEM, pod, "it has no disruption budget")
+        return _build_pod_reason(POD_OF_SYSTEM, pod, "it has no PodDisruptionBudget")
     if settings.skip_nodes_with_local_storage:
         local_volumes = [volume.name for volume in pod.spec.volumes if _is_local(volume)]
         safe = {name.strip() for name in annotations.get(SAFE_LOCAL_VOLUMES, "").split(",")} - {""}

@@ -15,28 +15,30 @@ from trellis.core.cluster.store import ObjectKey
 from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.scale_up.view import SCALE_UP_LIMITED
 
-POD_FITS = Reason("PodFits", "There is room for the pod on a node that is ready; the scheduler will find it.")
-POD_AWAITS_NODE = Reason("PodAwaitsNode", "There will be room for the pod on a node that is on its way.")
-NODE_ORDERED = Reason("NodeOrdered", "A node has been ordered for the pod.")
-NO_GROUP_FITS = Reason("NoGroupFits", "No group has nodes that would take it.", Severity.WARNING)
+POD_FITS = Reason("PodFits", "The pod fits on a ready node; the scheduler will find it.")
+POD_AWAITS_NODE = Reason("PodAwaitsNode", "The pod fits on an upcoming node.")
+NODE_ORDERED = Reason("NodeOrdered", "A node was ordered for the pod.")
+NO_GROUP_FITS = Reason("NoGroupFits", "No node group has nodes on which it would fit.", Severity.WARNING)
 GROUPS_EXHAUSTED = Reason(
-    "GroupsExhausted", "Groups whose nodes would take it may not grow, or failed a short while ago.", Severity.WARNING
+    "GroupsExhausted",
+    "The node groups with fitting nodes cannot grow, or back off after a failure.",
+    Severity.WARNING,
 )
 INTER_POD_RULES_UNSATISFIABLE = Reason(
     "InterPodRulesUnsatisfiable",
-    "What it asks about other pods keeps it from new nodes of every group.",
+    "Inter-pod affinity, anti-affinity or topology spread excludes new nodes of every node group.",
     Severity.WARNING,
 )
 
-BUFFER_PROVISIONED = Reason("BufferProvisioned", "Every chunk fits on nodes that are ready.")
-BUFFER_NEEDS_NOTHING = Reason("BufferNeedsNothing", "The Buffer stands for no chunk now.")
-BUFFER_AWAITS_NODES = Reason("BufferAwaitsNodes", "The rest of the chunks fits on nodes that are on their way.")
-BUFFER_NODES_ORDERED = Reason("BufferNodesOrdered", "Nodes have been ordered for the chunks that have no room.")
+BUFFER_PROVISIONED = Reason("BufferProvisioned", "All chunks fit on ready nodes.")
+BUFFER_NEEDS_NOTHING = Reason("BufferNeedsNothing", "The Buffer has no chunks now.")
+BUFFER_AWAITS_NODES = Reason("BufferAwaitsNodes", "The remaining chunks fit on upcoming nodes.")
+BUFFER_NODES_ORDERED = Reason("BufferNodesOrdered", "Nodes were ordered for the chunks that do not fit.")
 BUFFER_NOT_PROVISIONED = Reason("BufferNotProvisioned", "Some chunks fit on no ready node.")
 
-FOR_PODS = Reason("OrderedForPods", "Pods wait that fit on no node there is.")
-FOR_BUFFERS = Reason("OrderedForBuffers", "Chunks of Buffers fit on no node there is.")
-FOR_MINIMUM = Reason("OrderedForMinimum", "The group had fewer nodes than it is to have.")
+FOR_PODS = Reason("OrderedForPods", "Pending pods fit on no existing node.")
+FOR_BUFFERS = Reason("OrderedForBuffers", "Chunks of Buffers fit on no existing node.")
+FOR_MINIMUM = Reason("OrderedForMinimum", "The node group was below its minimum size.")
 
 
 class NodeOrder(msgspec.Struct, frozen=True):
@@ -126,7 +128,7 @@ class ScaleUpPlan(msgspec.Struct, frozen=True):
     lost: dict[str, float] = {}
 
 
-ORDER_FAILED = Reason("OrderFailed", "Nothing came of an order from the group.", Severity.WARNING)
+ORDER_FAILED = Reason("OrderFailed", "An order from the node group failed.", Severity.WARNING)
 
 V = TypeVar("V", PendingPodsDecision, BufferDecision)
 

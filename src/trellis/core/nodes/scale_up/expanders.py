@@ -94,7 +94,7 @@ def get_expanders(names: Sequence[str]) -> tuple[Expander, ...]:
     """The expanders of a setting, in its order; an unknown name is refused."""
     for name in names:
         if name not in EXPANDERS:
-            raise InvalidInput(name, f"expanders: the expanders are {', '.join(EXPANDERS)}")
+            raise InvalidInput(name, f"is not a known expander; available: {', '.join(EXPANDERS)}")
     return tuple(EXPANDERS[name] for name in names)
 
 

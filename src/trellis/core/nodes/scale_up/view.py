@@ -69,8 +69,12 @@ def build_scale_up_view(
     return ScaleUpView(snapshot, readiness, upcoming, NodeTemplates(snapshot, readiness), backoffs, now, settings)
 
 
-CLUSTER_AT_LIMIT = Reason("ClusterAtLimit", "The cluster may not have more nodes, cores or memory.", Severity.WARNING)
-SCALE_UP_LIMITED = Reason("ScaleUpLimited", "No more nodes of a group are ordered at once; the rest follows.")
+CLUSTER_AT_LIMIT = Reason(
+    "ClusterAtLimit", "The cluster has reached its maximum of nodes, cores or memory.", Severity.WARNING
+)
+SCALE_UP_LIMITED = Reason(
+    "ScaleUpLimited", "The maximum number of nodes is ordered for the group at once; the rest follows."
+)
 
 _UNLIMITED: Final = np.inf
 
@@ -132,14 +136,14 @@ class ScaleUpLimits:
         """The limit that keeps a group from more nodes."""
         name = self._templates.states[group].group.name
         if group in self._backoffs:
-            return DetailedReason(GROUP_BACKED_OFF, f"{name} is left alone: {self._backoffs[group].reason}")
+            return DetailedReason(GROUP_BACKED_OFF, f"{name} backs off: {self._backoffs[group].reason}")
         if self._sizes[group] <= 0:
             maximum = self._templates.states[group].group.max_size
-            return DetailedReason(GROUP_AT_MAXIMUM, f"{name} may have {pluralize(maximum, 'node')}")
+            return DetailedReason(GROUP_AT_MAXIMUM, f"{name} has a maximum of {pluralize(maximum, 'node')}")
         for total, remaining in self._remaining.items():
             if remaining < self._weights[total][group]:
                 return DetailedReason(
-                    CLUSTER_AT_LIMIT, f"another node of {name} is above the limit of {total} of the cluster"
+                    CLUSTER_AT_LIMIT, f"another node of {name} would exceed the cluster's limit of {total}"
                 )
         maximum_at_once = self._settings.max_nodes_per_scaleup
         verb = choose_form(maximum_at_once, "is", "are")
@@ -160,7 +164,7 @@ def _compute_cluster_totals(view: ScaleUpView) -> dict[str, tuple[float, float]]
 
 
 GROUP_BELOW_MINIMUM = Reason(
-    "GroupBelowMinimum", "The group has fewer nodes than it is to have, and may not grow now.", Severity.WARNING
+    "GroupBelowMinimum", "The node group is below its minimum size, and cannot grow now.", Severity.WARNING
 )
 
 
@@ -186,8 +190,7 @@ def fill_to_minimum_sizes(
             limits.record_order(number, added)
         if added < missing:
             limit = limits.explain_limit(number)
-            details = (
-                f"{group.name} is to have {pluralize(group.min_size, 'node')} and lacks {missing - added}: {limit}"
-            )
+            minimum = pluralize(group.min_size, "node")
+            details = f"{group.name} has a minimum of {minimum} and lacks {missing - added}: {limit}"
             notes[group.name] = DetailedReason(GROUP_BELOW_MINIMUM, details)
     return notes

@@ -233,7 +233,7 @@ class PlacedPods(NamedTuple):
         return PlacedPods(self.used.copy(), self.existing_pods.copy())
 
 
-CHUNKS_UNREADABLE = Reason("ChunksUnreadable", "The pods in the Buffer's status cannot be read.", Severity.ERROR)
+CHUNKS_UNREADABLE = Reason("ChunksUnreadable", "The pod template in the Buffer's status is invalid.", Severity.ERROR)
 
 _MAX_CHUNKS = 100_000
 

@@ -31,7 +31,7 @@ from trellis.core.nodes.state.upcoming_nodes import UpcomingNodes
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 
 GROUP_SHAPE_DIFFERS = Reason(
-    "GroupShapeDiffers", "The newest node of the group has less than the group promises.", Severity.WARNING
+    "GroupShapeDiffers", "The newest node of the node group is smaller than its template.", Severity.WARNING
 )
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"

@@ -75,7 +75,7 @@ def match_instances(groups: Iterable[GroupState], nodes: Mapping[str, Node]) -> 
     )
 
 
-DEMAND_UNREADABLE = Reason("PodDemandUnreadable", "What the pod asks of a node cannot be read.", Severity.WARNING)
+DEMAND_UNREADABLE = Reason("PodDemandUnreadable", "The node requirements of the pod are invalid.", Severity.WARNING)
 
 # Pods below this priority make way for others, and no node is added for them.
 EXPENDABLE_PODS_PRIORITY_CUTOFF: Final = -10
@@ -252,7 +252,7 @@ class NodesAndPods:
 
 
 DAEMON_SET_UNREADABLE = Reason(
-    "DaemonSetUnreadable", "What the pods of the DaemonSet ask of a node cannot be read.", Severity.WARNING
+    "DaemonSetUnreadable", "The node requirements of the DaemonSet's pods are invalid.", Severity.WARNING
 )
 
 

@@ -20,12 +20,16 @@ from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.readiness import has_not_ready_taint, is_leaving
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 
-INSTANCE_FAILED = Reason("InstanceFailed", "The provider says that the node will not come up.", Severity.WARNING)
-INSTANCE_OVERDUE = Reason("InstanceOverdue", "The node was ordered long ago and has not come up.", Severity.WARNING)
-INSTANCE_WITHOUT_NODE = Reason(
-    "InstanceWithoutNode", "The provider says that a machine is up, and it has not become a node.", Severity.WARNING
+INSTANCE_FAILED = Reason("InstanceFailed", "The provider reports that the node failed to start.", Severity.WARNING)
+INSTANCE_OVERDUE = Reason(
+    "InstanceOverdue", "The node was ordered long ago and has not become ready.", Severity.WARNING
 )
-ORDER_LOST = Reason("OrderLost", "Nodes were ordered long ago, and the provider has none to show.", Severity.WARNING)
+INSTANCE_WITHOUT_NODE = Reason(
+    "InstanceWithoutNode",
+    "The provider reports the machine as running, but it has not registered as a node.",
+    Severity.WARNING,
+)
+ORDER_LOST = Reason("OrderLost", "Nodes were ordered long ago, and the provider reports none.", Severity.WARNING)
 
 
 class ProvisioningFailure(msgspec.Struct, frozen=True):
@@ -106,7 +110,7 @@ def _find_upcoming_in_group(
     ]
     unlisted, since, unconfirmed_order = _find_unlisted(state, unconfirmed_order, missing_since)
     if unlisted and now - since >= max_provision_seconds:
-        lost = DetailedReason(ORDER_LOST, f"{pluralize(unlisted, 'node')} of {name} never came")
+        lost = DetailedReason(ORDER_LOST, f"{pluralize(unlisted, 'node')} of {name} never appeared")
         failures.append(ProvisioningFailure(name, since + max_provision_seconds, lost))
         unlisted, unconfirmed_order = 0, None
     elif unlisted:
@@ -144,7 +148,9 @@ def _find_failures(
                 name, instance.since, DetailedReason(INSTANCE_FAILED, f"{instance.id} failed{details}"), instance.id
             )
         elif instance.state is InstanceState.ORDERED and now - instance.since >= max_provision_seconds:
-            reason = DetailedReason(INSTANCE_OVERDUE, f"{instance.id} has not come up in {max_provision_seconds:g} s")
+            reason = DetailedReason(
+                INSTANCE_OVERDUE, f"{instance.id} has not become ready in {max_provision_seconds:g} s"
+            )
             yield ProvisioningFailure(name, instance.since + max_provision_seconds, reason, instance.id)
 
 
@@ -164,7 +170,7 @@ def _find_instances_without_node(
             yield ProvisioningFailure(
                 name,
                 instance.since + max_provision_seconds,
-                DetailedReason(INSTANCE_WITHOUT_NODE, f"{instance.id} has become no node"),
+                DetailedReason(INSTANCE_WITHOUT_NODE, f"{instance.id} has not registered as a node"),
             )
 
 

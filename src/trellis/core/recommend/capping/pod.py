@@ -116,7 +116,7 @@ def _scale_limits(shares: Sequence[_PodShare], goal: int, *, up: bool) -> dict[s
 
 
 FITTED_TO_POD_RANGE = Reason(
-    "FittedToPodLimitRange", "The recommendation was scaled so that the whole pod fits a pod LimitRange."
+    "FittedToPodLimitRange", "The recommendation was scaled so that the pod fits a pod LimitRange."
 )
 
 # As upstream words them in the pod's annotation; the last is ours, because upstream says nothing there.

@@ -31,7 +31,7 @@ from trellis.core.usage.columns import FloatColumn
 
 CAPPED_TO_CLUSTER_MAX = Reason(
     "CappedToClusterMaximum",
-    "The recommendation was lowered to the recommender's maximum, because the policy leaves it open.",
+    "The recommendation was lowered to the recommender's maximum, because the policy sets none.",
 )
 
 _WRITTEN_AS = {"cpu": format_cpu_column, "memory": format_memory_column}

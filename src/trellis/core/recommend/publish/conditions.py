@@ -101,9 +101,9 @@ def _find_reason_and_message(
         case ConditionBit.PROVIDED if conditions & ConditionBit.PROVIDED:
             return "", ""
         case ConditionBit.PROVIDED if not conditions & ConditionBit.NO_PODS and not sizes_any:
-            return NOTHING_TO_SIZE.code, "All containers have policies of mode Off, or such as control no resource"
+            return NOTHING_TO_SIZE.code, "The policies of all containers have mode Off or control no resource"
         case ConditionBit.PROVIDED if not conditions & ConditionBit.NO_PODS:
-            return NO_SAMPLES.code, "No container that is to be sized has usage samples yet"
+            return NO_SAMPLES.code, "No container has usage samples yet"
         case ConditionBit.PROVIDED | ConditionBit.NO_PODS:
             return NO_PODS_MATCHED.code, "No pods match this VPA object"
         case ConditionBit.UNSUPPORTED_CONFIG:
@@ -111,7 +111,7 @@ def _find_reason_and_message(
         case ConditionBit.LOW_CONFIDENCE:
             return SHORT_HISTORY.code, str(shortage) if shortage is not None else SHORT_HISTORY.meaning
         case ConditionBit.FETCHING:
-            return HISTORY_LOADING.code, "Past usage is still being fetched"
+            return HISTORY_LOADING.code, "Usage history is still being read"
         case ConditionBit.NO_HISTORY:
             return HISTORY_SOURCE_DOWN.code, messages.history
         case ConditionBit.NO_BOOST:

@@ -50,14 +50,14 @@ from trellis.core.recommend.state.tables import VpaStatusWrite
 from trellis.core.recommend.state.vpa_store import VpaStore
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 
-GENERATION_OBSERVED = Reason("GenerationObserved", "The object was edited since its status was written.")
-CONDITIONS_CHANGED = Reason("ConditionsChanged", "A condition, or a message that matters, is another one.")
+GENERATION_OBSERVED = Reason("GenerationObserved", "The spec of the object changed since its status was written.")
+CONDITIONS_CHANGED = Reason("ConditionsChanged", "A condition changed, or its message did in a way that matters.")
 RECOMMENDED_VALUES_CHANGED = Reason(
-    "RecommendedValuesChanged", "A container or a resource was added or is no longer recommended."
+    "RecommendedValuesChanged", "A container or a resource was added, or is no longer recommended."
 )
-TARGET_MOVED = Reason("TargetMoved", "A target or a total moved by more than the threshold.")
-BOUNDS_MOVED = Reason("BoundsMoved", "A bound moved away by more than the threshold, or came much closer.")
-STATUS_REFRESHED = Reason("StatusRefreshed", "Something smaller has changed, and the status is old.")
+TARGET_MOVED = Reason("TargetMoved", "A target or a total changed by more than the threshold.")
+BOUNDS_MOVED = Reason("BoundsMoved", "A bound widened by more than the threshold, or narrowed by much.")
+STATUS_REFRESHED = Reason("StatusRefreshed", "A smaller change was written because the status is old.")
 
 # In the order of their bits.
 WRITE_REASONS = (

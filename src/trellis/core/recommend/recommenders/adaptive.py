@@ -50,31 +50,31 @@ CHOICE_PARAMETERS = (
     Parameter(
         "replayed-window",
         ParameterKind.DURATION,
-        "Candidates are compared by how they would have done in this time.",
+        "Length of history over which candidates are compared.",
         *(14 * DAY, "seconds", 3 * DAY, 28 * DAY),
     ),
     Parameter(
         "switching-gain",
         ParameterKind.NUMBER,
-        "Another candidate is switched to if it would have cost less by this fraction.",
+        "Fraction by which another candidate must have cost less to be chosen.",
         *(0.03, "fraction", 0.0, 1.0),
     ),
     Parameter(
         "time-over-weight",
         ParameterKind.NUMBER,
-        "What it costs to use more than the target all the time, where setting aside what is used costs 1.",
+        "Cost of usage above the target all the time, relative to the cost of requesting what is used, which is 1.",
         *(10.0, "times", 0.0, _HEAVIEST),
     ),
     Parameter(
         "overrun-weight",
         ParameterKind.NUMBER,
-        "What it costs to use as much again above the target as is used altogether.",
+        "Cost of usage that exceeds the target by as much as is used in total.",
         *(5.0, "times", 0.0, _HEAVIEST),
     ),
     Parameter(
         "change-weight",
         ParameterKind.NUMBER,
-        "What a change of the target costs, for one a day.",
+        "Cost of changing the target once a day.",
         *(0.01, "times", 0.0, _HEAVIEST),
     ),
 )

@@ -84,18 +84,18 @@ def _declare(name: str, default: float) -> Parameter:
     resource = "CPU" if "cpu" in name else "memory"
     if name.endswith("percentile"):
         bound = "target" if name.startswith("target") else "lower bound" if "lower" in name else "upper bound"
-        meaning = f"The {bound} of {resource} is above usage in this fraction of all samples."
+        meaning = f"Percentile of {resource} usage for the {bound}, as a fraction."
         return Parameter(name, ParameterKind.NUMBER, meaning, default, "fraction", minimum=0, maximum=1)
     if name.startswith("confidence"):
-        meaning = f"With this much history the upper bound of {resource} is twice what usage alone would make it."
+        meaning = f"Length of history with which the upper bound of {resource} is twice what usage alone gives."
         return Parameter(
             name, ParameterKind.DURATION, meaning, default, "seconds", minimum=60, maximum=_LONGEST_INTERVAL
         )
     if name.startswith("pod"):
         unit = "millicores" if resource == "CPU" else "MiB"
-        meaning = f"The least {resource} of a whole pod, shared by its containers."
+        meaning = f"Minimum {resource} of a pod, divided by its number of containers."
         return Parameter(name, ParameterKind.NUMBER, meaning, default, unit, minimum=0, maximum=_LARGEST_POD)
-    meaning = "Added to every percentile, as a fraction of it."
+    meaning = "Safety margin, as a fraction of each percentile."
     return Parameter(name, ParameterKind.NUMBER, meaning, default, "fraction", minimum=0, maximum=100)
 
 

@@ -69,50 +69,51 @@ def declare_phase_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]
         Parameter(
             "horizon",
             ParameterKind.DURATION,
-            "CPU is sized for what earlier runs used from here until then. Pods that are not resized in place need a "
-            "horizon longer than a run.",
+            "How far ahead in its run CPU is sized, by earlier runs. Pods that are not resized in place "
+            "need a horizon longer than a run.",
             *(10 * _MINUTE, "seconds", 2 * _MINUTE, 7 * DAY),
         ),
         Parameter(
             "memory-horizon",
             ParameterKind.DURATION,
-            "The same for memory: longer, because what comes too late is a kill and not a delay.",
+            "How far ahead in its run memory is sized; longer, because memory that comes too late is a "
+            "kill, not a delay.",
             *(30 * _MINUTE, "seconds", 2 * _MINUTE, 7 * DAY),
         ),
         Parameter(
             "target-cpu-percentile",
             ParameterKind.NUMBER,
-            "This fraction of the earlier runs that are alike stayed below the target of CPU. Memory is sized by all.",
+            "Fraction of similar earlier runs that stayed below the CPU target. Memory is sized by all of them.",
             *(0.9, "fraction", 0.0, 1.0),
         ),
         Parameter(
             "recommendation-margin-fraction",
             ParameterKind.NUMBER,
-            "Added to CPU, as a fraction of it.",
+            "Safety margin of CPU, as a fraction.",
             *(0.15, "fraction", 0.0, 100.0),
         ),
         Parameter(
             "memory-margin-fraction",
             ParameterKind.NUMBER,
-            "Added to memory, as a fraction of it.",
+            "Safety margin of memory, as a fraction.",
             *(0.15, "fraction", 0.0, 100.0),
         ),
         Parameter(
             "runs",
             ParameterKind.WHOLE,
-            "So many of the newest runs are looked at: fewer forget an old version of a program sooner.",
+            "Number of newest runs that are considered; with fewer, an old version of a program is forgotten sooner.",
             *(8, "", 1, RUNS - 1),
         ),
         Parameter(
             "runs-needed",
             ParameterKind.WHOLE,
-            "With fewer earlier runs than this, a container is sized as by default.",
+            "Number of earlier runs that a container needs; with fewer it is sized as by `default`.",
             *(3, "", 1, RUNS - 1),
         ),
         Parameter(
             "longest-run",
             ParameterKind.DURATION,
-            "A pod that lasts longer is no run: it is sized as by default, and nothing is learned from it.",
+            "Maximum length of a run; a pod that runs longer is sized as by `default`, and is not used for later runs.",
             *(DAY, "seconds", 10 * _MINUTE, 35 * DAY),
         ),
         *declare_pod_minimums(settings),

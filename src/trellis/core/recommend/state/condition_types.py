@@ -77,39 +77,39 @@ _BITS = {type_: int(bit) for bit, type_ in CONDITION_TYPES.items()}
 
 
 NO_PODS_MATCHED = Reason("NoPodsMatched", "No pods match this VPA object.", Severity.WARNING)
-NO_SAMPLES = Reason("NoSamples", "There are no usage samples of what is to be sized yet.")
+NO_SAMPLES = Reason("NoSamples", "There are no usage samples of the containers yet.")
 NOTHING_TO_SIZE = Reason(
-    "NothingToSize", "No container is to be sized: their policies have the mode Off, or control no resource."
+    "NothingToSize", "No container is sized: their policies have mode Off, or control no resource."
 )
 BAD_PARAMETERS = Reason(
-    "BadParameters", "A parameter is unknown to the recommender, or its value breaks a rule.", Severity.WARNING
+    "BadParameters", "A parameter is unknown to the recommender, or has an invalid value.", Severity.WARNING
 )
-TARGET_UNUSABLE = Reason("TargetUnusable", "The target cannot be read, or cannot be sized.", Severity.WARNING)
-SHORT_HISTORY = Reason("ShortHistory", "There is less history than full confidence takes, so the bounds are wide.")
-HISTORY_LOADING = Reason("HistoryLoading", "Past usage is still being fetched.")
+TARGET_UNUSABLE = Reason(
+    "TargetUnusable", "The target cannot be read, or is of a kind that cannot be sized.", Severity.WARNING
+)
+SHORT_HISTORY = Reason("ShortHistory", "The history is too short for full confidence, so the bounds are wide.")
+HISTORY_LOADING = Reason("HistoryLoading", "Usage history is being read.")
 HISTORY_SOURCE_DOWN = Reason(
-    "HistorySourceDown", "Past usage could not be fetched, so that history begins with checkpoints.", Severity.WARNING
+    "HistorySourceDown", "Usage history could not be read, so it starts with checkpoints.", Severity.WARNING
 )
 RESIZE_NOT_SERVED = Reason(
     "ResizeNotServed",
-    "The API server cannot resize pods in place, so that no pod is boosted: its boost would last for its life.",
+    "The API server cannot resize pods in place, so no pod is boosted: its boost could not be ended.",
     Severity.WARNING,
 )
 RESIZE_RESTARTS = Reason(
     "ResizeRestarts",
-    "Containers are not boosted because a change of their CPU restarts them, also at the end of a boost.",
+    "Containers are not boosted, because a change of their CPU restarts them, also at the end of a boost.",
     Severity.WARNING,
 )
-OLDER_VPA_GOVERNS = Reason(
-    "OlderVPAGoverns", "Pods that the object matches are governed by an older one.", Severity.WARNING
-)
+OLDER_VPA_GOVERNS = Reason("OlderVPAGoverns", "An older VPA governs pods that this one matches.", Severity.WARNING)
 ACTING_VPA_GOVERNS = Reason(
     "ActingVPAGoverns",
-    "Pods that the object matches are governed by one that acts, and this one is in mode Off.",
+    "Another VPA governs pods that this one matches, because this one is in mode Off.",
 )
 RECOMMENDER_FAILED = Reason(
     "RecommenderFailed",
-    "The recommender raised an error or gave an impossible answer; the last recommendation stands.",
+    "The recommender raised an exception or returned an invalid recommendation; the last recommendation is kept.",
     Severity.ERROR,
 )
 
@@ -151,7 +151,9 @@ class ConditionMessages(msgspec.Struct, frozen=True, gc=False):
 def _describe_conflict(state: VpaState) -> tuple[str, str]:
     if not state.rivals:
         return "", ""
-    rival = "a VerticalPodAutoscaler that acts" if state.is_outranked else "an older VerticalPodAutoscaler"
+    rival = (
+        "a VerticalPodAutoscaler that is not in mode Off" if state.is_outranked else "an older VerticalPodAutoscaler"
+    )
     reason = ACTING_VPA_GOVERNS if state.is_outranked else OLDER_VPA_GOVERNS
     return f"pods that this object matches are governed by {rival}: {', '.join(state.rivals)}", reason.code
 

@@ -66,7 +66,7 @@ class RecordedObjects(Generic[T]):
         if now is None and line.version:
             before = self._objects.get(line.key)
             if before is None:
-                raise InvalidRecording("/".join(line.key), "is seen again, and no line before has it")
+                raise InvalidRecording("/".join(line.key), "is referenced, but no line before declares it")
             now = _with_version(before, line.version)
         if now is None:
             self._objects.pop(line.key, None)

@@ -184,7 +184,7 @@ def _group_line(before: GroupState | None, now: GroupState) -> GroupLine:
 def _build_group_state(before: GroupState | None, line: GroupLine) -> GroupState:
     group = line.group or (before.group if before is not None else None)
     if group is None:
-        raise InvalidRecording(line.name, "is a group that no line before declares")
+        raise InvalidRecording(line.name, "is a node group that no line before declares")
     instances = _by_key(before.instances if before is not None else ())
     for key in line.removed:
         instances.pop(key, None)

@@ -31,10 +31,10 @@ from trellis.core.resize.settings import UpdateSettings
 
 EVICTION_LOOP = Reason(
     "EvictionLoop",
-    "An eviction changed nothing: the pod after it requests the same, as if no admission webhook were at work.",
+    "An eviction had no effect: the replacement has the old requests, as without an admission webhook.",
     Severity.WARNING,
 )
-BACKING_OFF = Reason("BackingOff", "The last attempt failed, and it is too early for another.")
+BACKING_OFF = Reason("BackingOff", "The last attempt failed, and the next one backs off.")
 
 
 def compute_backoff(times: int, first: float, longest: float) -> float:

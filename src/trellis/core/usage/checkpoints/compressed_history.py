@@ -81,12 +81,12 @@ def decode_history(text: str) -> tuple[int, Ring]:
     header = np.frombuffer(data, _HISTORY_HEADER, count=1)[0]
     newest, hours = int(header["newest"]), int(header["hours"])
     if len(data) != _HISTORY_HEADER.itemsize + hours * 2 * len(MEASURES) * 2 or not is_complete or newest < 0:
-        raise InvalidCheckpoint(_HISTORY_FIELD, text, f"must have the {hours} hours that it says it has")
+        raise InvalidCheckpoint(_HISTORY_FIELD, text, f"must have the {hours} hours that its header declares")
     halves = np.frombuffer(data, np.uint8, offset=_HISTORY_HEADER.itemsize).reshape(2, 2, len(MEASURES), hours)
     folded = halves[0].astype(np.int64) | halves[1].astype(np.int64) << 8
     steps = _accumulate_hours((folded >> 1) ^ -(folded & 1))
     if hours and not 0 <= steps.min() <= steps.max() <= _HIGHEST:
-        raise InvalidCheckpoint(_HISTORY_FIELD, text, "must have values that can be")
+        raise InvalidCheckpoint(_HISTORY_FIELD, text, "must have valid values")
     values = np.expm1((steps - 1) * _STEP) * _UNITS
     return newest, np.where(steps == _UNKNOWN, np.nan, values).astype(np.float32)
 
@@ -150,12 +150,12 @@ def decode_peaks(text: str) -> tuple[int, Peaks]:
     header = np.frombuffer(data, _PEAKS_HEADER, count=1)[0]
     newest, cells = int(header["newest"]), int(header["cells"])
     if len(data) != _PEAKS_HEADER.itemsize + 2 * cells or not is_complete or newest < 0:
-        raise InvalidCheckpoint(_PEAKS_FIELD, text, f"must have the {cells} peaks that it says it has")
+        raise InvalidCheckpoint(_PEAKS_FIELD, text, f"must have the {cells} peaks that its header declares")
     halves = np.frombuffer(data, np.uint8, offset=_PEAKS_HEADER.itemsize).reshape(2, cells)
     folded = halves[0].astype(np.int64) | halves[1].astype(np.int64) << 8
     steps = np.cumsum((folded >> 1) ^ -(folded & 1))
     if cells and not 0 <= steps.min() <= steps.max() <= _HIGHEST:
-        raise InvalidCheckpoint(_PEAKS_FIELD, text, "must have values that can be")
+        raise InvalidCheckpoint(_PEAKS_FIELD, text, "must have valid values")
     values = np.expm1((steps - 1) * _STEP) * _PEAKS_UNIT
     return newest, np.where(steps == _UNKNOWN, np.nan, values).astype(np.float32)
 
@@ -196,17 +196,17 @@ def decode_runs(text: str) -> list[StoredRun]:
     count = data[1]
     if count > RUNS or len(data) != 2 + count * (_RUN_HEADER.itemsize + 2 * _VALUES_PER_RUN) or not reader.eof:
         raise InvalidCheckpoint(
-            _RUNS_FIELD, text, f"must have the {count} runs that it says it has, and at most {RUNS}"
+            _RUNS_FIELD, text, f"must have the {count} runs that its header declares, and at most {RUNS}"
         )
     heads = np.frombuffer(data, _RUN_HEADER, count=count, offset=2)
     halves = np.frombuffer(data, np.uint8, offset=2 + count * _RUN_HEADER.itemsize).reshape(2, count, 2, 2, INTERVALS)
     folded = halves[0].astype(np.int64) | halves[1].astype(np.int64) << 8
     steps = _accumulate_intervals((folded >> 1) ^ -(folded & 1))
     if count and not 0 <= steps.min() <= steps.max() <= _HIGHEST_STEP:
-        raise InvalidCheckpoint(_RUNS_FIELD, text, "must have values that can be")
+        raise InvalidCheckpoint(_RUNS_FIELD, text, "must have valid values")
     values = np.where(steps == _UNKNOWN, np.nan, np.expm1((steps - 1) * _STEP) * _UNITS).astype(np.float32)
     if (np.isnan(values[:, :, MEAN]) != np.isnan(values[:, :, HIGHEST])).any():
-        raise InvalidCheckpoint(_RUNS_FIELD, text, "must have both measures of a place, or neither")
+        raise InvalidCheckpoint(_RUNS_FIELD, text, "must have both values of an entry, or neither")
     return [_decode_run(text, head, run_values) for head, run_values in zip(heads.tolist(), values, strict=True)]
 
 
@@ -215,7 +215,7 @@ def _decode_run(
 ) -> StoredRun:
     begin, last, doublings = head
     if not math.isfinite(begin) or not math.isfinite(last) or begin < 0 or doublings > MOST_DOUBLINGS:
-        raise InvalidCheckpoint(_RUNS_FIELD, text, "must have runs that can be")
+        raise InvalidCheckpoint(_RUNS_FIELD, text, "must have valid runs")
     return StoredRun(begin, last, doublings, values)
 
 

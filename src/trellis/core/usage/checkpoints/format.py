@@ -93,7 +93,7 @@ def read_checkpoint(checkpoint: VerticalPodAutoscalerCheckpoint, now: float = ma
         ("spec.containerName", checkpoint.spec.container_name),
     ):
         if not name:
-            raise InvalidCheckpoint(field, name, "must not be empty: nobody can tell whose history it is")
+            raise InvalidCheckpoint(field, name, "must not be empty: it names the owner of the history")
     status = checkpoint.status or CheckpointStatus()
     if status.version != CHECKPOINT_VERSION:
         raise InvalidCheckpoint("status.version", status.version, f'must be "{CHECKPOINT_VERSION}"')
@@ -145,7 +145,7 @@ def _decode_histogram(name: str, checkpoint: HistogramCheckpoint, layout: BinLay
     if math.isnan(reference) and total and any(weights.values()):
         field = f"status.{name}.referenceTimestamp"
         raise InvalidCheckpoint(
-            field, checkpoint.reference_timestamp, "must be there: nobody can tell how old the weights are"
+            field, checkpoint.reference_timestamp, "must be given: the age of the weights follows from it"
         )
     return SavedHistogram(reference, weights, total)
 
@@ -153,7 +153,7 @@ def _decode_histogram(name: str, checkpoint: HistogramCheckpoint, layout: BinLay
 def _parse_bin(field: str, key: str, layout: BinLayout) -> int:
     if not _DECIMAL.fullmatch(key) or int(key) >= layout.bins:
         raise InvalidCheckpoint(
-            field, key, f"must have bucket indexes in decimal, from 0 to {layout.bins - 1}, as keys"
+            field, key, f"must have indexes of histogram bins in decimal, from 0 to {layout.bins - 1}, as keys"
         )
     return int(key)
 
@@ -177,7 +177,9 @@ def _parse_time(name: str, text: str | None, latest: float = math.nan) -> float:
     seconds = moment.timestamp()
     if seconds > latest:
         # New samples would weigh nothing beside it, so that the row would never learn anything again.
-        raise InvalidCheckpoint(f"status.{name}", text, "must not be more than a year ahead of its writing and of now")
+        raise InvalidCheckpoint(
+            f"status.{name}", text, "must not be more than a year after the write of the checkpoint, nor after now"
+        )
     return seconds
 
 

@@ -197,7 +197,7 @@ def _read_runs(saved: SavedRow) -> list[StoredRun]:
     latest = np.fmax(saved.updated, saved.last) + HOUR
     if not all(run.begin <= latest and run.last <= latest for run in runs):
         # It would be the newest for ever.
-        raise InvalidCheckpoint("status.runs", saved.runs, "must not be ahead of status.lastUpdateTime")
+        raise InvalidCheckpoint("status.runs", saved.runs, "must not be after status.lastUpdateTime")
     return runs
 
 
@@ -207,7 +207,7 @@ def _read_history(saved: SavedRow) -> _Hours | None:
     newest, values = compressed_history.decode_history(saved.history)
     if not newest <= np.fmax(saved.updated, saved.last) / HOUR + 1:
         # The ring would turn to that hour, and all that is to come would be older than it reaches.
-        raise InvalidCheckpoint("status.history", saved.history, "must not be ahead of status.lastUpdateTime")
+        raise InvalidCheckpoint("status.history", saved.history, "must not be after status.lastUpdateTime")
     return newest, values
 
 
@@ -217,7 +217,7 @@ def _read_peaks(saved: SavedRow) -> _Cells | None:
     newest, values = compressed_history.decode_peaks(saved.peaks)
     if not newest * CELL_HOURS <= np.fmax(saved.updated, saved.last) / HOUR + 1:
         # As with hours: all that is to come would be older than the ring reaches.
-        raise InvalidCheckpoint("status.peaks", saved.peaks, "must not be ahead of status.lastUpdateTime")
+        raise InvalidCheckpoint("status.peaks", saved.peaks, "must not be after status.lastUpdateTime")
     return newest, values
 
 

@@ -100,7 +100,7 @@ def test_an_older_server_is_asked_for_no_more_than_it_can() -> None:
         ("--updater-interval=0s", "must be longer than 0s"),
         ("--admission-controller-status-lease-timeout=0s", "must be longer than 0s"),
         ("--hpa-conflict=ignore", "hold"),
-        ("--freeze-config-map=trellis-freeze", "is no namespace/name of a ConfigMap"),
+        ("--freeze-config-map=trellis-freeze", "is not the namespace/name of a ConfigMap"),
         ("--evictions-per-hour=-1", "must be at least 0"),
         ("--concurrent-writes=0", "must be at least 1"),
     ],

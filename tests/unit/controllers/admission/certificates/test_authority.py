@@ -267,7 +267,7 @@ def test_a_secret_of_another_owner_is_not_touched() -> None:
         replica = Replica(server)
         await replica.refresh()
         assert replica.shown is None
-        assert "did not make" in replica.secret.problem
+        assert "was not created by Trellis" in replica.secret.problem
         assert replica.outcomes == []
 
     virtual_time.run(main())

@@ -352,8 +352,10 @@ def test_a_pod_created_before_caches_are_synced_is_admitted() -> None:
         response = await world.review(build_pod_review(pod()))
         assert response["allowed"] is True
         assert "patch" not in response
-        assert response["warnings"] == ["A new pod came before everything had been seen, and was left as it came."]
-        assert world.admission.find_readiness_problem() == "not yet seen: replicasets.apps"
+        assert response["warnings"] == [
+            "A new pod was admitted unchanged, because the caches of the admission controller had not synced."
+        ]
+        assert world.admission.find_readiness_problem() == "caches not synced: replicasets.apps"
         world.fault = lambda _request: None
         await asyncio.sleep(60)
         assert world.admission.find_readiness_problem() is None

@@ -365,7 +365,7 @@ def test_without_an_authority_nothing_is_registered() -> None:
     world.bundle = b""
     world.reconcile()
     assert PATH not in world.server.objects
-    assert "authority" in str(world.registration.find_registration_problem())
+    assert "CA certificate" in str(world.registration.find_registration_problem())
 
 
 @pytest.mark.parametrize("fault", [error_response(403, "Forbidden", "not yours"), Unreachable("no route to host")])
@@ -407,13 +407,13 @@ def test_a_certificate_is_made_for_the_names_under_which_we_are_asked() -> None:
         ("WEBHOOK_TIMEOUT_SECONDS", "0", "at least 1"),
         ("WEBHOOK_ADDRESS", "http://10.0.0.1", "must be a URL"),
         ("WEBHOOK_ADDRESS", "10.0.0.1", "must be a URL"),
-        ("WEBHOOK_ADDRESS", "https://10.0.0.1?x=y", "neither a user"),
+        ("WEBHOOK_ADDRESS", "https://10.0.0.1?x=y", "no user, query or fragment"),
         ("WEBHOOK_PORT", "many", "must be a URL"),
         ("WEBHOOK_LABELS", "not a label:x", "must be labels"),
         ("WEBHOOK_OBJECT_SELECTOR", "a in", "expected"),
         ("WEBHOOK_OBJECT_SELECTOR", "size>3", "must not compare"),
         ("WEBHOOK_REINVOCATION_POLICY", "Always", "Never, IfNeeded"),
-        ("NAMESPACE", "Not-One", "no name of a namespace"),
+        ("NAMESPACE", "Not-One", "not a valid namespace name"),
     ],
 )
 def test_what_cannot_be_right_is_refused_at_the_start(variable: str, value: str, rule: str) -> None:

@@ -135,7 +135,7 @@ def test_an_internal_error_admits_the_pod_and_is_warned_about_logged_and_counted
         assert (response["allowed"], response["uid"]) == (True, UID)
         assert "patch" not in response
         assert response["warnings"] == [
-            "An error of our own left an object as it came: please report it. (ZeroDivisionError)"
+            "An internal error left an object unchanged: please report it. (ZeroDivisionError)"
         ]
         assert world.metric_value("trellis_admission_failures_total") == 1
         error = 'vpa_admission_controller_admission_latency_seconds_count{resource="unknown",status="error"}'

@@ -49,7 +49,7 @@ def test_a_buffer_is_kept_as_a_capacity_buffer_with_its_template() -> None:
         assert owner_in(world.capacity()) == owner_in(world.template(OF_BUFFER)) == ("Buffer", "web", True)
         assert world.capacity_buffer_condition() == HELD
         assert world.events == [], "that all is well is no news"
-        assert world.message("KeptAsCapacityBuffer") == "kept as CapacityBuffer web"
+        assert world.message("KeptAsCapacityBuffer") == "provisioned as CapacityBuffer web"
         assert world.condition() == ("True", "BufferReady")
         assert world.capacity_status() == {}, "its status is for whoever serves it"
 

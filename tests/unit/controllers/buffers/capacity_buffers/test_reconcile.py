@@ -254,7 +254,7 @@ def test_a_template_of_another_owner_is_left_unchanged() -> None:
     async def play(_: BufferController) -> None:
         status, _reason, message = world.ready()
         assert status == "False"
-        assert message.endswith(f"PodTemplate {MANAGED} belongs to somebody else")
+        assert message.endswith(f"PodTemplate {MANAGED} has another owner")
         assert world.template_requests()["cpu"] == "2"
         world.server.delete(world.template_path())
         await world.wait(61.0)

@@ -41,7 +41,7 @@ def test_without_a_node_autoscaler_a_buffer_is_provisioned_while_its_chunks_fit_
         assert world.chunks() == 2
         assert world.condition("Provisioned") == ("False", "BufferNotProvisioned")
         assert message(world) == (
-            "0 of 2 chunks have room on nodes that are ready; 2 have none: Some chunks fit on no ready node"
+            "0 of 2 chunks have a place on ready nodes; 2 have none: Some chunks fit on no ready node"
         )
         assert "lastFullyProvisioned" not in world.status()
         world.add_node("a", "2")

@@ -71,7 +71,7 @@ def test_an_installed_recommender_serves_its_name_and_is_the_same_in_every_pass(
         hosted.start(30.0)
         result = hosted.get_recommenders()["unruly"]
         assert isinstance(before, UnavailableRecommender)
-        assert before.reason == "recommender unruly is still being started"
+        assert before.reason == "recommender unruly is still starting"
         assert defaults(result) == {"mood": "fine", "millicores": 250.0}
         assert hosted.get_recommenders()["unruly"] is result
 
@@ -123,8 +123,8 @@ def test_entry_points_are_read_with_their_packages(site: Path) -> None:
     ("presets", "message"),
     [
         (("target-cpu-percentile=90",), '"target-cpu-percentile=90": flag --set: must be at most 1'),
-        (("target-cpu=1",), '"target-cpu": flag --set: is no parameter of this recommender'),
-        (("other.x=1",), '"other.x=1": flag --set: there is no recommender other here, but default; add'),
+        (("target-cpu=1",), '"target-cpu": flag --set: is not a parameter of this recommender'),
+        (("other.x=1",), '"other.x=1": flag --set: there is no recommender other here; served are default; add'),
         (("x",), '"x": flag --set: must be written as parameter=value'),
     ],
 )
@@ -169,7 +169,7 @@ def test_built_in_and_installed_recommenders_of_a_process_do_not_affect_each_oth
         assert world.target("plug") == {"cpu": "250m", "memory": "1000000000"}
         for name, kind, message in (
             ("bad", "ConfigUnsupported", 'parameters[millicores]: Invalid value: "lots": must be a number'),
-            ("crash", "RecommenderFailed", "recommender unruly crashed: its process was ended by SIGSEGV"),
+            ("crash", "RecommenderFailed", "recommender unruly crashed: its process was killed by SIGSEGV"),
             ("broken", "RecommenderFailed", "recommender broken of package unruly-package 1.0 cannot be used"),
         ):
             condition = world.condition(name, kind)
@@ -202,5 +202,9 @@ def test_a_shadow_is_observed_and_never_applied_and_a_missing_one_is_reported_on
         assert world.metric_value('trellis_recommender_shadow_unhosted_vpas{recommender="absent"}') == 1
 
     world.run(play)
-    records = [record for record in caplog.records if "a shadow recommender does not run here" in record.message]
+    records = [
+        record
+        for record in caplog.records
+        if "a shadow recommender is not served by this process; add it to --recommender-name" in record.message
+    ]
     assert [record.trellis_fields["recommender"] for record in records] == ["absent"]  # type: ignore[attr-defined]

@@ -102,11 +102,11 @@ def limited() -> Iterator[tuple[RecommenderWorker, ObservedFailures]]:
     ("mood", "reason", "message"),
     [
         ("exit", "RecommenderCrashed", "recommender unruly crashed: its process ended with status 7"),
-        ("segfault", "RecommenderCrashed", "recommender unruly crashed: its process was ended by SIGSEGV"),
-        ("garbage", "RecommenderAnswerUnreadable", "recommender unruly sent garbage in place of an answer"),
-        ("greedy", "RecommenderOutOfMemory", "recommender unruly ran out of memory: it may have 1073741824 bytes"),
+        ("segfault", "RecommenderCrashed", "recommender unruly crashed: its process was killed by SIGSEGV"),
+        ("garbage", "RecommenderAnswerUnreadable", "recommender unruly sent an invalid answer"),
+        ("greedy", "RecommenderOutOfMemory", "recommender unruly ran out of memory: its limit is 1073741824 bytes"),
         ("raise", "RecommenderRaised", 'recommender unruly failed: ZeroDivisionError: "by design"'),
-        ("shape", "RecommenderRaised", "recommender unruly answered with bounds of shape (3,)"),
+        ("shape", "RecommenderRaised", "recommender unruly returned bounds of shape (3,)"),
     ],
 )
 def test_each_kind_of_failure_is_reported_and_later_requests_succeed(
@@ -130,7 +130,7 @@ def test_a_hanging_worker_is_killed_with_its_children_and_delays_others_for_one_
         )
         with pytest.raises(RecommenderFailure, match="recommender unruly did not answer within 1 s and was killed"):
             hanging()
-        with pytest.raises(RecommenderFailure, match="took its 1 s for VPAs with other parameters"):
+        with pytest.raises(RecommenderFailure, match="used its 1 s for VPAs with other parameters"):
             queued()
         assert has_exited(child)
         result = subprocess.run(["pgrep", "-s", str(child)], capture_output=True, text=True, check=False).stdout.split()
@@ -155,14 +155,14 @@ def test_a_failed_request_is_retried_with_exponential_backoff() -> None:
         (
             "no_such_package:X",
             "no_such_package:X cannot be loaded: ModuleNotFoundError: \"No module named 'no_such_package'\"; "
-            "install its package again, or mend its entry point",
+            "reinstall its package, or correct its entry point",
         ),
         ("unruly_recommender:Nobody", "unruly_recommender:Nobody cannot be loaded: AttributeError"),
         ("unruly_recommender:MOODS", "cannot be loaded: TypeError: \"'tuple' object is not callable\""),
         (
             "unruly_recommender:Homeless",
-            "unruly_recommender:Homeless gave Homeless, which is no recommender: it has no attribute `needs_history` "
-            "that is true or false; it has no method `estimate`; it has no attribute `parameters` that is a tuple of",
+            "unruly_recommender:Homeless returned Homeless, which is not a recommender: it has no attribute "
+            "`needs_history` of type bool; it has no method `estimate`; it has no attribute `parameters`",
         ),
     ],
 )
@@ -180,7 +180,7 @@ def test_an_invalid_recommender_is_reported_with_its_package_and_problem(value: 
         ("raise RuntimeError('no key')", "RuntimeError: \"no key\"; `python -c 'import unlucky'` shows where"),
         ("raise SystemExit", "SystemExit; `python -c 'import unlucky'` shows where"),
         ("import scipi.stats", "ModuleNotFoundError: \"No module named 'scipi'\"; install scipi beside Trellis"),
-        ("import unlucky.more", "install its package again, or mend its entry point"),
+        ("import unlucky.more", "reinstall its package, or correct its entry point"),
     ],
 )
 def test_an_import_error_is_reported_with_a_remedy(
@@ -218,7 +218,7 @@ def test_closing_ends_the_process_in_any_state() -> None:
         with pytest.raises(RecommenderFailure):
             pending()
         assert has_exited(child)
-        with pytest.raises(RecommenderFailure, match="is being stopped"):
+        with pytest.raises(RecommenderFailure, match="is stopping"):
             target(worker)
 
 

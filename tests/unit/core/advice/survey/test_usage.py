@@ -195,8 +195,16 @@ def test_saved_usage_is_restored_exactly(recommender: str) -> None:
     [
         (encode_survey_start(NOW, FIGURES, ""), {"resolution": "1h"}, "was the resolution of this survey"),
         (encode_survey_start(NOW, FIGURES, ""), {}, "was the resolution of this survey"),
-        (encode_line(HEADER, RecordingHeader(FORMAT_VERSION, "dump")), FIGURES, "only a survey can be gone on with"),
-        (encode_line(HEADER, RecordingHeader(FORMAT_VERSION, "survey", "", FIGURES)), FIGURES, "when the survey began"),
+        (
+            encode_line(HEADER, RecordingHeader(FORMAT_VERSION, "dump")),
+            FIGURES,
+            "wrote this file; only the file of a survey can be resumed",
+        ),
+        (
+            encode_line(HEADER, RecordingHeader(FORMAT_VERSION, "survey", "", FIGURES)),
+            FIGURES,
+            "does not contain the start of the survey: it was stopped before that was written",
+        ),
         (b"", FIGURES, "is empty"),
     ],
 )

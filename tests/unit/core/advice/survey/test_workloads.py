@@ -212,7 +212,7 @@ def test_kinds_have_short_names_and_plurals(kinds: list[str], chosen: list[str])
 
 
 def test_an_invalid_filter_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="is no key of a label"):
+    with pytest.raises(InvalidInput, match="is not a label key"):
         WorkloadFilter.parse(job_labels=["not a label!"])
     with pytest.raises(InvalidInput):
         WorkloadFilter.parse(selector="a in (")

@@ -58,7 +58,7 @@ def test_a_wish_is_what_a_pod_requests_times_it_beside_the_total_of_the_vpa() ->
     assert made.actions == (SetScale(3), WriteBack(3))
     assert made.hpa == amounts(cpu="2400m")
     assert made.summary.note_details[SCALE_REQUESTED.code] == (
-        "kubectl wishes 4 replicas (CPU 2.4 in total), until 2027-01-15T08:05:15Z"
+        "kubectl asks for 4 replicas (CPU 2.4 in total), until 2027-01-15T08:05:15Z"
     )
     assert made.requeue_at == NOW + 315
 
@@ -114,7 +114,7 @@ def test_pods_without_requests_cannot_follow_a_wish_and_that_is_reported() -> No
     )
     assert made.actions == (WriteBack(2),)
     assert SCALE_REQUEST_WITHOUT_REQUESTS in made.summary.notes
-    assert made.summary.note_details[SCALE_REQUEST_WITHOUT_REQUESTS.code] == "kubectl wishes 4 replicas"
+    assert made.summary.note_details[SCALE_REQUEST_WITHOUT_REQUESTS.code] == "kubectl asks for 4 replicas"
 
 
 def test_a_controller_that_starts_anew_knows_a_wish_that_counts() -> None:
@@ -162,7 +162,7 @@ def test_a_target_that_moves_without_totals_moves_nothing_and_the_decision_says_
     assert (shape(six), six.summary.reason) == ((2, 6000, None), NO_TOTALS)
     forty = decided(view(2, amounts(cpu="6"), amounts(cpu="40"), spec_replicas=2, memory=six.memory), NOW + 60)
     assert (shape(forty), forty.summary.reason) == ((2, 6000, None), NO_TOTALS)
-    assert forty.summary.details == "CPU is held at 12 in total, and the VPA recommends 40 for a pod"
+    assert forty.summary.details == "CPU is held at 12 in total, and the VPA recommends 40 for each pod"
     grown = decided(view(5, amounts(cpu="6"), amounts(cpu="40"), spec_replicas=5, memory=six.memory), NOW + 60)
     assert grown.vpa == amounts(cpu="12"), "never today's count either"
 

@@ -35,7 +35,7 @@ def test_a_buffer_whose_chunks_all_fit_is_provisioned_with_its_times() -> None:
                 "observedGeneration": 3,
                 "lastTransitionTime": NOON,
                 "reason": "BufferProvisioned",
-                "message": "4 of 4 chunks have room on nodes that are ready",
+                "message": "4 of 4 chunks have a place on ready nodes",
             }
         ],
         "lastFullyProvisioned": NOON,
@@ -72,9 +72,7 @@ def test_when_headroom_is_lost_the_last_provisioned_time_is_exact() -> None:
     assert lost is not None
     (condition,) = lost["conditions"]
     assert (condition["status"], condition["reason"]) == ("False", "GroupsExhausted")
-    assert condition["message"] == (
-        "0 of 4 chunks have room on nodes that are ready; 4 have none: GroupAtMaximum: small"
-    )
+    assert condition["message"] == ("0 of 4 chunks have a place on ready nodes; 4 have none: GroupAtMaximum: small")
     assert (condition["lastTransitionTime"], lost["lastFullyProvisioned"]) == (
         "2026-11-18T12:03:00Z",
         "2026-11-18T12:02:00Z",
@@ -87,7 +85,7 @@ def test_a_buffer_that_was_never_provisioned_has_no_time() -> None:
     assert status is not None
     assert "lastFullyProvisioned" not in status
     assert status["conditions"][0]["message"] == (
-        "0 of 4 chunks have room on nodes that are ready; 4 on new nodes of small are to have room"
+        "0 of 4 chunks have a place on ready nodes; 4 on new nodes of small are planned"
     )
 
 
@@ -96,13 +94,13 @@ def test_the_message_about_a_single_chunk_is_in_the_singular() -> None:
     status = written(cluster)
     assert status is not None
     assert status["conditions"][0]["message"] == (
-        "0 of 1 chunk has room on nodes that are ready; 1 on new nodes of small is to have room"
+        "0 of 1 chunk has a place on ready nodes; 1 on new nodes of small is planned"
     )
     small = Cluster(a_group("tiny", cpu="1")).buffers(a_buffer("spare", 1, a_spec("8")))
     status = written(small)
     assert status is not None
     assert status["conditions"][0]["message"] == (
-        "0 of 1 chunk has room on nodes that are ready; 1 has none: NodeTooSmall (cpu): tiny"
+        "0 of 1 chunk has a place on ready nodes; 1 has none: NodeTooSmall (cpu): tiny"
     )
 
 

@@ -143,7 +143,7 @@ def test_a_confirmed_order_without_nodes_is_lost_after_the_provision_time() -> N
     assert cluster.ordered() == {}
     plan = cluster.wait(2).plan()
     assert not plan.orders
-    assert str(plan.notes["liar"]) == cluster.memory.backoffs["liar"].reason == "1 node of liar never came"
+    assert str(plan.notes["liar"]) == cluster.memory.backoffs["liar"].reason == "1 node of liar never appeared"
     assert not cluster.plan().notes
     cluster.wait(300)
     assert cluster.ordered() == {"liar": 1}
@@ -175,7 +175,7 @@ def test_a_group_whose_machines_become_no_nodes_is_backed_off_for_another() -> N
     assert cluster.ordered() == {}
     plan = cluster.wait(2).plan()
     assert [order.group for order in plan.orders] == ["other"]
-    assert str(plan.notes["liar"]) == cluster.memory.backoffs["liar"].reason == "liar-1 has become no node"
+    assert str(plan.notes["liar"]) == cluster.memory.backoffs["liar"].reason == "liar-1 has not registered as a node"
     assert not plan.releases
 
 

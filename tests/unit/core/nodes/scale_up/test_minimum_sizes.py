@@ -53,7 +53,8 @@ def test_pending_pods_come_before_a_minimum_size() -> None:
     cluster = Cluster(*groups, settings=settings).create(a_pod("web", nodeSelector={"for": "pods"}))
     assert cluster.ordered() == {"kept": 1, "wanted": 1}
     assert notes(cluster) == {
-        "kept": "kept is to have 5 nodes and lacks 4: another node of kept is above the limit of nodes of the cluster"
+        "kept": "kept has a minimum of 5 nodes and lacks 4: "
+        "another node of kept would exceed the cluster's limit of nodes"
     }
 
 
@@ -71,7 +72,7 @@ def test_a_group_that_failed_is_backed_off_and_tried_again() -> None:
     assert cluster.ordered() == {"small": 1}
     cluster.memory = record_failed_order(cluster.memory, "small", "no machine", cluster.now, ENFORCED)
     assert cluster.ordered() == {}
-    assert notes(cluster) == {"small": "small is to have 1 node and lacks 1: small is left alone: no machine"}
+    assert notes(cluster) == {"small": "small has a minimum of 1 node and lacks 1: small backs off: no machine"}
     plan = cluster.plan()
     assert plan.requeue_at == cluster.now + ENFORCED.initial_node_group_backoff_seconds
     assert cluster.wait(301).ordered() == {"small": 1}

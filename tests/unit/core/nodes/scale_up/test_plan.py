@@ -201,7 +201,7 @@ def test_each_expander_chooses_by_its_own_score(expander: str, chosen: str) -> N
 
 
 def test_an_unknown_expander_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="the expanders are least-waste"):
+    with pytest.raises(InvalidInput, match="available: least-waste"):
         get_expanders(["random"])
 
 

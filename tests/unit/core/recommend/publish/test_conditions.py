@@ -233,6 +233,7 @@ def test_a_vpa_in_mode_off_names_the_acting_vpa() -> None:
     shop.run()
     condition = shop.conditions()["ConflictingVPA"]
     assert (
-        condition["message"] == "pods that this object matches are governed by a VerticalPodAutoscaler that acts: young"
+        condition["message"]
+        == "pods that this object matches are governed by a VerticalPodAutoscaler that is not in mode Off: young"
     )
     assert condition["reason"] == "ActingVPAGoverns"

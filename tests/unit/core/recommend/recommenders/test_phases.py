@@ -428,7 +428,7 @@ def test_a_recommender_declares_that_it_needs_runs() -> None:
 def test_a_recommender_with_an_invalid_declaration_of_runs_is_refused() -> None:
     odd = RecommenderWithoutRuns()
     odd.needs_runs = "often"  # type: ignore[attr-defined]
-    with pytest.raises(InvalidInput, match="`needs_runs` is neither true nor false"):
+    with pytest.raises(InvalidInput, match="its attribute `needs_runs` is not a bool"):
         read_declaration(odd)
 
 

@@ -89,7 +89,7 @@ def test_an_impossible_shadow_estimate_is_reported_and_skipped() -> None:
     shop = shadowed_world(Half("other", OTHER))
     shop.apply("calm", annotations={SHADOW_RECOMMENDERS: "other"})
     shadow = shop.decide().estimates.shadows["other"]
-    assert "gave an impossible answer for app" in shadow.failure
+    assert "returned an invalid recommendation for app" in shadow.failure
     assert np.isnan(shadow.bounds[MIDDLE, CPU]).sum() == 2
     assert (shadow.bounds[MIDDLE, CPU] == 1500.0).sum() == 2
 

@@ -208,7 +208,8 @@ def test_a_corrupt_checkpoint_is_refused_with_field_value_and_rule(
 def test_an_error_has_the_expected_value() -> None:
     assert str(refused({"version": "v2"})) == '"v2": status.version must be "v3"'
     assert str(refused(with_cpu(bucketWeights={"176": 1}))) == (
-        '"176": status.cpuHistogram.bucketWeights must have bucket indexes in decimal, from 0 to 175, as keys'
+        '"176": status.cpuHistogram.bucketWeights must have indexes of histogram bins '
+        "in decimal, from 0 to 175, as keys"
     )
 
 
