@@ -86,7 +86,7 @@ def test_findings_about_a_scenario_name_standard_input() -> None:
 
 
 def test_a_recording_is_read_from_standard_input() -> None:
-    with pytest.raises(InvalidRecording, match=r'^"<stdin>": "hello": line 1 is no line of a recording'):
+    with pytest.raises(InvalidRecording, match=r'^"<stdin>": "hello": line 1 is not valid in a recording'):
         CliRunner().invoke(trellis, ["simulate", "--replay", "-"], input=b"hello\n", catch_exceptions=False)
 
 

@@ -114,7 +114,7 @@ def test_two_workloads_of_one_name_get_vpas_of_two_names() -> None:
 
 def test_a_group_of_jobs_has_no_owner_to_target() -> None:
     item = msgspec.structs.replace(workload("report", kind="Job"), group="app=report", members=7)
-    assert "7 Jobs have no common owner" in build_vpas(only(item)).skipped[0].reason
+    assert "7 Jobs have no owner that a VerticalPodAutoscaler can target" in build_vpas(only(item)).skipped[0].reason
 
 
 @pytest.mark.parametrize("form", list(ManifestForm))
