@@ -30,8 +30,8 @@ S = TypeVar("S", bound=Settings)
 _CONFIG = "config"
 _SOURCES = (
     "Each setting is a flag, an environment variable (--log-format: TRELLIS_LOG_FORMAT) and a "
-    "key of the --config file. Flags win over variables, variables over the file. Of a flag "
-    "--[no-]x, both --x and --no-x exist; --x=true and --x=false work too."
+    "key of the --config file. Flags win over variables, variables over the file. Boolean "
+    "flags --[no-]x are set by --x, --no-x, --x=true or --x=false."
 )
 _MEANING_INDENT = 4
 

@@ -38,7 +38,7 @@ class RecorderSettings(Settings, frozen=True):
     record: Annotated[
         str,
         Setting(
-            "File to record all inputs and decisions in, for a replay; compressed if the name ends in `.gz`.",
+            "File for all inputs and decisions, for `trellis simulate --replay`; compressed if it ends in `.gz`.",
             why="Off: the file grows with every change in the cluster.",
         ),
     ] = ""

@@ -159,7 +159,7 @@ def test_the_recommender_writes_recommendations_with_upstreams_rights(
     assert (
         "{apiGroups: [autoscaling.x-k8s.io], resources: [hvpas], verbs: [get, list, watch]}" in controller.read_logs()
     )
-    assert "lost the lease" not in controller.read_logs()
+    assert "lost the Lease" not in controller.read_logs()
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/vpa-recommender-lease"
     renewed = cluster.api.get(path)["spec"]["renewTime"]
     until("the lease to be renewed", lambda: cluster.api.get(path)["spec"]["renewTime"] > renewed)

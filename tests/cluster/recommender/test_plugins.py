@@ -366,7 +366,7 @@ def test_shadows_change_no_status_and_a_spinning_worker_ends_with_its_killed_par
     failures = "trellis_recommender_shadow_failures_total"
     until("the one that crashes", lambda: metric_value(controller, failures, recommender="unruly") > 0)
     until_value(controller, "trellis_recommender_shadow_unhosted_vpas", 1, recommender="nobody")
-    until("a word of it", lambda: "a shadow recommender does not run here" in controller.read_logs())
+    until("a word of it", lambda: "a shadow recommender is not served by this process" in controller.read_logs())
     assert true_conditions(cluster, namespace, "web") <= {"RecommendationProvided", "LowConfidence"}
 
     create(cluster, namespace, "hang", "unruly", mood="spin")

@@ -26,7 +26,7 @@ def buffer_controllers(cluster: Cluster, directory: Path, *, restarts: bool = Fa
 
     An API server that `restarts` forbids everything for a moment.
     """
-    never = (DENIED, "traceback", "a look failed")
+    never = (DENIED, "traceback", "reconciling failed")
 
     def usual(namespace: str) -> list[str]:
         _let_read_the_lease(cluster, namespace)

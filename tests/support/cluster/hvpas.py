@@ -24,7 +24,7 @@ BUCKET = {"replicas": {"min": 1, "max": 8}, "cpu": {"min": "0", "max": "24"}, "m
 @contextmanager
 def hvpa_controllers(cluster: Cluster, directory: Path) -> Iterator[Start]:
     """Start `trellis hvpa` under the account that Trellis ships. A right that is missing, or a bug, is an error."""
-    never = (DENIED, "traceback", "a look failed")
+    never = (DENIED, "traceback", "reconciling failed")
     with shipped_controllers(cluster, directory, "hvpa", lambda _: ["--hvpa-interval=2s"], never=never) as start:
         yield start
 

@@ -80,7 +80,7 @@ class UpdaterEvents:
                 self._record(subject, reason, f"{pluralize(pods, 'pod')}: {reason.meaning}{suffix}")
                 log = _log.warning if reason.severity is not Severity.INFO else _log.info
                 extra_fields: dict[str, Any] = {"details": details[reason]} if details[reason] else {}
-                log("pod events", by=_governor_name(governor), reason=reason, pods=pods, **extra_fields)
+                log("Event recorded", by=_governor_name(governor), reason=reason, pods=pods, **extra_fields)
         if counts:
             self._recorded[workload] = frozenset(counts)
         else:
@@ -137,9 +137,9 @@ class UpdaterEvents:
             fields["need"] = need
         if not outcome.applied:
             log = _log.info if outcome.result in _USUAL else _log.warning
-            log("skipped", **fields, result=outcome.result, why=outcome.message)
+            log("not applied", **fields, result=outcome.result, why=outcome.message)
             return
-        _log.info("done", **fields)
+        _log.info("applied", **fields)
         if isinstance(action, EvictPod):
             self._record(_pod_reference(pod), EVICTED_BY_VPA, "")
             message = f"VPA Updater evicted Pod {pod.name} to apply resource recommendation."

@@ -82,7 +82,7 @@ class DisruptionSettings(Settings, frozen=True):
     min_replicas: Annotated[
         int,
         Setting(
-            "Minimum number of replicas of a controller to evict or resize one of its pods.",
+            "Fewest running replicas of a workload with which one of its pods is evicted or resized.",
             why="Upstream's default.",
             minimum=0,
         ),
@@ -162,7 +162,7 @@ class DisruptionSettings(Settings, frozen=True):
     hpa_conflict: Annotated[
         str,
         Setting(
-            "Update of a resource by whose utilization an HPA scales the same pods: `warn` updates it "
+            "What to do when an HPA scales the same pods by the utilization of a resource: `warn` updates it "
             "and records a warning, `hold` does not update it.",
             why="`warn`, because upstream updates it.",
             choices=tuple(each.value for each in HpaConflict),

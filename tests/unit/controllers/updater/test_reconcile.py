@@ -223,7 +223,7 @@ def test_a_dry_run_asks_the_server_and_changes_nothing(caplog: pytest.LogCapture
         asked = [request for request in world.server.requests if request.path.endswith("/eviction")]
         assert asked
         assert all(("dryRun", "All") in request.query for request in asked)
-        assert "skipped" in caplog.text
+        assert "not applied" in caplog.text
 
     world.run(play)
 
