@@ -169,5 +169,5 @@ def test_prometheus_says_itself_what_is_wrong_with_a_query_and_a_dead_one_is_nam
         using(server, lambda client: client.query("rate(", NOW))
     assert len(using(server, everything)) == 0
     server.process.kill()
-    with pytest.raises(PrometheusUnreachable, match="cannot be connected to: Connection refused"):
+    with pytest.raises(PrometheusUnreachable, match="cannot be reached: Connection refused"):
         using(server, everything, prometheus_retries=0)

@@ -192,4 +192,4 @@ def test_requests_that_are_too_high_fail_a_pipeline(web: Prometheus, run: Callab
     result = run("--prometheus-url", web.url, "--fail-over", "20%", "-o", "markdown")
     assert result.exit_code == 1
     assert "% of what is requested is not needed, and 20 % is the most" in result.stderr
-    assert "| MemoryAtRisk |" in result.stdout
+    assert "memory at risk" in result.stdout

@@ -80,7 +80,7 @@ def test_without_our_recommender_a_total_is_held_and_that_is_reported(
     controller(namespace)
     until("a word", lambda: get_hvpa_conditions(cluster, namespace, "web").get("NoTotals") == ("True", "NoTotals"))
     judge(cluster, namespace, 40)
-    until("the new target", lambda: "recommends 40 for a pod" in message_of(cluster, namespace, "NoTotals"))
+    until("the new target", lambda: "recommends 40 for each pod" in message_of(cluster, namespace, "NoTotals"))
     message = message_of(cluster, namespace, "NoTotals")
     assert "CPU is held at 12 in total" in message
     assert "run the Trellis recommender" in message

@@ -208,7 +208,7 @@ def test_an_unreadable_checkpoint_is_set_aside_and_only_own_orphans_are_deleted(
     first = recommender(namespace, EVERY_SECOND, "--checkpoints-gc-interval=5s")
     assert until("a target from the sound checkpoint", lambda: get_target(cluster, namespace, "kept")) == ADVICE
     until_value(first, UNREADABLE, 2)
-    complaints = [line for line in first.read_logs().splitlines() if "cannot be read" in line]
+    complaints = [line for line in first.read_logs().splitlines() if "an invalid checkpoint is kept as a copy" in line]
     assert len(complaints) == 2
     assert any("name=web-app" in line and "status.cpuHistogram.bucketWeights" in line for line in complaints)
     assert any("name=web-proxy" in line and "status.version" in line for line in complaints)

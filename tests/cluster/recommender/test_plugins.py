@@ -187,7 +187,7 @@ def test_a_crash_or_hang_of_an_installed_recommender_affects_no_other_vpa(
     create(cluster, namespace, "crash", "unruly", mood="segfault")
     create(cluster, namespace, "hang", "unruly", mood="spin")
     for name, result in (
-        ("crash", "recommender unruly crashed: its process was ended by SIGSEGV"),
+        ("crash", "recommender unruly crashed: its process was killed by SIGSEGV"),
         ("hang", "recommender unruly did not answer within 4 s and was killed"),
     ):
         until(result, lambda at=name, why=result: message(cluster, namespace, at, "RecommenderFailed") == why)  # type: ignore[misc]
@@ -325,7 +325,7 @@ def test_an_installed_recommender_that_crashes_and_hangs_recovers_without_affect
 
     so_far = len(controller.read_logs())
     (site / MOOD_FILE).write_text("segfault")
-    until("a crash", lambda: failure() == "recommender unruly crashed: its process was ended by SIGSEGV")
+    until("a crash", lambda: failure() == "recommender unruly crashed: its process was killed by SIGSEGV")
     (site / MOOD_FILE).write_text("spin")
     hung = "recommender unruly did not answer within 4 s and was killed"
     until("a hang", lambda: failure() == hung)

@@ -304,7 +304,7 @@ def test_each_name_has_a_lease_and_a_replica_takes_over_those_of_a_dead_one(
     until("the other to be named", lambda: json.loads(asked(second, "usual")[1]).get("elsewhere") == {"default": dead})
     status, text = asked(second, "usual")
     assert status == 404
-    assert f"this process serves frugal (default is led by {dead})" in text
+    assert f"this process serves frugal (the leader of default is {dead})" in text
     until("its own to be told of", lambda: asked(second, "thrifty")[0] == 200)
 
     first.process.kill()

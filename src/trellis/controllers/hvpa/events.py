@@ -39,7 +39,7 @@ class HvpaEvents:
         for note in new_notes:
             self._record(build_reference(HVPAS, hvpa), note.reason, note.message)
             log = _log.info if note.reason.severity is Severity.INFO else _log.warning
-            log("told", hvpa="/".join(key_of(hvpa)), reason=note.reason.code, details=note.details)
+            log("Event recorded", hvpa="/".join(key_of(hvpa)), reason=note.reason.code, details=note.details)
         state.last_decision, state.notes = key, frozenset(note.reason.code for note in notes)
         state.recorded_notes = frozenset(map(_event_key, notes))
 
