@@ -150,10 +150,10 @@ def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: SeriesOrigin) ->
             "name the column by its unit, such as memory_bytes or memory_mib"
         )
     for place in _find_first(cpu > MOST_CORES):
-        raise origin.build_row_error(place, origin.cpu, f"{cpu[place]:g} cores are more than any container uses")
+        raise origin.build_row_error(place, origin.cpu, f"{cpu[place]:g} cores are more than a container can use")
     for place in _find_first(memory > _MOST_BYTES):
         amount = f"{memory[place] / 2**40:.3g} TiB"
-        raise origin.build_row_error(place, origin.memory, f"{amount} is more than any container uses")
+        raise origin.build_row_error(place, origin.memory, f"{amount} is more than a container can use")
 
 
 def _is_rising(values: FloatColumn) -> bool:

@@ -268,7 +268,10 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
         (f"{HEAD}0,2e9,\n60,2e9,\n", "right for bytes: are cpu_cores and memory_bytes swapped?"),
         (f"{HEAD}0,250000,1e9\n60,250000,1e9\n", "call it cpu_millicores if they are"),
         (f"{HEAD}0,0.5,512\n60,0.5,512\n", "call it memory_mib or memory_gib if they are"),
-        (f"{HEAD}0,1,1e6\n60,1,1e16\n90,1,1e6\n", "FILE: row 3, column memory_bytes: 9.09e+03 TiB is more than any"),
+        (
+            f"{HEAD}0,1,1e6\n60,1,1e16\n90,1,1e6\n",
+            "FILE: row 3, column memory_bytes: 9.09e+03 TiB is more than a container",
+        ),
         (f"{MIB_HEAD}0,1,3e8\n60,1,3e8\n", "FILE: column memory_mib has values such as 286 TiB, and no machine has so"),
     ],
 )
