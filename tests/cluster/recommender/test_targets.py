@@ -234,7 +234,10 @@ def test_an_unusable_target_is_reported_in_a_condition(
             api.create(settings, namespace),
             "Cannot read targetRef. Reason: configmaps is neither a well-known controller nor has a scale",
         ),
-        "unknown-kind": (stranger, f"Cannot read targetRef. Reason: the cluster does not serve the kind Weed in {group}/v1"),
+        "unknown-kind": (
+            stranger,
+            f"Cannot read targetRef. Reason: the cluster does not serve the kind Weed in {group}/v1",
+        ),
         "no-selector": (
             api.create(unsaid, namespace),
             f"Cannot read targetRef. Reason: resource {namespace}/unsaid has an empty selector for scale sub-resource",
