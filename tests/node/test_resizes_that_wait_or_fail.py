@@ -10,6 +10,7 @@ import pytest
 from support.cluster.controllers import shipped_controllers
 from support.cluster.updaters import NO_LEASE, Start, wait_for_two_passes
 from support.cluster.vpas import metric_value
+from support.node.install import prevent_installation
 from support.node.pods import container, pod_spec
 from support.node.resizes import (
     MIB,
@@ -54,23 +55,25 @@ def test_a_resize_waits_while_the_node_is_full_and_reaches_the_kernel_when_room_
     cluster: Cluster, node: RealNode, namespace: str, updater: Start
 ) -> None:
     web = create_workload(cluster, node, namespace, "web", pod_spec(guaranteed("50m", "64Mi")), replicas=1)
-    # Two thirds of the node: the other third is too little for what is recommended, whatever else runs.
-    big = container(requests={"cpu": "10m", "memory": "2800Mi"})
-    create_workload(cluster, node, namespace, "big", pod_spec(big), replicas=1)
-    before = read_instances(web.get_pods())
-    web.recommend("InPlaceOrRecreate", {"app": {"cpu": "80m", "memory": "1300Mi"}}, minReplicas=1)
-    controller = updater(namespace, NO_LEASE)
-    until("the Event", lambda: web.list_events("ResizeDeferred"))
-    wait_for_two_passes(controller)
-    explanation = web.explain()
-    assert (web.read_pods(), web.read_containers("app")) == ([amounts(50, 64)], [amounts(50, 64)])
-    assert web.find_resize_conditions() == {("PodResizePending", "Deferred")}
-    assert explanation.decision == ("Wait", "ResizeDeferred")
-    assert {counterfactual["code"] for counterfactual in explanation.pod["counterfactuals"]} == {
-        "NodeAnswered",
-        "TimePassed",
-    }
-    assert count_writes(controller, "Applied") == 1
+    # Pods of the components have a priority by which they would preempt the one that fills the node.
+    with prevent_installation(cluster):
+        # Two thirds of the node: the other third is too little for what is recommended, whatever else runs.
+        big = container(requests={"cpu": "10m", "memory": "2800Mi"})
+        create_workload(cluster, node, namespace, "big", pod_spec(big), replicas=1)
+        before = read_instances(web.get_pods())
+        web.recommend("InPlaceOrRecreate", {"app": {"cpu": "80m", "memory": "1300Mi"}}, minReplicas=1)
+        controller = updater(namespace, NO_LEASE)
+        until("the Event", lambda: web.list_events("ResizeDeferred"))
+        wait_for_two_passes(controller)
+        explanation = web.explain()
+        assert (web.read_pods(), web.read_containers("app")) == ([amounts(50, 64)], [amounts(50, 64)])
+        assert web.find_resize_conditions() == {("PodResizePending", "Deferred")}
+        assert explanation.decision == ("Wait", "ResizeDeferred")
+        assert {counterfactual["code"] for counterfactual in explanation.pod["counterfactuals"]} == {
+            "NodeAnswered",
+            "TimePassed",
+        }
+        assert count_writes(controller, "Applied") == 1
     cluster.api.delete(f"/apis/apps/v1/namespaces/{namespace}/deployments/big")
     until("the kernel to follow", lambda: web.has(amounts(80, 1300)))
     wait_for_two_passes(controller)

@@ -39,7 +39,7 @@ from trellis.cli.main import trellis
 
 MIB = 2**20
 
-WORK = "/work"
+WORK = "/scratch"
 WORK_VOLUME: Json = {"name": "work", "emptyDir": {}}
 WORK_MOUNT: Json = {"name": "work", "mountPath": WORK}
 
@@ -48,13 +48,13 @@ COUNT = """
 echo begun $(cat /proc/uptime)
 i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done
 echo done $(cat /proc/uptime)
-touch /work/ready
+touch /scratch/ready
 trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done
 """
 # Is up from its second run on.
 UP_WHEN_RESTARTED = """
-if [ -e /work/ran ]; then touch /work/up; fi
-touch /work/ran
+if [ -e /scratch/ran ]; then touch /scratch/up; fi
+touch /scratch/ran
 trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done
 """
 

@@ -37,6 +37,13 @@ _DEPLOY: Final = shipped_accounts.ROOT / "deploy"
 
 
 @contextmanager
+def prevent_installation(cluster: Cluster) -> Iterator[None]:
+    """Keep tests that run beside this one from installing the components, once they have none installed."""
+    with hold_lock(cluster.directory / "admission.lock"):
+        yield
+
+
+@contextmanager
 def installed(
     cluster: Cluster, node: RealNode, namespace: str, flags: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, Json]]:
@@ -44,7 +51,7 @@ def installed(
 
     A cluster has one webhook configuration; tests side by side take turns.
     """
-    with hold_lock(cluster.directory / "admission.lock"):
+    with prevent_installation(cluster):
         node.import_archive(components.ensure_archive())
         try:
             for component in DEPLOYMENTS:
