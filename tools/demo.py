@@ -81,7 +81,7 @@ def _run_simulation(scenario: str, report: Path, *options: str, about: str = "")
 
 
 def extract_section(lines: list[str], title: str) -> list[str]:
-    """A table down to the end of one of its sections, and the line below it all.
+    """A table down to the end of one of its sections, and the sentence below it all.
 
     In a narrow terminal a table has several parts with an empty line between them, and each of them has the section.
     """
@@ -90,7 +90,8 @@ def extract_section(lines: list[str], title: str) -> list[str]:
         begin = number - lines[:number][::-1].index("") - 1 if result else 0
         rows = takewhile(lambda line: line.startswith(" "), lines[number + 1 :])
         result += [*lines[begin : number + 1], *rows]
-    return [*result, next(line for line in lines if line.startswith("Percentages"))]
+    legend = next(number for number, line in enumerate(lines) if line.startswith("Percentages"))
+    return [*result, *takewhile(bool, lines[legend:])]
 
 
 def _options() -> argparse.Namespace:

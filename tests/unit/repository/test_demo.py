@@ -70,6 +70,8 @@ def test_of_a_table_the_demo_shows_the_section_that_it_is_about() -> None:
     ]
     assert demo.extract_section(table, "Nodes") == [*table[:5], "Percentages compare with a"]
     assert demo.extract_section(table, "Cost") == [*table[:7], "Percentages compare with a"]
+    wrapped = [*table[:7], "Percentages compare with a. Prices:", "  example.", "", "more"]
+    assert demo.extract_section(wrapped, "Nodes") == [*table[:5], "Percentages compare with a. Prices:", "  example."]
 
 
 def test_the_demo_shows_every_variant_of_a_table_that_a_terminal_is_too_narrow_for() -> None:
