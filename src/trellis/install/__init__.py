@@ -1,0 +1,1 @@
+"""Installation: the objects that an installation creates in a cluster, described once."""

@@ -1,0 +1,1 @@
+"""Dashboards: a fleet overview, and one for each component."""

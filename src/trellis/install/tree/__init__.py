@@ -1,0 +1,1 @@
+"""Manifests as trees in which some parts depend on values, evaluated in Python or printed as templates for Helm."""

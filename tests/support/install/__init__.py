@@ -1,0 +1,1 @@
+"""Helm, kubectl and other programs that install and check manifests."""
