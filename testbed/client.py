@@ -192,7 +192,7 @@ class Api:
         return self.send("PATCH", path, dict(manifest), APPLY_PATCH)
 
     def patch(self, path: str, body: object, content: str = MERGE_PATCH) -> Json:
-        """Change an object; a merge patch unless told otherwise."""
+        """Change an object; a merge patch by default."""
         return self.send("PATCH", path, body, content)
 
     def annotate(self, path: str, annotations: Mapping[str, str | None]) -> Json:

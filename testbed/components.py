@@ -22,6 +22,9 @@ HPA_SYNC = "2s"
 HPA_WARM_UP = "10s"
 METRICS_RESOLUTION = "10s"
 
+AUDIT_POLICY = "policy.yaml"
+AUDIT_LOG_MEGABYTES = 10_000
+
 Command = list[str | Path]
 
 
@@ -30,6 +33,8 @@ class Layout(msgspec.Struct, frozen=True):
 
     directory: Path
     programs: dict[str, Path]
+    # Where the API server finds its audit policy, and puts its log; None if it has none.
+    audit: Path | None
     etcd: int
     etcd_peers: int
     api: int
@@ -69,7 +74,7 @@ def kube_apiserver(at: Layout) -> Command:
         f"--etcd-servers=http://{ADDRESS}:{at.etcd}",
         f"--bind-address={ADDRESS}",
         f"--secure-port={at.api}",
-        # A loopback address is not allowed in Endpoints, so nobody may try to publish it there.
+        # A loopback address is not allowed in Endpoints, so no component may publish it there.
         f"--advertise-address={ADDRESS}",
         "--endpoint-reconciler-type=none",
         f"--service-cluster-ip-range={SERVICE_RANGE}",
@@ -96,6 +101,16 @@ def kube_apiserver(at: Layout) -> Command:
         # Ten times the defaults: a test under load measures its own code, not the queue in front of it.
         "--max-requests-inflight=4000",
         "--max-mutating-requests-inflight=2000",
+        *(_audit_flags(at.audit, at.api) if at.audit else ()),
+    ]
+
+
+def _audit_flags(directory: Path, port: int) -> Command:
+    """A log for each API server: several of a run may share the directory. It is one file, of any size."""
+    return [
+        f"--audit-policy-file={directory / AUDIT_POLICY}",
+        f"--audit-log-path={directory / f'kube-apiserver-{port}.log'}",
+        f"--audit-log-maxsize={AUDIT_LOG_MEGABYTES}",
     ]
 
 

@@ -43,6 +43,15 @@ PANIC = "panic: "
 MAX_PANICS = 3
 
 
+# Names a directory with an audit policy, in which API servers log the requests that the policy selects.
+AUDIT = "TESTBED_AUDIT"
+
+
+def find_audit_directory() -> Path | None:
+    """The directory for audit logs; None if none are wanted."""
+    return Path(os.environ[AUDIT]) if os.environ.get(AUDIT) else None
+
+
 class ControlPlane:
     """A control plane in a directory of its own. Use it as a context manager, from a main thread."""
 
@@ -52,6 +61,7 @@ class ControlPlane:
         parts: frozenset[str] = FULL,
         initial_nodes: tuple[nodes.Node, ...] = DEFAULT_NODES,
         definitions: Iterable[Path] = (),
+        audit: Path | None = None,
     ) -> None:
         self._parts = parts
         self._definitions = definitions
@@ -62,7 +72,7 @@ class ControlPlane:
         self.logs = _log_directory(directory)
         self.seconds: dict[str, float] = {}  # since the start, when each stage was reached
         programs = building.ensure_programs(program for program in NEEDED if program.name in parts)
-        self._layout = Layout(directory, programs, *reserve_ports(5))
+        self._layout = Layout(directory, programs, audit, *reserve_ports(5))
         self.cluster = Cluster(directory, self._layout.url)
 
     def __enter__(self) -> Self:
@@ -87,7 +97,7 @@ class ControlPlane:
         self._running.pop(part).kill()
 
     def freeze(self, part: str) -> None:
-        """Stop one program from running, not from existing: connections stay open and nobody answers."""
+        """Stop one program from running, not from existing: connections stay open without an answer."""
         self._running[part].freeze()
 
     def thaw(self, part: str) -> None:
@@ -110,7 +120,7 @@ class ControlPlane:
     def stop(self) -> None:
         """Clients before servers, so that their logs do not fill with lost connections.
 
-        etcd and the API server are killed: nobody reads their data again, and a shutdown in order would take
+        etcd and the API server are killed: their data is not read again, and a shutdown in order would take
         the API server several seconds.
         """
         for part in [part for part in reversed(COMMANDS) if part in self._running]:

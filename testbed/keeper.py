@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from testbed.control_plane import ControlPlane
+from testbed.control_plane import ControlPlane, find_audit_directory
 from testbed.errors import HarnessError
 from testbed.scratch import root, scratch
 
@@ -27,12 +27,13 @@ def run_until_ended(name: str, leader: int) -> None:
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        with scratch(name) as directory, ControlPlane(directory, definitions=list_definitions()):
+        definitions, audit = list_definitions(), find_audit_directory()
+        with scratch(name) as directory, ControlPlane(directory, definitions=definitions, audit=audit):
             select.select([watched], [], [])
     finally:
         os.close(watched)
         (root() / f"{name}.lock").unlink(missing_ok=True)
-    (root() / f"{name}.log").unlink(missing_ok=True)  # after a failure, whoever started us reads it
+    (root() / f"{name}.log").unlink(missing_ok=True)  # after a failure, the process that started us reads it
 
 
 def list_definitions() -> list[Path]:

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from testbed.scratch import root
 # port that a server of another is about to listen on.
 PORTS = range(20000, 32000)
 
-# A byte for each port, locked by whoever was given it for as long as that process lives: a port is listened on a good
+# A byte for each port, locked by the process that has the port, for as long as it lives: a port is listened on a good
 # while after it was found free.
 RESERVED = "ports.lock"
 
@@ -32,14 +32,19 @@ TAIL_LINES = 15
 class Process:
     """A running program with a log file. It is killed when this process ends, in whatever way."""
 
-    def __init__(self, command: Sequence[str | Path], log: Path) -> None:
+    def __init__(self, command: Sequence[str | Path], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self.name = Path(command[0]).name
         self.log = log
         leash = [sys.executable, "-I", "-S", tether.__file__, str(os.getpid())]
         with log.open("ab") as output:
             # A session of its own: Ctrl-C in a terminal is ours to handle, in the right order.
             self._child = subprocess.Popen(
-                [*leash, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                [*leash, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env=os.environ | dict(environment or {}),
             )
 
     @property

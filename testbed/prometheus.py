@@ -1,15 +1,20 @@
-"""Runs a real Prometheus with the samples that a test gives it.
+"""Runs a real Prometheus: with the samples that a test gives it, or scraping programs of the test.
 
-promtool turns OpenMetrics text with timestamps into blocks, and Prometheus serves them. It scrapes nothing.
+promtool turns OpenMetrics text with timestamps into blocks, and Prometheus serves them.
 """
 
 from __future__ import annotations
 
 import http.client
+import json
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import yaml
 
 from testbed.components import ADDRESS
 from testbed.errors import HarnessError
@@ -43,6 +48,24 @@ class Prometheus:
             except OSError:
                 return False
 
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series that an instant query returns; raises `HarnessError` if Prometheus refuses it."""
+        series: list[dict[str, Any]] = self._get(f"/api/v1/query?{urlencode({'query': expression})}")["result"]
+        return series
+
+    def list_alerts(self) -> list[dict[str, Any]]:
+        """The alerts that are pending or fire."""
+        alerts: list[dict[str, Any]] = self._get("/api/v1/alerts")["alerts"]
+        return alerts
+
+    def _get(self, path: str) -> Any:
+        with closing(http.client.HTTPConnection(ADDRESS, self._port, timeout=60.0)) as connection:
+            connection.request("GET", path)
+            answer = json.loads(connection.getresponse().read())
+        if answer["status"] != "success":
+            raise HarnessError(f"Prometheus refuses {path}: {answer.get('error')}")
+        return answer["data"]
+
 
 @contextmanager
 def serving(directory: Path, openmetrics: str | Iterable[str], *flags: str, block: str = "2h") -> Iterator[Prometheus]:
@@ -52,17 +75,37 @@ def serving(directory: Path, openmetrics: str | Iterable[str], *flags: str, bloc
     """
     programs = ensure_programs([PROMETHEUS, PROMTOOL])
     _write_blocks(programs[PROMTOOL.name], directory, openmetrics, block)
-    configuration = directory / "prometheus.yml"
-    configuration.write_text("scrape_configs: []\n")
+    # Blocks stay as they are: a test does not wait for them to be merged.
+    as_they_are = ["--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h"]
+    retention = f"--storage.tsdb.retention.time={RETENTION}"
+    with _running(programs[PROMETHEUS.name], directory, {"scrape_configs": []}, retention, *as_they_are, *flags) as it:
+        yield it
+
+
+@contextmanager
+def scraping(
+    directory: Path, jobs: Iterable[Mapping[str, Any]], rules: Iterable[Path] = (), *, interval: str = "1s"
+) -> Iterator[Prometheus]:
+    """A server that scrapes these jobs and evaluates these rules at an interval, with its files in a directory."""
+    programs = ensure_programs([PROMETHEUS])
+    configuration = {
+        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
+        "rule_files": [str(path) for path in rules],
+        "scrape_configs": [dict(job) for job in jobs],
+    }
+    with _running(programs[PROMETHEUS.name], directory, configuration) as server:
+        yield server
+
+
+@contextmanager
+def _running(program: Path, directory: Path, configuration: Mapping[str, Any], *flags: str) -> Iterator[Prometheus]:
+    path = directory / "prometheus.yml"
+    path.write_text(yaml.safe_dump(dict(configuration)))
     [port] = reserve_ports(1)
     command: list[str | Path] = [
-        programs[PROMETHEUS.name],
-        f"--config.file={configuration}",
+        program,
+        f"--config.file={path}",
         f"--storage.tsdb.path={directory / 'data'}",
-        f"--storage.tsdb.retention.time={RETENTION}",
-        # Blocks stay as they are: a test does not wait for them to be merged.
-        "--storage.tsdb.min-block-duration=2h",
-        "--storage.tsdb.max-block-duration=2h",
         f"--web.listen-address={ADDRESS}:{port}",
         *flags,
     ]

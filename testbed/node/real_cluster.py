@@ -16,6 +16,7 @@ from testbed.access.kubeconfigs import write_private
 from testbed.cluster import Cluster
 from testbed.components import ADDRESS
 from testbed.errors import HarnessError
+from testbed.keeper import list_definitions
 from testbed.node import cgroups, relay, running, sandbox, signals
 from testbed.node.configuration import CONTAINERD_SOCKET
 from testbed.node.images.archives import BUSYBOX
@@ -57,7 +58,7 @@ def run() -> int:
 
 def run_inside(port: int, started: float) -> None:
     """Run control plane and node, and say how they are used from outside, where the port leads to the API server."""
-    with signals.until_requested(), running.run_cluster() as plane:
+    with signals.until_requested(), running.run_cluster(list_definitions()) as plane:
         directory = sandbox.get_directory()
         own_port = int(plane.cluster.url.rpartition(":")[2])
         pairs = (

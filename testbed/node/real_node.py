@@ -57,11 +57,18 @@ class RealNode:
 
     def import_archive(self, archive: Path) -> None:
         """Make the images of an archive known to the node's containerd."""
+        self._run_images("import", archive)
+
+    def tag_image(self, image: str, name: str) -> None:
+        """Give an image that the node has another name, with the registry and the tag."""
+        self._run_images("tag", "--force", image, name)
+
+    def _run_images(self, *arguments: str | Path) -> None:
         ctr = building.ensure_programs(CONTAINER_RUNTIME)["ctr"]
         where = ["--address", configuration.CONTAINERD_SOCKET, "--namespace", "k8s.io"]
-        done = subprocess.run([ctr, *where, "images", "import", archive], capture_output=True, text=True, check=False)
+        done = subprocess.run([ctr, *where, "images", *arguments], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise HarnessError(f"images cannot be imported: {done.stderr.strip()}")
+            raise HarnessError(f"ctr images {arguments[0]}: {done.stderr.strip()}")
 
     def read_log(self, program: str) -> str:
         """What containerd or kubelet has logged so far."""

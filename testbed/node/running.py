@@ -1,6 +1,7 @@
 """Runs a command beside a control plane with a real node.
 
 `python -m testbed.node python -m testbed.node.running COMMAND ...`: the command finds the cluster by its environment.
+With `--empty` before the command, the cluster has no definition of ours.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -22,15 +23,16 @@ from testbed.node.real_node import run_node
 
 _CLUSTER: Final = "TRELLIS_NODE_CLUSTER"
 _URL: Final = "TRELLIS_NODE_CLUSTER_URL"
+EMPTY: Final = "--empty"
 
 
 @contextmanager
-def run_cluster() -> Iterator[ControlPlane]:
+def run_cluster(definitions: Iterable[Path]) -> Iterator[ControlPlane]:
     """A control plane and a real node, which is the only one, until nodes are added that kwok plays."""
     directory = sandbox.get_directory() / "cluster"  # it ends with the sandbox
     directory.mkdir(mode=0o700)
     with (
-        ControlPlane(directory, initial_nodes=(), definitions=list_definitions()) as plane,
+        ControlPlane(directory, initial_nodes=(), definitions=definitions) as plane,
         run_node(plane.cluster),
     ):
         yield plane
@@ -38,11 +40,12 @@ def run_cluster() -> Iterator[ControlPlane]:
 
 def run_beside_node(command: Sequence[str]) -> int:
     """The exit status of the command, to which SIGTERM and Ctrl-C are passed on."""
-    with run_cluster() as plane:
+    is_empty = command[0] == EMPTY
+    with run_cluster(() if is_empty else list_definitions()) as plane:
         directory, kubeconfig = plane.cluster.directory, plane.cluster.kubeconfig
         here = {_CLUSTER: str(directory), _URL: plane.cluster.url, "KUBECONFIG": str(kubeconfig)}
         signals.block()
-        return signals.wait_for(signals.spawn(command, os.environ | here))
+        return signals.wait_for(signals.spawn(command[is_empty:], os.environ | here))
 
 
 def find_cluster() -> Cluster:
@@ -51,7 +54,7 @@ def find_cluster() -> Cluster:
 
 
 if __name__ == "__main__":
-    # While the cluster starts; a command is told by itself.
+    # While the cluster starts; a command gets the signal by itself.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(signals.to_exit_status(-signal.SIGTERM)))
     try:
         sys.exit(run_beside_node(sys.argv[1:]))

@@ -2,7 +2,7 @@
 
 They are compiled from their Go modules, once per user and version, into the user's cache: about 0.5 GB for the
 control plane and 0.3 GB for the peers that stay, and Go's own caches, which Go trims by itself. A program is compiled
-when somebody first asks for it. `$KUBEBUILDER_ASSETS` spares the programs that it holds; an API server from there may
+when it is first used. `$KUBEBUILDER_ASSETS` spares the programs that it holds; an API server from there may
 be of another version.
 """
 

@@ -1,7 +1,8 @@
 """The programs that are compiled together, their Go modules and their flags.
 
-Three sets, each resolved as one module so that the libraries its programs share are compiled once: Kubernetes with what
-it needs, the container runtime of a real node, and the peers, which are made of newer Kubernetes libraries.
+Six sets, each resolved as one module so that the libraries its programs share are compiled once: Kubernetes with what
+it needs, the container runtime of a real node, the peers, which are made of newer Kubernetes libraries, Helm and other
+tools for the chart, kube-score, which is made of older libraries, Cluster API, and Karpenter.
 """
 
 from __future__ import annotations
@@ -16,7 +17,18 @@ from pathlib import Path
 from typing import Protocol
 
 from testbed.programs.go import run_go
-from testbed.programs.versions import CONTAINER_RUNTIME, GO, KUBERNETES, MODULES, PEERS, Program
+from testbed.programs.versions import (
+    CLUSTER_API,
+    CONTAINER_RUNTIME,
+    GO,
+    INSTALL_TOOLS,
+    KARPENTER_PROGRAMS,
+    KUBE_SCORE,
+    KUBERNETES,
+    MODULES,
+    PEERS,
+    Program,
+)
 
 # etcd offers its server as a library only in this form; its own main package has a module of its own.
 ETCD_MAIN = """package main
@@ -84,20 +96,25 @@ class PinnedSources:
     def __init__(self, title: str, module: Path, *flags: str) -> None:
         self.title = title
         self.flags = ["-mod=readonly", *flags]
-        self._files = [module / "go.mod", module / "go.sum"]
+        self._module = module
+        # With main functions of our own, if there are any.
+        self._files = [module / "go.mod", module / "go.sum", *sorted(module.rglob("*.go"))]
         texts = [file.read_text() for file in self._files]
         self.home = f"{module.name.replace('_', '-')}-{_fingerprint([texts, self.flags, *MACHINE])}"
 
     def write(self, module: Path) -> None:
-        """All there is: versions and checksums."""
+        """All there is: versions, checksums and our own main functions."""
         for file in self._files:
-            shutil.copy(file, module)
+            target = module / file.relative_to(self._module)
+            target.parent.mkdir(exist_ok=True)
+            shutil.copy(file, target)
 
     def complete(self, module: Path, go: Path) -> None:
         """Nothing is missing."""
 
 
-def _create_peer_sources() -> PinnedSources:
+def create_peer_sources() -> PinnedSources:
+    """Upstream's programs, and Prometheus."""
     # Prometheus without the plug-ins that discover targets in every cloud there is: no test scrapes anything.
     flags = ("-tags", "remove_all_sd", "-ldflags", "-s -w")
     return PinnedSources("upstream's recommender and Prometheus", _MODULES / "peers", *flags)
@@ -112,14 +129,34 @@ def _create_runtime_sources() -> PinnedSources:
     return PinnedSources("the container runtime", module, "-tags", "no_btrfs no_devmapper no_zfs", "-ldflags", linker)
 
 
+def _create_install_sources() -> PinnedSources:
+    return PinnedSources("Helm and kubeconform", _MODULES / "install_tools", "-ldflags", "-s -w")
+
+
+def _create_score_sources() -> PinnedSources:
+    return PinnedSources("kube-score", _MODULES / "kube_score", "-ldflags", "-s -w")
+
+
+def _create_cluster_api_sources() -> PinnedSources:
+    return PinnedSources("Cluster API", _MODULES / "cluster_api", "-ldflags", "-s -w")
+
+
+def _create_karpenter_sources() -> PinnedSources:
+    return PinnedSources("Karpenter", _MODULES / "karpenter", "-ldflags", "-s -w")
+
+
 def by_sources(programs: Iterable[Program]) -> list[tuple[Sources, list[Program]]]:
     """The programs, in their order, under the sources that they are compiled from."""
     wanted = list(programs)
-    pinned = (*PEERS, *CONTAINER_RUNTIME)
+    pinned = (*PEERS, *CONTAINER_RUNTIME, *INSTALL_TOOLS, KUBE_SCORE, CLUSTER_API, *KARPENTER_PROGRAMS)
     sets: list[tuple[Sources, list[Program]]] = [
         (ControlPlaneSources(), [program for program in wanted if program not in pinned]),
         (_create_runtime_sources(), [program for program in wanted if program in CONTAINER_RUNTIME]),
-        (_create_peer_sources(), [program for program in wanted if program in PEERS]),
+        (create_peer_sources(), [program for program in wanted if program in PEERS]),
+        (_create_install_sources(), [program for program in wanted if program in INSTALL_TOOLS]),
+        (_create_score_sources(), [program for program in wanted if program == KUBE_SCORE]),
+        (_create_cluster_api_sources(), [program for program in wanted if program == CLUSTER_API]),
+        (_create_karpenter_sources(), [program for program in wanted if program in KARPENTER_PROGRAMS]),
     ]
     return [(sources, members) for sources, members in sets if members]
 

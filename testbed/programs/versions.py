@@ -60,6 +60,35 @@ UPSTREAM_ADMISSION = Program(
 UPSTREAM_UPDATER = Program("vpa-updater", "k8s.io/autoscaler/vertical-pod-autoscaler/pkg/updater", 0.2)
 PROMETHEUS = Program("prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 1.3)
 PROMTOOL = Program("promtool", "github.com/prometheus/prometheus/cmd/promtool", 0.1)
-PEERS = (UPSTREAM_RECOMMENDER, UPSTREAM_ADMISSION, UPSTREAM_UPDATER, PROMETHEUS, PROMTOOL)
+UPSTREAM_VPA = (UPSTREAM_RECOMMENDER, UPSTREAM_ADMISSION, UPSTREAM_UPDATER)
+PEERS = (*UPSTREAM_VPA, PROMETHEUS, PROMTOOL)
 
-BY_NAME = {program.name: program for program in (*NEEDED, *NODE_PROGRAMS, KUBECTL, *PEERS)}
+# What renders, installs and checks the chart; their versions stand in install_tools/go.mod and kube_score/go.mod.
+HELM_4 = Program("helm-4", "helm.sh/helm/v4/cmd/helm", 2)
+HELM_3 = Program("helm-3", "helm.sh/helm/v3/cmd/helm", 0.5)
+KUBECONFORM = Program("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform", 0.2)
+KUBE_SCORE = Program("kube-score", "github.com/zegl/kube-score/cmd/kube-score", 0.8)
+INSTALL_TOOLS = (HELM_4, HELM_3, KUBECONFORM)
+
+# The core manager of Cluster API, which makes Machines of MachineDeployments; its version stands in cluster_api/go.mod.
+CLUSTER_API = Program("cluster-api-core", "sigs.k8s.io/cluster-api/core", 3)
+
+# A node autoscaler beside ours, with nodes that its kwok provider makes, and what writes its definitions; the version
+# stands in karpenter/go.mod.
+KARPENTER = Program("karpenter-kwok", "sigs.k8s.io/karpenter/kwok", 3)
+KARPENTER_DEFINITIONS = Program("karpenter-definitions", "./definitions", 0.1)
+KARPENTER_PROGRAMS = (KARPENTER, KARPENTER_DEFINITIONS)
+
+BY_NAME = {
+    program.name: program
+    for program in (
+        *NEEDED,
+        *NODE_PROGRAMS,
+        KUBECTL,
+        *PEERS,
+        *INSTALL_TOOLS,
+        KUBE_SCORE,
+        CLUSTER_API,
+        *KARPENTER_PROGRAMS,
+    )
+}

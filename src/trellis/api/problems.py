@@ -27,12 +27,16 @@ WRONG_TYPE = Reason("WrongType", "A value has another JSON type than its field."
 UNSUPPORTED = Reason("Unsupported", "A value is not one of the values that the field supports.", Severity.ERROR)
 INVALID = Reason("Invalid", "A value breaks a rule of its field.", Severity.ERROR)
 FORBIDDEN = Reason("Forbidden", "A field is not allowed in this combination.", Severity.ERROR)
-TOO_MANY = Reason("TooMany", "A list, map or text is longer than allowed.", Severity.ERROR)
+TOO_MANY = Reason("TooMany", "A list, map or string is longer than allowed.", Severity.ERROR)
 DUPLICATE = Reason("Duplicate", "An entry that must be unique occurs twice.", Severity.ERROR)
 UNKNOWN_FIELD = Reason(
-    "UnknownField", "The kind does not have this field: a typing error, or a field of a newer version.", Severity.ERROR
+    "UnknownField",
+    "The kind does not have this field: it is misspelled, or belongs to a newer version.",
+    Severity.ERROR,
 )
-DEPRECATED = Reason("Deprecated", "A deprecated spelling that still works; it has a successor.", Severity.WARNING)
+DEPRECATED = Reason(
+    "Deprecated", "A deprecated spelling that still works; the message names its replacement.", Severity.WARNING
+)
 SUSPICIOUS = Reason("Suspicious", "Valid, but probably not what was meant.", Severity.WARNING)
 
 # How a message begins. Warnings begin with their rule: they are marked as warnings wherever they are shown.
@@ -56,12 +60,17 @@ _CAUSES = {
     TOO_MANY.code: "FieldValueTooMany",
     DUPLICATE.code: "FieldValueDuplicate",
 }
+# Stands for the value of a secret.
+HIDDEN = "(hidden)"
 # Where the value adds nothing to the phrase.
 _WITHOUT_VALUE = frozenset({REQUIRED.code, FORBIDDEN.code, UNKNOWN_FIELD.code})
 
 
 class ValidationProblem(msgspec.Struct, frozen=True):
-    """One problem at one path: `value` is what is written there, `rule` the rule it breaks."""
+    """One problem at one path: `value` is what is written there, `rule` the rule it breaks.
+
+    Of a secret the value is `HIDDEN`, and its line in a file is not shown either.
+    """
 
     path: Path
     reason: Reason

@@ -12,10 +12,11 @@ import msgspec
 
 from trellis.api.kinds.buffer import Buffer, BufferSpec, BufferStatus
 from trellis.api.kinds.checkpoint import CheckpointSpec, CheckpointStatus, VerticalPodAutoscalerCheckpoint
+from trellis.api.kinds.claim_node_group import ClaimNodeGroup, ClaimNodeGroupSpec
 from trellis.api.kinds.hvpa import Hvpa, HvpaSpec, HvpaStatus
 from trellis.api.kinds.kwok_node_group import KwokNodeGroup, KwokNodeGroupSpec
 from trellis.api.kinds.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerSpec, VerticalPodAutoscalerStatus
-from trellis.api.rules import buffer, hvpa, kwok_node_group, scenario, vpa
+from trellis.api.rules import buffer, claim_node_group, hvpa, kwok_node_group, scenario, vpa
 from trellis.api.scenario.spec import Scenario, ScenarioSpec
 from trellis.api.schema.fields import Rule
 
@@ -173,9 +174,20 @@ KWOK_NODE_GROUP = Kind(
     spec=KwokNodeGroupSpec,
     status=None,
 )
+CLAIM_NODE_GROUP = Kind(
+    group="nodes.trellis.x-k8s.io",
+    version="v1alpha1",
+    name="ClaimNodeGroup",
+    plural="claimnodegroups",
+    short_names=(),
+    struct=ClaimNodeGroup,
+    spec=ClaimNodeGroupSpec,
+    status=None,
+)
 # What a cluster stores, and what only files hold: no CRD is made of the latter, and no API server asked about them.
 KINDS = (VPA, CHECKPOINT, HVPA, BUFFER)
-FILE_KINDS = (SCENARIO, KWOK_NODE_GROUP)
+NODE_GROUP_KINDS = (KWOK_NODE_GROUP, CLAIM_NODE_GROUP)
+FILE_KINDS = (SCENARIO, *NODE_GROUP_KINDS)
 ALL_KINDS = (*KINDS, *FILE_KINDS)
 
 
@@ -187,7 +199,12 @@ def _rules_by_struct(*modules: tuple[Rule[Any], ...]) -> Mapping[type[msgspec.St
 
 
 RULES = _rules_by_struct(
-    vpa.VPA_RULES, hvpa.HVPA_RULES, buffer.BUFFER_RULES, scenario.SCENARIO_RULES, kwok_node_group.KWOK_NODE_GROUP_RULES
+    vpa.VPA_RULES,
+    hvpa.HVPA_RULES,
+    buffer.BUFFER_RULES,
+    scenario.SCENARIO_RULES,
+    kwok_node_group.KWOK_NODE_GROUP_RULES,
+    claim_node_group.CLAIM_NODE_GROUP_RULES,
 )
 
 

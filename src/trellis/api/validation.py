@@ -31,9 +31,9 @@ from trellis.api.problems import (
     ValidationProblem,
     describe_supported_values,
 )
-from trellis.api.registry import CHECKPOINT, KWOK_NODE_GROUP, RULES, VPA, Kind
-from trellis.api.rules.kwok_node_group import check_group_name
+from trellis.api.registry import CHECKPOINT, NODE_GROUP_KINDS, RULES, VPA, Kind
 from trellis.api.rules.metadata import METADATA_RULES, Metadata
+from trellis.api.rules.node_group import check_group_name
 from trellis.api.scenario.autoscalers import HpaSpec
 from trellis.api.schema.fields import Field, Rule
 from trellis.api.schema.tree import JsonShape, SchemaNode, build_schema_tree
@@ -326,7 +326,7 @@ def validate(
     top = _TOP if kind.status is not None else _TOP[:-1]
     problems = [_build_unknown_top_field(name, top) for name in document if name not in top]
     problems += validate_metadata(document.get("metadata"))
-    if kind is KWOK_NODE_GROUP:
+    if kind in NODE_GROUP_KINDS:
         problems += check_group_name(document.get("metadata"))
     spec = document.get("spec")
     if spec is not None:

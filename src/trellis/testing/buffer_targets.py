@@ -44,7 +44,7 @@ _NOW: Final = 1_800_000_000.0
 
 
 def declares_itself(make: Factory, _documents: Sequence[Document]) -> None:
-    """It says its apiVersion, its kind and its plural, and has a `read`."""
+    """It declares its apiVersion, kind and plural, and has a method `read`."""
     kind = make()
     if not isinstance(kind, TargetKind):
         raise Nonconformance("it lacks api_version, kind, plural or read")
@@ -59,20 +59,20 @@ def declares_itself(make: Factory, _documents: Sequence[Document]) -> None:
 
 
 def reads_every_object(make: Factory, documents: Sequence[Document]) -> None:
-    """It reads every object: a count that is none or not negative, and a selector that chooses by labels."""
+    """It reads every object: the count is absent or not negative, and the selector has requirements for labels."""
     if not documents:
         raise Nonconformance("there is no object to read")
     for document in documents:
         reading = _read(make(), document)
         replicas: Any = reading.replicas
         if replicas is not None and (not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0):
-            raise Nonconformance(f"replicas is {replicas!r}, which is no count")
+            raise Nonconformance(f"replicas is {replicas!r}, which is not a count")
         if reading.selector.selects_nothing or not reading.selector.requirements:
-            raise Nonconformance("its selector chooses no pod, or all of them")
+            raise Nonconformance("its selector matches no pod, or every pod")
 
 
 def yields_a_chunk(make: Factory, documents: Sequence[Document]) -> None:
-    """Of every object that has a template a chunk can be made, and its pods are those that the selector chooses."""
+    """Every object with a template gives a chunk, and the selector matches the pods of the template."""
     for document in documents:
         reading = _read(make(), document)
         if reading.template is None:
@@ -82,12 +82,12 @@ def yields_a_chunk(make: Factory, documents: Sequence[Document]) -> None:
         except UnreadableObject as error:
             raise Nonconformance(f"its template cannot be read: {error.rule}") from error
         if not reading.selector.matches(template.metadata.labels):
-            raise Nonconformance("pods of its template would not be chosen by its selector")
+            raise Nonconformance("its selector does not match the pods of its template")
         translation = translate(
             _buffer(make()), TranslationFacts(TargetFacts(1, template=template)), _NOW, BufferSettings()
         )
         if translation.pod_spec is None:
-            raise Nonconformance(f"no chunk can be made of its template: {translation.ready}")
+            raise Nonconformance(f"its template gives no chunk: {translation.ready}")
 
 
 def reads_objects_without_status(make: Factory, documents: Sequence[Document]) -> None:
@@ -97,12 +97,12 @@ def reads_objects_without_status(make: Factory, documents: Sequence[Document]) -
 
 
 def leaves_objects_unchanged(make: Factory, documents: Sequence[Document]) -> None:
-    """It leaves the object as it is."""
+    """It does not modify the object."""
     for document in documents:
         passed = copy.deepcopy(dict(document))
         _read_without_copy(make(), passed)
         if passed != dict(document):
-            raise Nonconformance("the object was another one afterwards")
+            raise Nonconformance("the object was modified")
 
 
 def is_deterministic(make: Factory, documents: Sequence[Document]) -> None:
@@ -110,7 +110,7 @@ def is_deterministic(make: Factory, documents: Sequence[Document]) -> None:
     for document in documents:
         kind = make()
         if not _read(kind, document) == _read(kind, document) == _read(make(), document):
-            raise Nonconformance("it said something else when it was asked again")
+            raise Nonconformance("a second call gave another result")
 
 
 def does_no_io(make: Factory, documents: Sequence[Document]) -> None:
@@ -123,7 +123,7 @@ def does_no_io(make: Factory, documents: Sequence[Document]) -> None:
 
 
 def reads_no_clock(make: Factory, documents: Sequence[Document]) -> None:
-    """It does not ask what time it is."""
+    """It reads no clock."""
     kind = make()
     with forbid_clock() as attempts:
         _try_reading(kind, documents)

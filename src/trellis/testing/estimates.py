@@ -58,7 +58,7 @@ def require_possible(estimates: Estimates, rows: Rows, context: str = "") -> Non
             f"{describe_bounds(estimates.bounds[:, :, position])}"
         )
     if estimates.confidence is not None and (np.isnan(estimates.confidence) | (estimates.confidence < 0)).any():
-        raise Nonconformance(f"a confidence that is negative or no number, among {len(rows)} rows")
+        raise Nonconformance(f"a confidence is negative or NaN, among {len(rows)} rows")
 
 
 def require_equal(expected: Estimates, actual: Estimates, rows: Rows, case: str) -> None:
@@ -66,16 +66,16 @@ def require_equal(expected: Estimates, actual: Estimates, rows: Rows, case: str)
     for name in ("bounds", "totals", "confidence"):
         expected_column, actual_column = getattr(expected, name), getattr(actual, name)
         if (expected_column is None) != (actual_column is None):
-            raise Nonconformance(f"{case}, it says something else: there are {name} once, and once there are none")
+            raise Nonconformance(f"the result {case} differs: only one of the two has {name}")
         if expected_column is not None and not np.allclose(
             expected_column, actual_column, rtol=_CLOSE, atol=0.0, equal_nan=True
         ):
             raise Nonconformance(
-                f"{case}, it says something else: {describe_first_difference(expected_column, actual_column, name)}"
+                f"the result {case} differs: {describe_first_difference(expected_column, actual_column, name)}"
             )
     if expected.explanation.keys() != actual.explanation.keys():
         raise Nonconformance(
-            f"{case}, it explains other things: {sorted(expected.explanation)}, {sorted(actual.explanation)}"
+            f"the explanation {case} has other columns: {sorted(expected.explanation)}, {sorted(actual.explanation)}"
         )
     for name, column in expected.explanation.items():
         actual_column = actual.explanation[name]
@@ -85,7 +85,7 @@ def require_equal(expected: Estimates, actual: Estimates, rows: Rows, case: str)
             else list(column) == list(actual_column)
         )
         if not same:
-            raise Nonconformance(f"{case}, it explains {name} of {len(rows)} rows otherwise")
+            raise Nonconformance(f"the explanation {case} differs: {name}, among {len(rows)} rows")
 
 
 def select_rows(rows: Rows, positions: Sequence[int]) -> Rows:
@@ -134,4 +134,4 @@ def fingerprint(rows: Rows) -> str:
 def describe_first_difference(expected: FloatColumn, actual: FloatColumn, name: str) -> str:
     differs = ~np.isclose(expected, actual, rtol=_CLOSE, atol=0.0, equal_nan=True)
     position = tuple(np.argwhere(differs)[0].tolist())
-    return f"{name}[{', '.join(map(str, position))}] is {expected[position]:g} once and {actual[position]:g} then"
+    return f"{name}[{', '.join(map(str, position))}] is {expected[position]:g} and {actual[position]:g}"

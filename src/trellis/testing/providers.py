@@ -20,7 +20,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from trellis.api.kube.nodes import Node
 from trellis.core.fit.resources import CPU, MEMORY, PODS, parse_nanos_or_zero
-from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup
+from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup, find_group_problem
+from trellis.kube.write.actions import Action
 from trellis.providers.protocol import Provider, Steps
 from trellis.testing.conformance import (
     Check,
@@ -57,6 +58,11 @@ class ProviderEnvironment(Protocol):
         """The name of a group whose orders never return; empty where the environment cannot have one."""
         ...
 
+    @property
+    def broken_group(self) -> str:
+        """The name of a group whose description is invalid; empty where the environment cannot have one."""
+        ...
+
     async def execute(self, steps: Steps, /) -> None:
         """Execute these actions against the API server of this environment, or its fake."""
         ...
@@ -79,7 +85,7 @@ async def find_group_with_capacity(environment: ProviderEnvironment) -> GroupSta
     for state in (await environment.provider.groups(environment.now)).states:
         if state.group.name != environment.hanging_group and state.group.max_size - state.target >= 2:
             return state
-    raise Nonconformance("none of its groups has room for two more instances: give the environment one that has")
+    raise Nonconformance("no group of the environment can grow by two instances: add one that can")
 
 
 async def read_state(environment: ProviderEnvironment, group: str, provider: Provider | None = None) -> GroupState:
@@ -135,6 +141,8 @@ async def describes_its_groups(environment: ProviderEnvironment) -> None:
     _require_unique("group", (state.group.name for state in states))
     for state in states:
         _require_valid_group(state.group)
+        if (problem := find_group_problem(state)) is not None:
+            raise Nonconformance(str(problem))
         _require_unique("instance", (instance.id for instance in state.instances))
 
 
@@ -155,7 +163,7 @@ async def names_ordered_instances(environment: ProviderEnvironment) -> None:
     await environment.execute(ordered.steps)
     unknown = set(ordered.instances) - (await read_state(environment, before.group.name)).index_by_id().keys()
     if unknown:
-        raise Nonconformance(f"it said that it ordered {', '.join(sorted(unknown))}, and tells nothing of them")
+        raise Nonconformance(f"it reported the orders {', '.join(sorted(unknown))}, and its groups do not contain them")
 
 
 async def ignores_repeated_orders(environment: ProviderEnvironment) -> None:
@@ -212,7 +220,7 @@ async def respects_the_minimum(environment: ProviderEnvironment) -> None:
     if len(released.refused) != least:
         text = f"{len(running)} run and at least {least} have to stay, and {len(released.refused)} are refused"
         raise Nonconformance(text)
-    _require_target(await read_state(environment, state.group.name), least, "after all were given back")
+    _require_target(await read_state(environment, state.group.name), least, "after all were released")
 
 
 async def refuses_unknown_groups(environment: ProviderEnvironment) -> None:
@@ -221,7 +229,7 @@ async def refuses_unknown_groups(environment: ProviderEnvironment) -> None:
         raise Nonconformance("an order from a group that does not exist is not refused")
     released = await environment.provider.release(_UNKNOWN_GROUP, [_UNKNOWN_INSTANCE], environment.now)
     if _UNKNOWN_INSTANCE not in released.refused or released.steps:
-        raise Nonconformance("an instance of a group that does not exist can be given back")
+        raise Nonconformance("an instance of a group that does not exist can be released")
 
 
 async def starts_nodes_as_described(environment: ProviderEnvironment) -> None:
@@ -246,7 +254,7 @@ async def is_idle_when_all_run(environment: ProviderEnvironment) -> None:
 
 
 async def releases_instances(environment: ProviderEnvironment) -> None:
-    """An instance that is given back no longer counts, is leaving or gone, and can be given back once more."""
+    """A released instance no longer counts, is leaving or gone, and can be released again."""
     state = await order_two_instances(environment)
     name, instance_id = state.group.name, _find_ordered_instance(state)
     for _ in range(2):
@@ -254,12 +262,12 @@ async def releases_instances(environment: ProviderEnvironment) -> None:
         released = await environment.provider.release(name, [instance_id], environment.now)
         await environment.execute(released.steps)
         if exists and instance_id not in released.instances:
-            raise Nonconformance(f"{instance_id} cannot be given back: {released.refused.get(instance_id)}")
+            raise Nonconformance(f"{instance_id} cannot be released: {released.refused.get(instance_id)}")
     after = await read_state(environment, name)
-    _require_target(after, state.target - 1, "after one instance was given back")
+    _require_target(after, state.target - 1, "after one instance was released")
     left = after.index_by_id().get(instance_id)
     if left is not None and left.state is not InstanceState.LEAVING:
-        raise Nonconformance(f"{instance_id} was given back and is {left.state}")
+        raise Nonconformance(f"{instance_id} was released and is {left.state}")
 
 
 async def refuses_unknown_instances(environment: ProviderEnvironment) -> None:
@@ -271,7 +279,7 @@ async def refuses_unknown_instances(environment: ProviderEnvironment) -> None:
     if _UNKNOWN_INSTANCE not in released.refused or _UNKNOWN_INSTANCE in released.instances:
         raise Nonconformance("an instance that does not exist is not refused")
     _require_target(
-        await read_state(environment, state.group.name), state.target - 1, "after one known instance was given back"
+        await read_state(environment, state.group.name), state.target - 1, "after one known instance was released"
     )
 
 
@@ -282,7 +290,7 @@ async def keeps_no_state(environment: ProviderEnvironment) -> None:
     if await environment.provider.groups(environment.now) != await environment.restarted_provider().groups(
         environment.now
     ):
-        raise Nonconformance("another process tells something else of the same groups")
+        raise Nonconformance("another process reports the same groups differently")
 
 
 async def tolerates_cancelled_calls(environment: ProviderEnvironment) -> None:
@@ -305,6 +313,104 @@ async def tolerates_cancelled_calls(environment: ProviderEnvironment) -> None:
     _require_target(
         await order_two_instances(environment), before.target + 2, "after a call was given up and two were ordered"
     )
+
+
+async def resumes_interrupted_orders(environment: ProviderEnvironment) -> None:
+    """If a process ends after any write of an order, the next one reaches the target, and not more."""
+    before = await find_group_with_capacity(environment)
+    name, target = before.group.name, before.target + 2
+    ordered = await environment.provider.order(name, target, environment.now)
+    for action in _list_first_actions(ordered.steps):
+        await environment.execute(((action,),))
+        provider = environment.restarted_provider()
+        await environment.execute((await provider.tend(environment.now)).steps)
+        state = await read_state(environment, name, provider)
+        if state.target > target:
+            raise Nonconformance(f"{name} has a target of {state.target} after a part of an order of {target}")
+    again = await environment.restarted_provider().order(name, target, environment.now)
+    await environment.execute(again.steps)
+    _require_target(await read_state(environment, name), target, "after an order that was interrupted and repeated")
+
+
+async def resumes_interrupted_releases(environment: ProviderEnvironment) -> None:
+    """If a process ends after the first write of a release, the next one can release that instance, and it alone."""
+    state, running = await start_two_instances(environment)
+    name, leaving = state.group.name, running[-1].id
+    released = await environment.provider.release(name, [leaving], environment.now)
+    await environment.execute(tuple((action,) for action in _list_first_actions(released.steps)))
+    provider = environment.restarted_provider()
+    await environment.execute((await provider.tend(environment.now)).steps)
+    again = await provider.release(name, [leaving], environment.now)
+    await environment.execute(again.steps)
+    await _wait_for_release(environment, name, leaving)
+    _require_target(await read_state(environment, name), state.target - 1, "after a release that was interrupted")
+    await _require_running(environment, name, {instance.id for instance in running} - {leaving})
+
+
+async def releases_the_named_instance_alone(environment: ProviderEnvironment) -> None:
+    """Of several instances that run, the one that is named goes, and the others stay as they are."""
+    state, running = await start_two_instances(environment)
+    name = state.group.name
+    # Not the newest and not the oldest, where there are three: a group that picks by age picks another one.
+    named = sorted(running, key=lambda instance: instance.since)[len(running) // 2].id
+    released = await environment.provider.release(name, [named], environment.now)
+    await environment.execute(released.steps)
+    if named not in released.instances:
+        raise Nonconformance(f"{named} cannot be released: {released.refused.get(named)}")
+    await _wait_for_release(environment, name, named)
+    await _require_running(environment, name, {instance.id for instance in running} - {named})
+
+
+async def scales_to_zero_and_back(environment: ProviderEnvironment) -> None:
+    """A group without a minimum can lose all of its instances, and is then described and ordered as before."""
+    before = await find_group_with_capacity(environment)
+    name = before.group.name
+    if before.group.min_size:
+        return
+    _, running = await start_two_instances(environment)
+    for instance in running:
+        released = await environment.provider.release(name, [instance.id], environment.now)
+        await environment.execute(released.steps)
+        await _wait_for_release(environment, name, instance.id)
+    empty = await read_state(environment, name)
+    _require_target(empty, 0, "after all instances were released")
+    # With instances a group may be described better, by its nodes.
+    if not before.target and empty.group != before.group:
+        raise Nonconformance(f"{name} is described differently after it has lost its instances")
+    await start_two_instances(environment)
+
+
+async def reports_a_broken_group_alone(environment: ProviderEnvironment) -> None:
+    """A group with an invalid description is a problem with a reason, and the others are reported as usual."""
+    if not environment.broken_group:
+        return
+    groups = await environment.provider.groups(environment.now)
+    if environment.broken_group in {state.group.name for state in groups.states}:
+        raise Nonconformance(f"{environment.broken_group}, whose description is invalid, is among its groups")
+    if environment.broken_group not in {problem.group for problem in groups.problems}:
+        raise Nonconformance(f"there is no problem that names {environment.broken_group}, whose description is invalid")
+    await order_two_instances(environment)
+
+
+def _list_first_actions(steps: Steps) -> list[Action]:
+    """All writes of a call but the last one, in their order."""
+    return [action for step in steps for action in step][:-1]
+
+
+async def _wait_for_release(environment: ProviderEnvironment, group: str, instance: str) -> None:
+    for _ in range(_MAX_WAITS):
+        await tend_once(environment)
+        if instance not in (await read_state(environment, group)).index_by_id():
+            return
+        await environment.wait(1.0)
+    raise Nonconformance(f"{instance} was released, and is still among the instances of {group}")
+
+
+async def _require_running(environment: ProviderEnvironment, group: str, instances: Iterable[str]) -> None:
+    states = (await read_state(environment, group)).index_by_id()
+    for instance in sorted(instances):
+        if instance not in states or states[instance].state is not InstanceState.RUNNING:
+            raise Nonconformance(f"{instance} was not released, and is no longer running")
 
 
 def _require_valid_group(group: NodeGroup) -> None:
@@ -340,7 +446,7 @@ def _require_node_like(node: Node, template: Node, instance: str) -> None:
     for resource in sorted({*offered, *expected}):
         have, want = offered.get(resource, "0"), expected.get(resource, "0")
         if parse_nanos_or_zero(have) != parse_nanos_or_zero(want):
-            raise Nonconformance(f"{instance} has {have} {resource}, and its group says {want}")
+            raise Nonconformance(f"{instance} has {have} {resource}, its group declares {want}")
     for key, value in template.metadata.labels.items():
         if node.metadata.labels.get(key) != value:
             raise Nonconformance(f"{instance} does not have the label {key}={value} of its group")
@@ -383,6 +489,11 @@ CHECKS: Final[tuple[Check[ProviderRule], ...]] = make_checks(
     refuses_unknown_instances,
     keeps_no_state,
     tolerates_cancelled_calls,
+    resumes_interrupted_orders,
+    resumes_interrupted_releases,
+    releases_the_named_instance_alone,
+    scales_to_zero_and_back,
+    reports_a_broken_group_alone,
 )
 
 

@@ -61,7 +61,7 @@ class SlowRecommender(UserWarning):
 
 
 def declares_itself(make: Factory) -> None:
-    """It has a name, says whether it needs history, and declares its parameters with unit, range and meaning."""
+    """It has a name, states whether it needs history, and declares its parameters with unit, range and meaning."""
     try:
         declared = read_declaration(make())
     except InvalidInput as error:
@@ -72,11 +72,11 @@ def declares_itself(make: Factory) -> None:
         ):
             raise Nonconformance(f"the parameter {parameter.name} has no range: declare a minimum and a maximum")
         if not parameter.meaning.endswith("."):
-            raise Nonconformance(f"the meaning of the parameter {parameter.name} is no sentence")
+            raise Nonconformance(f"the meaning of the parameter {parameter.name} is not a sentence with a full stop")
 
 
 def returns_the_right_shape(make: Factory) -> None:
-    """Its columns have the shapes that were asked for, also of no rows at all, and its explanation is as long."""
+    """Its columns have the required shapes, also for no rows, and its explanation has an entry for each row."""
     for rows in (*_cases(make()), select_rows(example_rows(history=False), [])):
         answer = request_estimates(make(), rows)
         for name, column in answer.explanation.items():
@@ -93,36 +93,36 @@ def returns_possible_estimates(make: Factory) -> None:
 
 
 def leaves_rows_unchanged(make: Factory) -> None:
-    """What it is given is as it was when it has answered."""
+    """It does not modify the rows that it gets."""
     for rows in _cases(make()):
         before = fingerprint(rows)
         request_estimates(make(), rows)
         if fingerprint(rows) != before:
-            raise Nonconformance("the rows are not what they were before it was asked about them")
+            raise Nonconformance("it modifies the rows that it gets")
 
 
 def is_deterministic(make: Factory) -> None:
-    """Asked twice in a row it says the same, and so does another instance."""
+    """Two calls with the same rows return the same result, and so do two instances."""
     for rows in _cases(make()):
         recommender = make()
         first = request_estimates(recommender, rows)
-        require_equal(first, request_estimates(recommender, rows), rows, "asked a second time")
-        require_equal(first, request_estimates(make(), rows), rows, "another instance")
+        require_equal(first, request_estimates(recommender, rows), rows, "of a second call")
+        require_equal(first, request_estimates(make(), rows), rows, "of another instance")
 
 
 def treats_rows_independently(make: Factory) -> None:
-    """A row gets the same answer whether it is asked about alone or among others."""
+    """The result for a row does not depend on the other rows."""
     for rows in _cases(make()):
         together = request_estimates(make(), rows)
         for at in range(len(rows)):
             alone = select_rows(rows, [at])
             require_equal(
-                select_estimates(together, np.array([at])), request_estimates(make(), alone), alone, "asked about alone"
+                select_estimates(together, np.array([at])), request_estimates(make(), alone), alone, "for a row alone"
             )
 
 
 def ignores_row_order(make: Factory) -> None:
-    """The order of rows makes no difference."""
+    """The result for a row does not depend on the order of the rows."""
     for rows in _cases(make()):
         order = np.arange(len(rows))[::-1].copy()
         turned = select_rows(rows, order.tolist())
@@ -130,12 +130,12 @@ def ignores_row_order(make: Factory) -> None:
             select_estimates(request_estimates(make(), rows), order),
             request_estimates(make(), turned),
             turned,
-            "asked in another order",
+            "for the rows in another order",
         )
 
 
 def accepts_every_parameter_value(make: Factory) -> None:
-    """Both ends of every range and every choice give a possible answer; what is beyond them is refused."""
+    """Both ends of every range, and every choice, give a valid result; values beyond them are refused."""
     recommender = make()
     for parameter in recommender.parameters:
         for value in _list_extremes(parameter):
@@ -165,7 +165,7 @@ def reads_declared_parameters(make: Factory) -> None:
 
 
 def does_no_io(make: Factory) -> None:
-    """It opens no files, sockets or processes while it answers. What it imports, it has imported before."""
+    """After its first call, `estimate` opens no files, sockets or processes, and imports nothing."""
     for rows in _cases(make()):
         recommender = make()
         request_estimates(recommender, rows)
@@ -176,7 +176,7 @@ def does_no_io(make: Factory) -> None:
 
 
 def reads_no_clock(make: Factory) -> None:
-    """It takes the time from `now`."""
+    """It takes the time from `now`, and reads no clock."""
     for rows in _cases(make()):
         recommender = make()
         with forbid_clock() as attempts:
@@ -186,7 +186,7 @@ def reads_no_clock(make: Factory) -> None:
 
 
 def survives_pickling(make: Factory) -> None:
-    """It can be pickled, and its answers come out of a worker process as they went in."""
+    """It can be pickled, and its results are the same after they leave a worker process."""
     recommender = make()
     try:
         copy: Recommender = pickle.loads(pickle.dumps(recommender))  # noqa: S301 - made here
@@ -194,13 +194,13 @@ def survives_pickling(make: Factory) -> None:
         raise Nonconformance(f"it cannot be pickled: {type(error).__name__}: {error}") from error
     for rows in _cases(recommender):
         answer = request_estimates(recommender, rows)
-        require_equal(answer, request_estimates(copy, rows), rows, "a copy of it")
+        require_equal(answer, request_estimates(copy, rows), rows, "of a pickled copy")
         reply = decode(encode(to_reply(answer)))
-        require_equal(answer, from_reply(reply), rows, "what comes out of a worker process")  # type: ignore[arg-type]  # as sent
+        require_equal(answer, from_reply(reply), rows, "from a worker process")  # type: ignore[arg-type]  # as sent
 
 
 def is_fast(make: Factory) -> None:
-    """Ten thousand rows take two seconds of a processor at most. What takes longer is a warning."""
+    """Ten thousand rows take at most two seconds of CPU time; more is a warning."""
     recommender = make()
     day = 0.5 + 0.4 * np.sin(np.arange(96) / 24 * 2 * np.pi)
     used = [UsageExample(day * (1 + at), 1e9 * day) for at in range(_TIMED_ROWS)]
@@ -210,7 +210,7 @@ def is_fast(make: Factory) -> None:
     request_estimates(recommender, rows)
     seconds = (time.process_time() - begin) * _MANY_ROWS / _TIMED_ROWS
     if seconds > ENOUGH_SECONDS:
-        warning = f"{_MANY_ROWS:,} rows would take {seconds:.1f} s, and {ENOUGH_SECONDS:g} s are enough"
+        warning = f"{_MANY_ROWS:,} rows would take {seconds:.1f} s of CPU time, more than {ENOUGH_SECONDS:g} s"
         warnings.warn(warning, SlowRecommender, stacklevel=2)
 
 
@@ -296,9 +296,9 @@ def find_failures(make: Factory) -> list[Failure]:
 
 
 def conformance_tests(make: Factory, *, examples: int = 25) -> Callable[..., None]:
-    """A test function for pytest, with a case for each rule and one for any rows that Hypothesis thinks of."""
+    """A test function for pytest, with a case for each rule and one for rows that Hypothesis generates."""
     any_rows_check: Check[RecommenderRule] = Check(
-        "answers-anything", "Any rows get an answer that can be.", _check_any_rows(examples)
+        "answers-anything", "Any rows that Hypothesis generates get a valid result.", _check_any_rows(examples)
     )
     return parametrized_test([*CHECKS, any_rows_check], lambda check: check.run(make))
 

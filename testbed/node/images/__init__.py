@@ -1,1 +1,1 @@
-"""Container images for a real node, made without a registry: a shell, a JVM, and the components."""
+"""Container images made without a registry: a shell, a JVM, and Trellis; and a start of one without a runtime."""

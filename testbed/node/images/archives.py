@@ -29,11 +29,12 @@ _ACCOUNTS: Final = {
 
 
 class Image(msgspec.Struct, frozen=True):
-    """An image: its name, the archives of its layers, and what its container runs."""
+    """An image: its name, the archives of its layers, and what its container runs: the entry point, with arguments."""
 
     name: str
     layers: tuple[bytes, ...]
     command: tuple[str, ...]
+    entry_point: tuple[str, ...] = ()
     environment: Mapping[str, str] = MappingProxyType({"PATH": "/bin"})
 
 
@@ -60,6 +61,15 @@ def build_busybox_layer(busybox: Path) -> bytes:
         if tool != "busybox":
             archive.add_link(f"bin/{tool}", "busybox")
     return archive.close()
+
+
+def build_program_image(name: str, program: Path) -> Image:
+    """A static program that needs no other file."""
+    archive = _Archive()
+    for directory in ("etc", "proc", "dev", "sys", "tmp"):
+        archive.add_directory(directory)
+    archive.add_file(program.name, program.read_bytes(), mode=0o755)
+    return Image(name, (archive.close(),), (), (f"/{program.name}",))
 
 
 def write_archive(images: Iterable[Image], file: Path) -> None:
@@ -97,7 +107,12 @@ def _build_configuration(image: Image, digests: list[str]) -> bytes:
         {
             "architecture": _ARCHITECTURE,
             "os": "linux",
-            "config": {"Env": environment, "Cmd": list(image.command), "WorkingDir": "/"},
+            "config": {
+                "Env": environment,
+                "Entrypoint": list(image.entry_point),
+                "Cmd": list(image.command),
+                "WorkingDir": "/",
+            },
             "rootfs": {"type": "layers", "diff_ids": digests},
         }
     )

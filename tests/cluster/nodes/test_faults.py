@@ -5,32 +5,15 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from support.cluster.nodes import QUICK, NodeGroups, Start, node_controllers, taints
+from support.cluster.nodes import LEAVING, QUICK, NodeGroups, Start, node_controllers, taints
 from support.cluster.vpas import metric_value, wait_for_further_passes
-from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
 from testbed.keeper import list_definitions
 from testbed.waiting import until
-from testbed.workloads import container, disruption_budget, pod
+from testbed.workloads import container, pod
 
-MARK = "trellis.x-k8s.io/leaving"
 SHOP = "shop"
 AWAY_SECONDS = 4.0
-
-
-def test_a_process_killed_while_nodes_boot_orders_none_twice(
-    namespace: str, node_groups: NodeGroups, nodes: Start
-) -> None:
-    node_groups.declare(bootTime="4s")
-    first = nodes(namespace)
-    node_groups.deploy("web", 12)
-    until("an order", lambda: len(node_groups.nodes()) > 0)
-    first.process.kill()
-    before = node_groups.nodes().keys()
-    nodes(namespace)
-    until("the pods to run", lambda: len(node_groups.running()) == 12)
-    assert before <= node_groups.nodes().keys()
-    assert len(node_groups.nodes()) == 3
 
 
 def test_an_interrupted_removal_leaves_no_taint(namespace: str, node_groups: NodeGroups, nodes: Start) -> None:
@@ -40,31 +23,14 @@ def test_an_interrupted_removal_leaves_no_taint(namespace: str, node_groups: Nod
     until("the pod to run", lambda: len(node_groups.running()) == 1)
     node_groups.scale("web", 0)
     [name] = node_groups.nodes()
-    until("the mark", lambda: MARK in taints(node_groups.nodes()[name]))
+    until("the mark", lambda: LEAVING in taints(node_groups.nodes()[name]))
     first.process.kill()
     # Whoever does not remove nodes at all takes the mark off as well.
     nodes(namespace, "--scale-down-enabled=false")
-    until("the mark to be gone", lambda: MARK not in taints(node_groups.nodes()[name]))
+    until("the mark to be gone", lambda: LEAVING not in taints(node_groups.nodes()[name]))
     node_groups.scale("web", 1)
     until("the pod to run there", lambda: len(node_groups.running()) == 1)
     assert list(node_groups.nodes()) == [name]
-
-
-def test_a_node_whose_pod_may_not_be_evicted_is_kept(
-    cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start
-) -> None:
-    node_groups.declare()
-    controller = nodes(namespace, *QUICK)
-    cluster.api.create(disruption_budget("web", minAvailable="100%"), namespace)
-    node_groups.deploy("web", 3, cpu="900m")
-    until("the pods to run", lambda: len(node_groups.running()) == 3)
-    # One is left on each node, and both would fit on one.
-    node_groups.scale("web", 2)
-    until("the pod to go", lambda: len(node_groups.pods()) == 2)
-    uids = {pod["metadata"]["uid"] for pod in node_groups.pods()}
-    until("the reason", lambda: metric_value(controller, "trellis_nodes_nodes", reason="DisruptionBudgetExhausted") > 0)
-    assert len(node_groups.nodes()) == 2
-    assert {pod["metadata"]["uid"] for pod in node_groups.pods()} == uids
 
 
 def test_a_group_that_hangs_is_backed_off_and_another_one_used(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.worlds.kwok_nodes import group
+from support.worlds.providers.kwok_nodes import group
 from testbed.cluster import Cluster
 from testbed.waiting import until
 from testbed.workloads import pod

@@ -70,12 +70,12 @@ def test_headroom_of_a_deployments_buffer_is_used_at_once_and_refilled(
     until(
         "the room to be there again", lambda: len(node_groups.ready_nodes()) == 4 and node_groups.is_provisioned("web")
     )
-    until_value(controller, "trellis_nodes_buffer_hits_total", 1, namespace=namespace)
-    assert metric_value(controller, "trellis_nodes_buffer_misses_total", namespace=namespace) == 0
-    until_value(controller, "trellis_nodes_buffer_chunks", 1, namespace=namespace)
-    until_value(controller, "trellis_nodes_buffer_provisioned_chunks", 1, namespace=namespace)
+    until_value(controller, "trellis_nodes_buffer_hits_total", 1, buffer_namespace=namespace)
+    assert metric_value(controller, "trellis_nodes_buffer_misses_total", buffer_namespace=namespace) == 0
+    until_value(controller, "trellis_nodes_buffer_chunks", 1, buffer_namespace=namespace)
+    until_value(controller, "trellis_nodes_buffer_provisioned_chunks", 1, buffer_namespace=namespace)
     price = "trellis_nodes_buffer_price_per_hour"
-    until("its price", lambda: metric_value(controller, price, namespace=namespace) > 0)
+    until("its price", lambda: metric_value(controller, price, buffer_namespace=namespace) > 0)
 
 
 @pytest.mark.req("BF-08", "BF-45")
@@ -145,9 +145,9 @@ def test_without_a_node_autoscaler_a_buffer_is_provisioned_while_it_fits_and_han
     assert managers(cluster, namespace, "spare") == {"trellis-buffers"}
     node_groups.deploy("web", 1)
     until("a pod to take a half", lambda: node_groups.provisioned("spare") == ("False", "BufferNotProvisioned"))
-    until_value(controller, "trellis_buffers_hits_total", 1, namespace=namespace)
-    until_value(controller, "trellis_buffers_provisioned_chunks", 1, namespace=namespace)
-    assert metric_value(controller, "trellis_buffers_price_per_hour", namespace=namespace) > 0
+    until_value(controller, "trellis_buffers_hits_total", 1, buffer_namespace=namespace)
+    until_value(controller, "trellis_buffers_provisioned_chunks", 1, buffer_namespace=namespace)
+    assert metric_value(controller, "trellis_buffers_price_per_hour", buffer_namespace=namespace) > 0
 
     autoscaler = nodes(namespace)
     until("a node to be ordered, and the chunks to fit", lambda: node_groups.is_provisioned("spare"))

@@ -22,6 +22,6 @@ def test_a_replay_adds_and_removes_the_recorded_nodes(
     until("the nodes to go", lambda: not node_groups.nodes())
     controller.process.stop()
     report = replay(read_recording(file))
-    assert str(report) == f"{report.decisions} decisions, all the same"
+    assert str(report) == f"{report.decisions} decisions, no differences"
     result = b"".join(read_recording(file))
     assert all(word in result for word in (b"OrderedForPods", b"NodeTainted", b"ReleaseNode"))

@@ -14,7 +14,7 @@ import yaml
 
 from support.cluster.buffers import GROUP, find_buffer_condition
 from support.cluster.controllers import DENIED, shipped_controllers
-from support.worlds.kwok_nodes import group
+from support.worlds.providers.kwok_nodes import group
 from testbed.access.rights import wait_until_granted
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -24,6 +24,8 @@ from testbed.workloads import container, deployment
 Start = Callable[..., Controller]
 
 ACCOUNT = "system:serviceaccount:kube-system:trellis-nodes"
+# The taint of a node that is about to be removed.
+LEAVING = "trellis.x-k8s.io/leaving"
 # Tests cannot wait ten minutes.
 QUICK = (
     "--scale-down-unneeded-time=3s",
@@ -57,11 +59,15 @@ class NodeGroups:
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster, self.namespace = cluster, namespace
         self.group = namespace[:40].strip("-")
+        self.failing_group = f"{self.group[:36]}-bad".replace("--", "-")
         self.tolerations = [{"key": namespace, "operator": "Exists"}]
         self._grant_reads()
 
     def declare(self, *names: str, **spec: Any) -> None:
         """Groups of nodes with 2 CPU that boot in two seconds; the first is called after the namespace."""
+        self._apply([self._build_group(name, **spec) for name in names or (self.group,)])
+
+    def _build_group(self, name: str, **spec: Any) -> Json:
         usual: Json = {
             "minSize": 0,
             "maxSize": 5,
@@ -70,10 +76,29 @@ class NodeGroups:
             "taints": [{"key": self.namespace, "effect": "NoSchedule"}],
             "labels": {"node_groups": self.group},
         }
-        documents = [group(name, **{**usual, **spec}) for name in names or (self.group,)]
+        return group(name, **{**usual, **spec})
+
+    def _apply(self, documents: list[Json]) -> None:
         data = {"groups.yaml": yaml.safe_dump_all(documents)}
         config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "groups"}, "data": data}
         self.cluster.api.apply({**config, "metadata": {"name": "groups", "namespace": self.namespace}})
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Flags of `trellis nodes` by which it finds these groups."""
+        return (f"--kwok-node-groups={self.namespace}/groups",)
+
+    def declare_with_failing(self, how: str) -> None:
+        """Two groups, of which the one that is preferred fails: it refuses orders, or its nodes fail to start."""
+        documents = [
+            self._build_group(self.failing_group, price=0.1, fails={"how": how}),
+            self._build_group(self.group, price=1.0),
+        ]
+        self._apply(documents)
+
+    def get_group(self, node: Json) -> str:
+        """The group of a node."""
+        return str(node["metadata"]["labels"]["kwok-nodegroup"])
 
     def pod_spec(self, cpu: str = "500m") -> Json:
         """The spec of a pod for these node groups."""
@@ -120,7 +145,11 @@ class NodeGroups:
         meta = {"name": "read-groups", "namespace": self.namespace}
         kind = "rbac.authorization.k8s.io"
         rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
-        lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "patch"]}
+        lease = {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "verbs": ["create", "get", "patch", "watch"],
+        }
         role = {"apiVersion": f"{kind}/v1", "kind": "Role", "metadata": meta, "rules": [rule, lease]}
         self.cluster.api.apply(role)
         self.cluster.api.apply(

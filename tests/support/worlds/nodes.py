@@ -13,6 +13,7 @@ from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.workloads import DaemonSet
+from trellis.base.reasons import DetailedReason
 from trellis.core.fit import Demand, find_fitting_nodes
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup
 from trellis.core.nodes.scale_up.decisions import BufferDecision, ScaleUpPlan
@@ -35,7 +36,9 @@ def a_node(name: str, cpu: str = "4", memory: str = "16Gi", **fields: Any) -> No
 
 
 def a_group(name: str, cpu: str = "4", memory: str = "16Gi", most: int = 100, **fields: Any) -> NodeGroup:
-    figures = {key: fields.pop(key) for key in ("price", "priority", "boot_seconds", "min_size") if key in fields}
+    figures = {
+        key: fields.pop(key) for key in ("price", "priority", "boot_seconds", "min_size", "options") if key in fields
+    }
     labels = {"group": name, **fields.pop("labels", {})}
     template = convert_object(_node_document("", cpu, memory, labels=labels, **fields), Node)
     return NodeGroup(name, template, most, **{"price": 1.0, "boot_seconds": 60.0, **figures})
@@ -102,6 +105,7 @@ class Cluster:
         self.groups = {group.name: group for group in groups}
         self.instances: dict[str, list[Instance]] = {group.name: [] for group in groups}
         self.extra: dict[str, int] = {}
+        self.suspended: dict[str, DetailedReason] = {}
         self.pods: dict[str, Pod] = {}
         self.last: ScaleUpPlan | None = None
         self.update_groups()
@@ -114,7 +118,13 @@ class Cluster:
     def state(self, name: str) -> GroupState:
         instances = self.instances[name]
         staying = sum(instance.state is not InstanceState.LEAVING for instance in instances)
-        return GroupState(self.groups[name], staying + self.extra.get(name, 0), tuple(instances))
+        target = staying + self.extra.get(name, 0)
+        return GroupState(self.groups[name], target, tuple(instances), self.suspended.get(name))
+
+    def suspend(self, name: str, reason: DetailedReason | None) -> None:
+        """The provider says that the size of a group cannot change now; None: it can again."""
+        self.suspended = {name: reason} if reason is not None else {}
+        self.update_groups()
 
     def nodes(self, *nodes: Node) -> Cluster:
         for node in nodes:

@@ -136,15 +136,15 @@ def fall_over_nobody(rows: Rows, _answer: Estimates, _now: float) -> None:
         (swap, "returns-possible-estimates", "an invalid recommendation for row"),
         (lose_a_bound, "returns-possible-estimates", "upper bound nan"),
         (go_below_zero, "returns-possible-estimates", "lower bound -1"),
-        (doubt_less_than_nothing, "returns-possible-estimates", "a confidence that is negative"),
+        (doubt_less_than_nothing, "returns-possible-estimates", "a confidence is negative"),
         (answer_for_one, "returns-the-right-shape", "returned bounds of shape"),
         (explain_one, "returns-the-right-shape", "a column why of 1 texts"),
         (explain_at_length, "returns-the-right-shape", "texts of more than 200 characters"),
         (fall_over_nobody, "returns-the-right-shape", "it raised IndexError for 0 rows: nobody is there"),
-        (forget_the_kills, "leaves-rows-unchanged", "the rows are not what they were"),
-        (compare_with_the_mean, "treats-rows-independently", "asked about alone, it says something else"),
-        (size_by_place, "ignores-row-order", "asked in another order, it says something else"),
-        (throw_dice, "is-deterministic", "asked a second time, it says something else"),
+        (forget_the_kills, "leaves-rows-unchanged", "it modifies the rows"),
+        (compare_with_the_mean, "treats-rows-independently", "the result for a row alone differs"),
+        (size_by_place, "ignores-row-order", "the result for the rows in another order differs"),
+        (throw_dice, "is-deterministic", "the result of a second call differs"),
         (read_the_clock, "reads-no-clock", "it reads a clock: time.time()"),
         (read_a_file, "does-no-io", "it does I/O: "),
         (call_home, "does-no-io", "it does I/O: socket."),
@@ -170,7 +170,7 @@ class ByPlace(Sound):
 def test_only_broken_rules_are_reported() -> None:
     failures = {failure.check: failure.message for failure in find_failures(ByPlace)}
     assert sorted(failures) == ["ignores-row-order", "treats-rows-independently"]
-    assert "asked about alone, it says something else" in failures["treats-rows-independently"]
+    assert "the result for a row alone differs" in failures["treats-rows-independently"]
 
 
 class Unpicklable(Sound):
@@ -226,7 +226,7 @@ class Nameless(Sound):
     ("make", "rule", "message"),
     [
         (Unpicklable, "survives-pickling", "it cannot be pickled"),
-        (Stateful, "is-deterministic", "another instance, it says something else"),
+        (Stateful, "is-deterministic", "the result of another instance differs"),
         (Curious, "reads-declared-parameters", "it reads the parameter 'secret', which it does not declare"),
         (Forgetful, "reads-declared-parameters", "it declares weeks and never reads it"),
         (Delicate, "accepts-every-parameter-value", "it raised OverflowError for 28 rows, margin=10.0: too much"),

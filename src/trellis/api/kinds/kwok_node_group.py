@@ -9,9 +9,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final
 
-from trellis.api.kinds.parts import ApiStruct, NodeTaint
+from trellis.api.kinds.node_group import SHAPE_BOUNDS, SIZE_BOUNDS, NodeGroupSpec
+from trellis.api.kinds.parts import ApiStruct
 from trellis.api.kube.meta import ObjectMeta
-from trellis.api.schema.fields import INT32_MAX, AmountText, Field, SpanText
+from trellis.api.schema.fields import AmountText, Field, SpanText
 
 # The label by which nodes show their group. Buffers find the nodes of a class by it too.
 GROUP_LABEL: Final = "kwok-nodegroup"
@@ -26,11 +27,6 @@ BOOT_SECONDS_ANNOTATION: Final = "trellis.x-k8s.io/boot-seconds"
 FAILURE_MODE_ANNOTATION: Final = "trellis.x-k8s.io/kwok-mishap"
 
 DEFAULT_BOOT_TIME: Final = "1m"
-DEFAULT_PODS: Final = "110"
-LARGEST_GROUP: Final = 100_000
-
-_SIZE = {"minimum": 0, "maximum": LARGEST_GROUP}
-_SHAPE = {"max_properties": 32}
 
 
 class GroupFailureMode(StrEnum):
@@ -60,50 +56,18 @@ class GroupFailure(ApiStruct, frozen=True):
     ] = ""
     after: Annotated[
         int | None,
-        Field("Number of nodes of the group without the failure; further nodes have it. Absent: 0.", **_SIZE),
+        Field("Number of nodes of the group without the failure; further nodes have it. Absent: 0.", **SIZE_BOUNDS),
     ] = None
-    resources: Annotated[dict[str, AmountText] | None, Field("Resources of the nodes with `OtherShape`.", **_SHAPE)] = (
-        None
-    )
-
-
-class KwokNodeGroupSpec(ApiStruct, frozen=True):
-    """The nodes of the group, and how many there may be."""
-
     resources: Annotated[
-        dict[str, AmountText] | None,
-        Field(
-            "Allocatable resources of a node: `cpu`, `memory`, and optionally `pods` (absent: 110), "
-            "`ephemeral-storage`, `hugepages-*` and extended resources.",
-            required=True,
-            **_SHAPE,
-        ),
+        dict[str, AmountText] | None, Field("Resources of the nodes with `OtherShape`.", **SHAPE_BOUNDS)
     ] = None
-    labels: Annotated[
-        dict[str, Annotated[str, Field(max_length=63)]] | None,
-        Field("Labels, in addition to those of every node.", max_properties=64),
-    ] = None
-    taints: Annotated[list[NodeTaint] | None, Field("Taints.", max_items=16)] = None
-    min_size: Annotated[int | None, Field("Minimum number of nodes. Absent: 0.", **_SIZE)] = None
-    max_size: Annotated[int | None, Field("Maximum number of nodes.", required=True, **_SIZE)] = None
-    price: Annotated[
-        float | None,
-        Field(
-            "Price of a node for an hour. Absent: its CPU and memory at the example prices.",
-            minimum=0,
-            maximum=1_000_000,
-        ),
-    ] = None
+
+
+class KwokNodeGroupSpec(NodeGroupSpec, frozen=True):
+    """The nodes of the group, how many there may be, and how they fail."""
+
     boot_time: Annotated[
         SpanText | None, Field(f"Time from the order until the node starts. Absent: `{DEFAULT_BOOT_TIME}`.")
-    ] = None
-    priority: Annotated[
-        int | None,
-        Field(
-            "Priority of the group for the expander `priority`; higher is preferred. Absent: 0.",
-            minimum=-INT32_MAX,
-            maximum=INT32_MAX,
-        ),
     ] = None
     fails: Annotated[GroupFailure | None, Field("Failure to simulate. Absent: none.")] = None
 

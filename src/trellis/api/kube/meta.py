@@ -128,7 +128,7 @@ class LabelSelectorRequirement(Slice, frozen=True):
 
 
 class LabelSelector(Slice, frozen=True):
-    """The object form of a selector. Empty matches everything; absent means something else everywhere."""
+    """The object form of a selector. Empty matches everything; the meaning of an absent one depends on the field."""
 
     match_labels: Labels = NOTHING
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()

@@ -72,13 +72,13 @@ def _check_count_order(counts: PercentCapacity | ReplicaShorthand) -> Iterator[V
 _COUNTS_CEL = "!has(self.minCount) || !has(self.maxCount) || self.minCount <= self.maxCount"
 
 
-@rule(PercentCapacity, "minCount", "maxCount", message="minCount is above maxCount", cel=_COUNTS_CEL)
+@rule(PercentCapacity, "minCount", "maxCount", message="minCount must not be above maxCount", cel=_COUNTS_CEL)
 def percent_bounds_are_ordered(capacity: PercentCapacity) -> Iterator[ValidationProblem]:
     """No count lies between a minimum and a lower maximum."""
     yield from _check_count_order(capacity)
 
 
-@rule(ReplicaShorthand, "minCount", "maxCount", message="minCount is above maxCount", cel=_COUNTS_CEL)
+@rule(ReplicaShorthand, "minCount", "maxCount", message="minCount must not be above maxCount", cel=_COUNTS_CEL)
 def shorthand_bounds_are_ordered(capacity: ReplicaShorthand) -> Iterator[ValidationProblem]:
     """The same in the shorthand."""
     yield from _check_count_order(capacity)
@@ -180,7 +180,9 @@ CAPACITY_RULES: tuple[Rule[Any], ...] = (
 OWN_TYPE_PREFIX = "buffer.x-k8s.io/"
 # Kinds that are certainly workloads, or certainly classes of nodes; others may be either.
 WORKLOAD_KINDS = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "Job", "ReplicationController"})
-NODE_CLASS_KINDS = frozenset({"NodePool", "ComputeClass", "CustomComputeClass", "MachineDeployment", "KwokNodeGroup"})
+NODE_CLASS_KINDS = frozenset(
+    {"NodePool", "ComputeClass", "CustomComputeClass", "MachineDeployment", "KwokNodeGroup", "ClaimNodeGroup"}
+)
 
 
 @rule(
@@ -265,7 +267,7 @@ def pods_need_no_target(spec: BufferSpec) -> Iterator[ValidationProblem]:
     "capacity",
     "replicaBasedBufferSpec",
     "nodeClassBufferSpec",
-    message="target of another kind",
+    message="the kind of the target must suit the capacity: a workload for replicas, a node class for nodeClass",
 )
 def target_matches_the_capacity(spec: BufferSpec) -> Iterator[ValidationProblem]:
     """A known kind of the wrong sort will never become ready; a kind we do not know may be of the right one."""
@@ -275,12 +277,16 @@ def target_matches_the_capacity(spec: BufferSpec) -> Iterator[ValidationProblem]
     by_replicas = spec.replica_based_buffer_spec is not None or (spec.capacity and spec.capacity.replicas is not None)
     by_class = spec.node_class_buffer_spec is not None or (spec.capacity and spec.capacity.node_class is not None)
     if by_replicas and kind in NODE_CLASS_KINDS:
-        yield ValidationProblem(("targetRef", "kind"), SUSPICIOUS, f"{kind} is a class of nodes and has no replicas")
+        yield ValidationProblem(
+            ("targetRef", "kind"), SUSPICIOUS, f"{kind} is a node class and has no replicas; use capacity.nodeClass"
+        )
     if by_class and kind in WORKLOAD_KINDS:
-        yield ValidationProblem(("targetRef", "kind"), SUSPICIOUS, f"{kind} is a workload and not a class of nodes")
+        yield ValidationProblem(
+            ("targetRef", "kind"), SUSPICIOUS, f"{kind} is a workload, not a node class; use capacity.replicas"
+        )
 
 
-@rule(BufferSpec, "type", message="a type that Trellis does not provision")
+@rule(BufferSpec, "type", message="type must be one that Trellis provisions")
 def type_is_supported(spec: BufferSpec) -> Iterator[ValidationProblem]:
     """Other providers have types of their own; under our prefix there is one."""
     if spec.type and spec.type.startswith(OWN_TYPE_PREFIX) and spec.type != ACTIVE_CAPACITY:
@@ -291,11 +297,16 @@ def type_is_supported(spec: BufferSpec) -> Iterator[ValidationProblem]:
         )
 
 
-@rule(BufferSpec, "recreationStrategy", "podSelector", message="a podSelector without effect")
+@rule(
+    BufferSpec,
+    "recreationStrategy",
+    "podSelector",
+    message="podSelector has an effect only with recreationStrategy KeepMinimum",
+)
 def selector_has_an_effect(spec: BufferSpec) -> Iterator[ValidationProblem]:
     """A Buffer that is kept empty is not filled by any workload."""
     if spec.pod_selector is not None and spec.recreation_strategy not in {"KeepMinimum", "keep-minimum"}:
-        yield ValidationProblem(("podSelector",), SUSPICIOUS, "has an effect with recreationStrategy KeepMinimum only")
+        yield ValidationProblem(("podSelector",), SUSPICIOUS, "has an effect only with recreationStrategy KeepMinimum")
 
 
 @rule(ScheduleWindow, "start", message="start must be a cron expression")
@@ -330,7 +341,7 @@ def time_zone_exists(schedule: BufferSchedule) -> Iterator[ValidationProblem]:
         yield ValidationProblem(("timeZone",), INVALID, error.rule, schedule.time_zone)
 
 
-@rule(BufferPodSelector, "matchLabels", "matchExpressions", message="a selector that cannot be used")
+@rule(BufferPodSelector, "matchLabels", "matchExpressions", message="podSelector must be a valid label selector")
 def selector_is_valid(selector: BufferPodSelector) -> Iterator[ValidationProblem]:
     """Labels have rules of their own, and so have operators."""
     try:

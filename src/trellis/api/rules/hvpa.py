@@ -30,7 +30,7 @@ _WORDS = {"cpu": "CPU", "memory": "memory"}
 _FORBIDDEN_IN_TEMPLATE = ("updateMode", "evictionRequirements", "evictAfterOOMSeconds")
 
 
-@rule(ReplicaRange, "min", "max", message="replicas.min is above replicas.max", cel="self.min <= self.max")
+@rule(ReplicaRange, "min", "max", message="replicas.min must not be above replicas.max", cel="self.min <= self.max")
 def replica_range_is_not_empty(replicas: ReplicaRange) -> Iterator[ValidationProblem]:
     """A bucket without a count says nothing."""
     if replicas.min is not None and replicas.max is not None and replicas.min > replicas.max:
@@ -41,7 +41,7 @@ def replica_range_is_not_empty(replicas: ReplicaRange) -> Iterator[ValidationPro
     AmountRange,
     "min",
     "max",
-    message="min is above max",
+    message="min must not be above max",
     cel="quantity(string(self.min)).compareTo(quantity(string(self.max))) <= 0",
 )
 def amount_range_is_not_empty(amounts: AmountRange) -> Iterator[ValidationProblem]:
@@ -66,7 +66,7 @@ def buckets_ascend(spec: HvpaSpec) -> Iterator[ValidationProblem]:
     for index, (lower, upper) in enumerate(pairwise(spec.buckets or ()), start=1):
         start, end = upper.replicas.min or 0, lower.replicas.max or 0
         if start <= end:
-            rule_text = f"must be above the replicas.max of the bucket before, which is {end}"
+            rule_text = f"must be above replicas.max of the bucket before, which is {end}"
             yield ValidationProblem(("buckets", index, "replicas", "min"), INVALID, rule_text, start)
 
 
@@ -78,16 +78,14 @@ def totals_do_not_fall(spec: HvpaSpec) -> Iterator[ValidationProblem]:
     for resource in RESOURCES:
         for index, bound in find_falling_totals(spec.buckets or (), resource):
             words = {"max": "largest", "min": "smallest"}[bound]
-            rule_text = (
-                f"the {words} total is lower than that of the bucket before; more replicas must not have less in total"
-            )
+            rule_text = f"the {words} total must not be lower than in the bucket before"
             value = getattr(getattr((spec.buckets or [])[index], resource), bound)
             yield ValidationProblem(("buckets", index, resource, bound), INVALID, rule_text, value)
 
 
-@rule(HvpaSpec, "buckets", message="there is a gap between buckets")
+@rule(HvpaSpec, "buckets", message="buckets should not leave gaps")
 def buckets_leave_no_gaps(spec: HvpaSpec) -> Iterator[ValidationProblem]:
-    """Holes are legal: what falls into one is served by the later bucket. They are rarely meant."""
+    """Gaps are allowed, and the later bucket serves them. They are rarely intended."""
     buckets = spec.buckets or []
     if not _are_ordered(buckets):
         return
@@ -96,13 +94,13 @@ def buckets_leave_no_gaps(spec: HvpaSpec) -> Iterator[ValidationProblem]:
         if start > end + 1:
             between = f"{end + 1}" if start == end + 2 else f"{end + 1} to {start - 1}"
             yield ValidationProblem(
-                ("buckets", index, "replicas"), SUSPICIOUS, f"leaves out the replica count {between}"
+                ("buckets", index, "replicas"), SUSPICIOUS, f"leaves a gap: no bucket has the replica count {between}"
             )
     for resource in RESOURCES:
         for index, below, above in find_gaps(buckets, resource):
             like = getattr(buckets[index], resource).min
             between = f"{_WORDS[resource]} between {_format_like(below, like)} and {_format_like(above, like)}"
-            rule_text = f"{between} in total is between two buckets; this one serves it"
+            rule_text = f"{between} in total is in the gap between two buckets; this bucket is used for it"
             yield ValidationProblem(("buckets", index, resource), SUSPICIOUS, rule_text)
 
 
@@ -143,14 +141,20 @@ def hpa_reaches_every_bucket(spec: HvpaSpec) -> Iterator[ValidationProblem]:
         )
 
 
-@rule(HvpaSpec, "scaleUp", "scaleDown", "maintenanceWindow", message="a maintenance window is used but not given")
+@rule(
+    HvpaSpec,
+    "scaleUp",
+    "scaleDown",
+    "maintenanceWindow",
+    message="updateMode MaintenanceWindow requires maintenanceWindow",
+)
 def maintenance_window_is_set_where_used(spec: HvpaSpec) -> Iterator[ValidationProblem]:
     """Without a window the mode `MaintenanceWindow` is the mode `Off`."""
     if spec.maintenance_window is not None:
         return
     for name, policy in (("scaleUp", spec.scale_up), ("scaleDown", spec.scale_down)):
         if policy is not None and policy.update_mode == "MaintenanceWindow":
-            rule_text = "there is no spec.maintenanceWindow, so no step is ever taken"
+            rule_text = "requires spec.maintenanceWindow: without it no step is ever taken"
             yield ValidationProblem((name, "updateMode"), SUSPICIOUS, rule_text)
 
 

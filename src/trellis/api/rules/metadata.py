@@ -22,9 +22,9 @@ class Metadata(ApiStruct, frozen=True):
     namespace: Annotated[str | None, Field("The namespace.")] = None
     labels: Annotated[dict[str, str] | None, Field("Labels.")] = None
     annotations: Annotated[dict[str, str] | None, Field("Annotations.")] = None
-    finalizers: Annotated[list[str] | None, Field("Who has to clean up before the object goes.")] = None
+    finalizers: Annotated[list[str] | None, Field("Finalizers: the object is deleted once they are removed.")] = None
     owner_references: Annotated[list[dict[str, Any]] | None, Field("Owners.")] = None
-    managed_fields: Annotated[list[dict[str, Any]] | None, Field("Who wrote what.")] = None
+    managed_fields: Annotated[list[dict[str, Any]] | None, Field("Field ownership of server-side apply.")] = None
     uid: Annotated[str | None, Field("Set by the server.")] = None
     resource_version: Annotated[str | None, Field("Set by the server.")] = None
     generation: Annotated[int | None, Field("Set by the server.")] = None
@@ -34,7 +34,7 @@ class Metadata(ApiStruct, frozen=True):
     self_link: Annotated[str | None, Field("No longer used.")] = None
 
 
-@rule(Metadata, "name", "generateName", message="an object needs a name")
+@rule(Metadata, "name", "generateName", message="an object must have a name")
 def name_is_set(metadata: Metadata) -> Iterator[ValidationProblem]:
     """A DNS subdomain, for kinds that have no stricter rule."""
     if not metadata.name and not metadata.generate_name:
@@ -44,7 +44,7 @@ def name_is_set(metadata: Metadata) -> Iterator[ValidationProblem]:
         yield ValidationProblem(("name",), INVALID, problem, metadata.name)
 
 
-@rule(Metadata, "namespace", message="a namespace is a DNS label")
+@rule(Metadata, "namespace", message="a namespace must be a DNS label")
 def namespace_is_a_label(metadata: Metadata) -> Iterator[ValidationProblem]:
     """Namespaces are labels, shorter than other names."""
     problem = check_dns_label(metadata.namespace) if metadata.namespace else None
@@ -52,7 +52,7 @@ def namespace_is_a_label(metadata: Metadata) -> Iterator[ValidationProblem]:
         yield ValidationProblem(("namespace",), INVALID, problem, metadata.namespace)
 
 
-@rule(Metadata, "labels", message="labels have qualified names and short values")
+@rule(Metadata, "labels", message="labels must have qualified names and valid values")
 def labels_are_valid(metadata: Metadata) -> Iterator[ValidationProblem]:
     """Keys are qualified names, values at most 63 characters."""
     for key, value in (metadata.labels or {}).items():
@@ -62,7 +62,7 @@ def labels_are_valid(metadata: Metadata) -> Iterator[ValidationProblem]:
                 yield ValidationProblem(place, INVALID, problem, text)
 
 
-@rule(Metadata, "annotations", message="annotations have qualified names and a limited size")
+@rule(Metadata, "annotations", message="annotations must have qualified names and a limited total size")
 def annotations_are_valid(metadata: Metadata) -> Iterator[ValidationProblem]:
     """Values are free; keys and the sum are not."""
     annotations = metadata.annotations or {}

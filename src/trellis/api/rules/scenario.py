@@ -33,7 +33,12 @@ from trellis.base.names import check_dns_label, suggest_name
 from trellis.base.quantities import Quantity
 
 
-@rule(ScenarioNodeGroup, "name", "labels", message="the name of a group is a label, and no other label stands for it")
+@rule(
+    ScenarioNodeGroup,
+    "name",
+    "labels",
+    message="the name of a node group must be a DNS label, and labels set by Trellis must not be given",
+)
 def group_name_is_a_label(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
     """Nodes are called after it, and Buffers find them by it."""
     wrong = check_dns_label(group.name)
@@ -41,12 +46,12 @@ def group_name_is_a_label(group: ScenarioNodeGroup) -> Iterator[ValidationProble
         yield ValidationProblem(("name",), INVALID, wrong, group.name)
     for key in (GROUP_LABEL, "kubernetes.io/hostname"):
         if key in (group.labels or {}):
-            yield ValidationProblem(("labels", MapKey(key)), FORBIDDEN, "is set on each node and must not be given")
+            yield ValidationProblem(
+                ("labels", MapKey(key)), FORBIDDEN, "is set on each node by Trellis and must not be given"
+            )
 
 
-@rule(
-    ScenarioNodeGroup, "minSize", "maxSize", "size", message="a group has fewer nodes than it must, or more than it may"
-)
+@rule(ScenarioNodeGroup, "minSize", "maxSize", "size", message="minSize, size and maxSize must ascend")
 def group_sizes_are_ordered(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
     """It begins between its bounds, and stays there."""
     least, most = group.min_size or 0, group.max_size
@@ -58,7 +63,7 @@ def group_sizes_are_ordered(group: ScenarioNodeGroup) -> Iterator[ValidationProb
         )
 
 
-@rule(ScenarioNodeGroup, "cpu", "memory", message="a node has no CPU or no memory")
+@rule(ScenarioNodeGroup, "cpu", "memory", message="cpu and memory of a node must be above zero")
 def group_node_has_resources(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
     """A node on which nothing fits is of no use."""
     for name, amount in (("cpu", group.cpu), ("memory", group.memory)):
@@ -66,7 +71,7 @@ def group_node_has_resources(group: ScenarioNodeGroup) -> Iterator[ValidationPro
             yield ValidationProblem((name,), INVALID, "must be above zero", amount)
 
 
-@rule(ScenarioNodeGroup, "bootTime", message="bootTime is longer than a day")
+@rule(ScenarioNodeGroup, "bootTime", message="bootTime must be at most a day")
 def group_boots_within_a_day(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
     """A longer value is a mistake."""
     if group.boot_time is not None and parse_span(group.boot_time) > parse_span(MAX_BOOT_TIME):
@@ -86,7 +91,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 _SET_PER_WORKLOAD = "is set for each workload and must not be given"
 
 
-@rule(HpaMetric, "type", "resource", "containerResource", message="a metric lacks what its type names")
+@rule(HpaMetric, "type", "resource", "containerResource", message="a metric must have the field that its type names")
 def metric_source_matches_its_type(metric: HpaMetric) -> Iterator[ValidationProblem]:
     """The type says which of the others is read."""
     name, source = ("resource", metric.resource)
@@ -96,7 +101,13 @@ def metric_source_matches_its_type(metric: HpaMetric) -> Iterator[ValidationProb
         yield ValidationProblem((name,), REQUIRED, f"must be given for a metric of type {metric.type}")
 
 
-@rule(HpaMetricTarget, "type", "averageUtilization", "averageValue", message="a target lacks what its type names")
+@rule(
+    HpaMetricTarget,
+    "type",
+    "averageUtilization",
+    "averageValue",
+    message="a target must have the field that its type names",
+)
 def target_value_matches_its_type(target: HpaMetricTarget) -> Iterator[ValidationProblem]:
     """The type says which of the others is read."""
     if target.type == "Utilization" and target.average_utilization is None:
@@ -108,7 +119,7 @@ def target_value_matches_its_type(target: HpaMetricTarget) -> Iterator[Validatio
             yield ValidationProblem(("averageValue",), INVALID, "must be above zero", target.average_value)
 
 
-@rule(HpaSpec, "minReplicas", "maxReplicas", message="minReplicas is above maxReplicas")
+@rule(HpaSpec, "minReplicas", "maxReplicas", message="minReplicas must not be above maxReplicas")
 def bounds_are_not_empty(spec: HpaSpec) -> Iterator[ValidationProblem]:
     """No count would do."""
     if spec.max_replicas is not None and (spec.min_replicas or 1) > spec.max_replicas:
@@ -153,7 +164,7 @@ MAX_STEPS = 2_000_000
 MAX_FIGURES = 200_000_000
 
 
-@rule(ScenarioIntervals, "recommender", "updater", "hpa", "hvpa", "nodes", message="an interval is zero")
+@rule(ScenarioIntervals, "recommender", "updater", "hpa", "hvpa", "nodes", message="an interval must be longer than 0s")
 def intervals_are_positive(intervals: ScenarioIntervals) -> Iterator[ValidationProblem]:
     """Nothing can be decided without end at one moment."""
     yield from require_nonzero("recommender", intervals.recommender)
@@ -170,12 +181,12 @@ def policy_has_no_target(spec: PolicySpec) -> Iterator[ValidationProblem]:
         yield ValidationProblem(("targetRef",), FORBIDDEN, "is set for each workload and must not be given")
 
 
-@rule(PolicyForEach, "spec", "hpa", "hvpa", message="more than one of spec, hpa and hvpa is given")
+@rule(PolicyForEach, "spec", "hpa", "hvpa", message="at most one of spec, hpa, hvpa may be given")
 def template_has_one_kind(template: PolicyForEach) -> Iterator[ValidationProblem]:
     """An entry makes one object for each workload; two of them are two entries."""
     fields = [name for name in ("spec", "hpa", "hvpa") if getattr(template, name) is not None]
     for name in fields[1:]:
-        yield ValidationProblem((name,), FORBIDDEN, f"an entry has one of spec, hpa and hvpa, and {fields[0]} is given")
+        yield ValidationProblem((name,), FORBIDDEN, f"at most one of spec, hpa, hvpa may be given, and {fields[0]} is")
 
 
 @rule(
@@ -198,10 +209,15 @@ def duration_is_whole_steps(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
 
 
 @rule(
-    ScenarioSpec, "workloads", "fleet", "duration", "step", message="no workloads, or more than can be held in memory"
+    ScenarioSpec,
+    "workloads",
+    "fleet",
+    "duration",
+    "step",
+    message="workloads or fleet must be given, with at most 2e8 values of usage",
 )
 def scenario_has_workloads(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
-    """Something must be simulated, and its usage must have room."""
+    """There is something to simulate, and its usage fits into memory."""
     if not spec.workloads and spec.fleet is None:
         yield ValidationProblem((), REQUIRED, "workloads or fleet must be given")
     containers = sum(len(workload.containers or ()) for workload in spec.workloads or ())
@@ -209,11 +225,13 @@ def scenario_has_workloads(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     step = parse_span(spec.step or DEFAULT_STEP)
     figures = containers * parse_span(spec.duration or "0") / step if step else 0
     if figures > MAX_FIGURES:
-        rule_text = f"{containers} containers would have {figures:.3g} values of usage; the maximum is 2e8"
-        yield ValidationProblem(("duration",), INVALID, f"{rule_text}: take a longer step", spec.duration)
+        rule_text = f"must give at most 2e8 values of usage; {containers} containers would have {figures:.3g}"
+        yield ValidationProblem(
+            ("duration",), INVALID, f"{rule_text}; choose a longer step or a shorter duration", spec.duration
+        )
 
 
-@rule(ScenarioSpec, "workloads", message="two workloads have one name")
+@rule(ScenarioSpec, "workloads", message="the name of a workload must be unique in its namespace")
 def workloads_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """Namespace, kind and name are what VPAs find a workload by."""
     names: set[tuple[str, str]] = set()
@@ -225,26 +243,26 @@ def workloads_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
         names.add(key)
 
 
-@rule(ScenarioSpec, "nodes", message="only the last nodes can omit their count")
+@rule(ScenarioSpec, "nodes", message="count must be given for all nodes but the last")
 def node_counts_are_set(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """What is left after the others have theirs."""
     for index, node in enumerate((spec.nodes or ())[:-1]):
         if node.count is None:
-            yield ValidationProblem(("nodes", index, "count"), REQUIRED, "only the last entry can omit it")
+            yield ValidationProblem(("nodes", index, "count"), REQUIRED, "must be given in every entry but the last")
 
 
-@rule(ScenarioSpec, "nodes", "nodeGroups", message="nodes and a group of nodes have one name")
+@rule(ScenarioSpec, "nodes", "nodeGroups", message="names of nodes and node groups must be unique")
 def node_names_are_unique(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """Nodes are called after them."""
     names = {node.name for node in spec.nodes or ()}
     for index, group in enumerate(spec.node_groups or ()):
         if group.name in names:
             yield ValidationProblem(
-                ("nodeGroups", index, "name"), DUPLICATE, "there are already nodes of this name", group.name
+                ("nodeGroups", index, "name"), DUPLICATE, "is already the name of an entry of spec.nodes", group.name
             )
 
 
-@rule(ScenarioSpec, "workloads", "variants", "policies", message="a workload is in a variant that is not there")
+@rule(ScenarioSpec, "workloads", "variants", "policies", message="onlyIn must name variants of the scenario")
 def workloads_are_in_variants(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """A typo would have it nowhere."""
     names = variant_names(spec)
@@ -263,7 +281,7 @@ def variant_names(spec: ScenarioSpec) -> tuple[str, ...]:
     return written or (FIXED, *(policy.name for policy in spec.policies or ()))
 
 
-@rule(ScenarioSpec, "variants", "policies", message="a variant names a policy that is not there")
+@rule(ScenarioSpec, "variants", "policies", message="a variant must name policies of the scenario")
 def variants_name_policies(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """A typo would make a variant the same as fixed requests."""
     names = tuple(policy.name for policy in spec.policies or ())
@@ -273,29 +291,33 @@ def variants_name_policies(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
         for place, name in enumerate(variant.policies or ()):
             if name not in names:
                 path: Path = ("variants", index, "policies", place)
-                rule_text = describe_supported_values(names) if names else "there are no policies"
+                rule_text = describe_supported_values(names) if names else "the scenario has no policies"
                 yield ValidationProblem(path, UNSUPPORTED, rule_text, name, suggestion=suggest_name(name, names))
     for index, name in enumerate(names):
         if spec.variants and name not in used:
-            yield ValidationProblem(("policies", index), SUSPICIOUS, f'no variant names the policy "{name}"')
+            yield ValidationProblem(
+                ("policies", index), SUSPICIOUS, f'has no effect: no variant names the policy "{name}"'
+            )
 
 
-@rule(ScenarioSpec, "variants", message="a variant has a recommender or parameters and no policy")
+@rule(ScenarioSpec, "variants", message="a variant with recommender or parameters must name a policy")
 def recommenders_have_work(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """Without a VPA no recommender runs."""
     for index, variant in enumerate(spec.variants or ()):
         if not variant.policies and (variant.recommender or variant.parameters):
             path: Path = ("variants", index)
-            yield ValidationProblem(path, SUSPICIOUS, "has a recommender and no policies: no workload has a VPA")
+            yield ValidationProblem(
+                path, SUSPICIOUS, "recommender and parameters have no effect without policies: no workload has a VPA"
+            )
 
 
-@rule(ScenarioSpec, "faults", "duration", message="a fault begins after the end")
+@rule(ScenarioSpec, "faults", "duration", message="a fault must begin before the end of the scenario")
 def faults_happen(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
     """It is no error to try a shorter run."""
     end = parse_span(spec.duration or "0")
     for index, fault in enumerate(spec.faults or ()):
         if parse_span(fault.begin or "0") >= end:
-            rule_text = f"never happens: the scenario ends after {spec.duration}"
+            rule_text = f"is after the end of the scenario, which lasts {spec.duration}: the fault has no effect"
             yield ValidationProblem(("faults", index, "begin"), SUSPICIOUS, rule_text)
 
 

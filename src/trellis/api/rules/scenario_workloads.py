@@ -29,19 +29,19 @@ _JOB_FIELDS = {"every": "every", "first": "first"}
 _SHAPES = ("steady", "daily", "weekly", "spiky", "trend", "phases", "leak", "trace")
 
 
-@rule(DailyShape, "low", "high", message="low is above high")
+@rule(DailyShape, "low", "high", message="high must not be below low")
 def daily_has_a_range(shape: DailyShape) -> Iterator[ValidationProblem]:
     """A wave goes from low to high."""
     yield from _check_range(shape.low, shape.high)
 
 
-@rule(WeeklyShape, "low", "high", message="low is above high")
+@rule(WeeklyShape, "low", "high", message="high must not be below low")
 def weekly_has_a_range(shape: WeeklyShape) -> Iterator[ValidationProblem]:
     """As a daily wave."""
     yield from _check_range(shape.low, shape.high)
 
 
-@rule(WeeklyShape, "beginHour", "endHour", message="a busy day ends before it begins")
+@rule(WeeklyShape, "beginHour", "endHour", message="endHour must be after beginHour")
 def working_hours_are_not_empty(shape: WeeklyShape) -> Iterator[ValidationProblem]:
     """Nights are what is left over."""
     begin = 8.0 if shape.begin_hour is None else shape.begin_hour
@@ -50,42 +50,42 @@ def working_hours_are_not_empty(shape: WeeklyShape) -> Iterator[ValidationProble
         yield ValidationProblem(("endHour",), INVALID, f"must be after beginHour, which is {begin:g}", end)
 
 
-@rule(SpikyShape, "length", message="a burst has no length")
+@rule(SpikyShape, "length", message="length of a burst must be longer than 0s")
 def bursts_last(shape: SpikyShape) -> Iterator[ValidationProblem]:
     """A burst of no time adds nothing."""
     yield from require_nonzero("length", shape.length)
 
 
-@rule(UsagePhase, "length", message="a phase has no length")
+@rule(UsagePhase, "length", message="length of a phase must be longer than 0s")
 def phases_last(phase: UsagePhase) -> Iterator[ValidationProblem]:
     """Phases of no time would never come to an end."""
     yield from require_nonzero("length", phase.length)
 
 
-@rule(ResourceUsage, *_SHAPES, message="no shape of usage is given")
+@rule(ResourceUsage, *_SHAPES, message="at least one shape of usage must be given")
 def usage_has_a_shape(usage: ResourceUsage) -> Iterator[ValidationProblem]:
     """Noise on nothing is nothing."""
     if all(getattr(usage, name) is None for name in _SHAPES):
-        yield ValidationProblem((), REQUIRED, f"one of {', '.join(_SHAPES)} must be given")
+        yield ValidationProblem((), REQUIRED, f"at least one of {', '.join(_SHAPES)} must be given")
 
 
-@rule(ContainerUsage, "cpu", message="CPU cannot leak")
+@rule(ContainerUsage, "cpu", message="leak is allowed only for memory")
 def only_memory_leaks(usage: ContainerUsage) -> Iterator[ValidationProblem]:
     """CPU that grows is a trend."""
     if usage.cpu is not None and usage.cpu.leak is not None:
-        yield ValidationProblem(("cpu", "leak"), FORBIDDEN, "only memory leaks; CPU that grows is a trend")
+        yield ValidationProblem(("cpu", "leak"), FORBIDDEN, "is allowed only for memory; for CPU that grows, use trend")
 
 
-@rule(ContainerUsage, "shared", "base", message="base is given without shared")
+@rule(ContainerUsage, "shared", "base", message="base is allowed only with shared: true")
 def base_requires_shared(usage: ContainerUsage) -> Iterator[ValidationProblem]:
     """Without a load that is shared, all usage is each pod's own."""
     if usage.base is not None and not usage.shared:
         yield ValidationProblem(
-            ("base",), FORBIDDEN, "is allowed only with shared: true; otherwise add it to the usage itself"
+            ("base",), FORBIDDEN, "is allowed only with shared: true; without it, add the amount to steady"
         )
 
 
-@rule(ScenarioContainer, "requests", "limits", message="a request is above its limit")
+@rule(ScenarioContainer, "requests", "limits", message="a request must not be above its limit")
 def requests_are_within_limits(container: ScenarioContainer) -> Iterator[ValidationProblem]:
     """The API server refuses such a pod."""
     for resource, limit in (container.limits or {}).items():
@@ -94,7 +94,7 @@ def requests_are_within_limits(container: ScenarioContainer) -> Iterator[Validat
             yield ValidationProblem(("requests", resource), INVALID, f"must not be above its limit, {limit}", request)
 
 
-@rule(Rollouts, "at", "every", message="rollouts without a time")
+@rule(Rollouts, "at", "every", message="rollouts must have at or every")
 def rollouts_have_times(rollouts: Rollouts) -> Iterator[ValidationProblem]:
     """Something must say when."""
     if not rollouts.at and rollouts.every is None:
@@ -102,7 +102,7 @@ def rollouts_have_times(rollouts: Rollouts) -> Iterator[ValidationProblem]:
     yield from _check_whole_minutes("every", rollouts.every)
 
 
-@rule(JobRuns, "every", "length", message="a run takes longer than the time to the next")
+@rule(JobRuns, "every", "length", message="length of a run must not be longer than every")
 def runs_do_not_overlap(runs: JobRuns) -> Iterator[ValidationProblem]:
     """One run of a Job at a time; those of a CronJob may overlap."""
     yield from _check_whole_minutes("every", runs.every)
@@ -113,7 +113,7 @@ def runs_do_not_overlap(runs: JobRuns) -> Iterator[ValidationProblem]:
         )
 
 
-@rule(JobRuns, "schedule", "timeZone", message="a schedule that is none")
+@rule(JobRuns, "schedule", "timeZone", message="schedule must be a cron expression, and timeZone an IANA name")
 def runs_have_a_schedule(runs: JobRuns) -> Iterator[ValidationProblem]:
     """As the API server refuses it."""
     if runs.schedule is None:
@@ -125,7 +125,7 @@ def runs_have_a_schedule(runs: JobRuns) -> Iterator[ValidationProblem]:
         yield ValidationProblem((at,), INVALID, error.rule, error.value)
 
 
-@rule(ScenarioWorkload, "name", "namespace", message="names of workloads and namespaces are DNS labels")
+@rule(ScenarioWorkload, "name", "namespace", message="names of workloads and namespaces must be DNS labels")
 def workload_names_are_labels(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
     """Pods are named after them."""
     for field, name in (("name", workload.name), ("namespace", workload.namespace)):
@@ -135,21 +135,25 @@ def workload_names_are_labels(workload: ScenarioWorkload) -> Iterator[Validation
 
 
 @rule(
-    ScenarioWorkload, "kind", "runs", "rollouts", message="runs go with a Job or CronJob, rollouts with anything else"
+    ScenarioWorkload,
+    "kind",
+    "runs",
+    "rollouts",
+    message="runs are allowed only for a Job or CronJob, rollouts only for other kinds",
 )
 def jobs_run(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
     """A Job needs its runs; what serves all the time has none."""
     kind = workload.kind
     runs_to_an_end = kind in ("Job", "CronJob")
     if runs_to_an_end and workload.runs is None:
-        yield ValidationProblem(("runs",), REQUIRED, f"a {kind} needs runs")
+        yield ValidationProblem(("runs",), REQUIRED, f"must be given for a {kind}")
     if not runs_to_an_end and workload.runs is not None:
         yield ValidationProblem(("runs",), FORBIDDEN, "is allowed only with kind: Job or CronJob")
     if runs_to_an_end and workload.rollouts is not None:
         yield ValidationProblem(("rollouts",), FORBIDDEN, f"is not allowed for a {kind}: each run has new pods")
 
 
-@rule(ScenarioWorkload, "kind", "runs", message="a Job runs every so often, a CronJob by a schedule")
+@rule(ScenarioWorkload, "kind", "runs", message="a Job must have runs.every, a CronJob runs.schedule")
 def runs_have_times(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
     """What says when it runs must be there, and what belongs to the other kind must not."""
     runs, kind = workload.runs, workload.kind
@@ -157,19 +161,21 @@ def runs_have_times(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
         return
     needed = "every" if kind == "Job" else "schedule"
     if getattr(runs, needed) is None:
-        yield ValidationProblem(("runs", needed), REQUIRED, f"a {kind} needs it")
+        yield ValidationProblem(("runs", needed), REQUIRED, f"must be given for a {kind}")
     other = "CronJob" if kind == "Job" else "Job"
     for name, field in (_CRON_FIELDS if kind == "Job" else _JOB_FIELDS).items():
         if getattr(runs, field) is not None:
             yield ValidationProblem(("runs", name), FORBIDDEN, f"is allowed only with kind: {other}")
 
 
-@rule(ScenarioWorkload, "kind", "replicas", message="a count of the pods of a DaemonSet")
+@rule(ScenarioWorkload, "kind", "replicas", message="a DaemonSet must not have replicas")
 def daemon_sets_have_no_count(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
     """There is one pod for each node."""
     if workload.kind == "DaemonSet" and workload.replicas is not None:
         yield ValidationProblem(
-            ("replicas",), FORBIDDEN, "a DaemonSet has one pod for each node that its podTemplate allows"
+            ("replicas",),
+            FORBIDDEN,
+            "is not allowed for a DaemonSet, which has one pod on each node that its podTemplate allows",
         )
 
 
@@ -177,7 +183,7 @@ def daemon_sets_have_no_count(workload: ScenarioWorkload) -> Iterator[Validation
     ScenarioWorkload,
     "containers",
     "podTemplate",
-    message="a pod template that is none, or does not have a container that is named",
+    message="podTemplate must be valid, and have every container of the workload",
 )
 def containers_are_in_the_template(workload: ScenarioWorkload) -> Iterator[ValidationProblem]:
     """A typo in a name would leave the real container without usage."""
@@ -193,19 +199,19 @@ def containers_are_in_the_template(workload: ScenarioWorkload) -> Iterator[Valid
     names = [container.name for container in written]
     for index, container in enumerate(workload.containers or ()):
         if container.name not in names:
-            rule_text = f"is not a container of podTemplate, which has {', '.join(names)}"
+            rule_text = f"is not a container of podTemplate; its containers: {', '.join(names)}"
             guess = suggest_name(container.name, names)
             yield ValidationProblem(("containers", index, "name"), INVALID, rule_text, container.name, suggestion=guess)
 
 
-@rule(FleetMix, "shares", message="a mix of nothing")
+@rule(FleetMix, "shares", message="at least one share must be above 0")
 def mix_has_a_share(fleet: FleetMix) -> Iterator[ValidationProblem]:
     """Weights are relative to their sum."""
     if fleet.shares is not None and not any(getattr(fleet.shares, name) for name in MixShares.__struct_fields__):
-        yield ValidationProblem(("shares",), REQUIRED, "one of them must be above 0")
+        yield ValidationProblem(("shares",), REQUIRED, "at least one share must be above 0")
 
 
-@rule(FleetMix, "namespaces", message="namespaces are DNS labels")
+@rule(FleetMix, "namespaces", message="namespaces must be DNS labels")
 def fleet_namespaces_are_labels(fleet: FleetMix) -> Iterator[ValidationProblem]:
     """As everywhere."""
     for index, name in enumerate(fleet.namespaces or ()):

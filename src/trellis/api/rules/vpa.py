@@ -91,7 +91,7 @@ def duration_is_written_once(boost: CPUBoost) -> Iterator[ValidationProblem]:
 @rule(
     ActuationRequirement,
     "resources",
-    message="a resource is listed twice",
+    message="a resource must not be listed twice",
     cel="size(self.resources) < 2 || self.resources[0].lowerAscii() != self.resources[1].lowerAscii()",
 )
 def requirement_resources_are_unique(requirement: ActuationRequirement) -> Iterator[ValidationProblem]:
@@ -99,11 +99,11 @@ def requirement_resources_are_unique(requirement: ActuationRequirement) -> Itera
     resources: set[str] = set()
     for index, resource in enumerate(requirement.resources or ()):
         if resource.lower() in resources:
-            yield ValidationProblem(("resources", index), DUPLICATE, "a resource may be listed once", resource)
+            yield ValidationProblem(("resources", index), DUPLICATE, "must not be listed twice", resource)
         resources.add(resource.lower())
 
 
-ONE_REQUIREMENT_PER_RESOURCE = "a resource may stand in one requirement only"
+ONE_REQUIREMENT_PER_RESOURCE = "a resource may be listed in one requirement only"
 ONE_REQUIREMENT_PER_RESOURCE_CEL = (
     "!has(self.actuationRequirements) || size(self.actuationRequirements) < 2 || "
     "!self.actuationRequirements[0].resources.exists(a, "
@@ -118,7 +118,7 @@ def find_repeated_requirements(requirements: list[ActuationRequirement] | None) 
         shared = {name.lower() for name in one.resources or ()} & {name.lower() for name in other.resources or ()}
         for resource in sorted(shared):
             both = f"actuationRequirements[{first}] and actuationRequirements[{second}]"
-            rule_text = f"{both} are both about {resource}: {ONE_REQUIREMENT_PER_RESOURCE}"
+            rule_text = f"{both} both list {resource}: {ONE_REQUIREMENT_PER_RESOURCE}"
             yield ValidationProblem(("actuationRequirements", second), DUPLICATE, rule_text, resource)
 
 
@@ -147,9 +147,11 @@ def requirements_are_written_once(policy: PodUpdatePolicy) -> Iterator[Validatio
         yield ValidationProblem(("evictionRequirements",), FORBIDDEN, rule_text)
 
 
-@rule(PodUpdatePolicy, "evictionRequirements", message="repeated or unknown resources in evictionRequirements")
+@rule(
+    PodUpdatePolicy, "evictionRequirements", message="resources in evictionRequirements should be known and not repeat"
+)
 def odd_eviction_requirements(policy: PodUpdatePolicy) -> Iterator[ValidationProblem]:
-    """Upstream accepts these, so they are told and not refused."""
+    """Upstream accepts these, so they are warnings, not errors."""
     places: dict[str, int] = {}
     for index, requirement in enumerate(policy.eviction_requirements or ()):
         place: Path = ("evictionRequirements", index, "resources")
@@ -172,7 +174,7 @@ def odd_eviction_requirements(policy: PodUpdatePolicy) -> Iterator[ValidationPro
     "updateMode",
     "actuationRequirements",
     "evictionRequirements",
-    message="requirements in a mode that does not change running pods",
+    message="requirements have no effect in a mode that does not change running pods",
 )
 def requirements_have_an_effect(policy: PodUpdatePolicy) -> Iterator[ValidationProblem]:
     """`Off` and `Initial` never touch a running pod, so there is nothing to require."""
@@ -186,7 +188,7 @@ def requirements_have_an_effect(policy: PodUpdatePolicy) -> Iterator[ValidationP
             yield ValidationProblem((name,), SUSPICIOUS, rule_text)
 
 
-@rule(PodUpdatePolicy, "updateMode", message="update modes that are deprecated, or not given")
+@rule(PodUpdatePolicy, "updateMode", message="updateMode should be given and not be deprecated")
 def update_mode_is_current(policy: PodUpdatePolicy) -> Iterator[ValidationProblem]:
     """`Auto` is on its way out; upstream's admission wants the mode spelled out."""
     if policy.update_mode == "Auto":
@@ -219,7 +221,7 @@ def no_limits_without_scaling(policy: ContainerResourcePolicy) -> Iterator[Valid
 
 # Not in CEL: over a list without a limit, as containerPolicies is upstream, the rule costs 2.4 times what the API
 # server allows.
-@rule(ContainerResourcePolicy, "minAllowed", "maxAllowed", message="maxAllowed is below minAllowed")
+@rule(ContainerResourcePolicy, "minAllowed", "maxAllowed", message="maxAllowed must not be below minAllowed")
 def allowed_range_is_not_empty(policy: ContainerResourcePolicy) -> Iterator[ValidationProblem]:
     """No recommendation could satisfy a maximum below the minimum."""
     low, high = policy.min_allowed or {}, policy.max_allowed or {}
@@ -229,7 +231,7 @@ def allowed_range_is_not_empty(policy: ContainerResourcePolicy) -> Iterator[Vali
             yield ValidationProblem(("maxAllowed", MapKey(resource)), INVALID, rule_text, high[resource])
 
 
-@rule(ContainerResourcePolicy, "minAllowed", "maxAllowed", message="bounds are whole milli CPUs and whole bytes")
+@rule(ContainerResourcePolicy, "minAllowed", "maxAllowed", message="bounds must be whole milli CPUs and whole bytes")
 def allowed_amounts_are_whole_units(policy: ContainerResourcePolicy) -> Iterator[ValidationProblem]:
     """Bounds that no request can equal would be rounded silently."""
     for field, amounts in (("minAllowed", policy.min_allowed), ("maxAllowed", policy.max_allowed)):
@@ -271,14 +273,14 @@ def bump_up_is_not_negative(policy: ContainerResourcePolicy) -> Iterator[Validat
 
 
 def _format_like_upstream(text: str | int) -> float | str | int:
-    """Upstream tells these as numbers, to the third place; what is finer would be told as another number."""
+    """As a number, which is how upstream's message has it; an amount with a fraction of a milli-unit stays a text."""
     amount = Quantity.parse(text)
     if not amount.is_whole_milli:
         return text
     return amount.milli // 1000 if amount.milli % 1000 == 0 else amount.milli / 1000
 
 
-@rule(PodResourcePolicy, "containerPolicies", message="two policies for one container")
+@rule(PodResourcePolicy, "containerPolicies", message="a container should have one policy")
 def container_policies_are_unique(policy: PodResourcePolicy) -> Iterator[ValidationProblem]:
     """Upstream accepts two (the first counts, of `*` the last); that is hardly ever meant."""
     places: dict[str, int] = {}

@@ -16,71 +16,94 @@ _RESOURCE = Field("The resource.", required=True, enum=("cpu", "memory"))
 
 
 class HpaMetricTarget(ApiStruct, frozen=True):
-    """What a metric should be."""
+    """The target value of a metric."""
 
     type: Annotated[
         str,
-        Field("Which one of the others counts.", required=True, enum=("Utilization", "AverageValue")),
+        Field(
+            "Type of the target value: `averageUtilization` or `averageValue`.",
+            required=True,
+            enum=("Utilization", "AverageValue"),
+        ),
     ] = ""
     average_utilization: Annotated[
-        int | None, Field("Usage in percent of what the pods request.", minimum=1, maximum=INT32_MAX)
+        int | None, Field("Target usage, in percent of the pods' requests.", minimum=1, maximum=INT32_MAX)
     ] = None
-    average_value: Annotated[AmountText | None, Field("Usage of a pod, on average.")] = None
+    average_value: Annotated[AmountText | None, Field("Target usage per pod, averaged over the pods.")] = None
 
 
 class HpaResourceMetric(ApiStruct, frozen=True):
     """Usage of all containers of a pod."""
 
     name: Annotated[str, _RESOURCE] = ""
-    target: Annotated[HpaMetricTarget, Field("What it should be.", required=True)] = HpaMetricTarget()
+    target: Annotated[HpaMetricTarget, Field("The target value of the metric.", required=True)] = HpaMetricTarget()
 
 
 class HpaContainerMetric(ApiStruct, frozen=True):
     """Usage of one container of each pod."""
 
     name: Annotated[str, _RESOURCE] = ""
-    container: Annotated[str, Field("The container.", required=True, min_length=1, max_length=63)] = ""
-    target: Annotated[HpaMetricTarget, Field("What it should be.", required=True)] = HpaMetricTarget()
+    container: Annotated[str, Field("Name of the container.", required=True, min_length=1, max_length=63)] = ""
+    target: Annotated[HpaMetricTarget, Field("The target value of the metric.", required=True)] = HpaMetricTarget()
 
 
 class HpaMetric(ApiStruct, frozen=True):
-    """A metric. Those of pods, of objects and from outside there are none of in a simulation."""
+    """A metric. A simulation has no metrics of type Pods, Object or External."""
 
     type: Annotated[
-        str, Field("Which one of the others is there.", required=True, enum=("Resource", "ContainerResource"))
+        str,
+        Field(
+            "Type of the metric: `resource` or `containerResource` is given.",
+            required=True,
+            enum=("Resource", "ContainerResource"),
+        ),
     ] = ""
     resource: Annotated[HpaResourceMetric | None, Field("Usage of all containers of a pod.")] = None
     container_resource: Annotated[HpaContainerMetric | None, Field("Usage of one container of each pod.")] = None
 
 
 class HpaScalingPolicy(ApiStruct, frozen=True):
-    """How much may change within a time."""
+    """A limit on the change of the replica count within a period."""
 
-    type: Annotated[str, Field("What `value` counts.", required=True, enum=("Pods", "Percent"))] = ""
-    value: Annotated[int | None, Field("At most so many.", required=True, minimum=1, maximum=INT32_MAX)] = None
-    period_seconds: Annotated[int | None, Field("Within so long.", required=True, minimum=1, maximum=1800)] = None
+    type: Annotated[
+        str,
+        Field("Unit of `value`: pods, or percent of the current replicas.", required=True, enum=("Pods", "Percent")),
+    ] = ""
+    value: Annotated[
+        int | None, Field("Maximum change within `periodSeconds`.", required=True, minimum=1, maximum=INT32_MAX)
+    ] = None
+    period_seconds: Annotated[
+        int | None, Field("Length of the period, in seconds.", required=True, minimum=1, maximum=1800)
+    ] = None
 
 
 class HpaScalingRules(ApiStruct, frozen=True):
-    """How fast one direction may go."""
+    """Limits on scaling in one direction."""
 
     stabilization_window_seconds: Annotated[
         int | None,
-        Field("Proposals of so long are looked at. Absent: 0 on the way up, 300 down.", minimum=0, maximum=3600),
+        Field("Stabilization window, in seconds. Absent: 0 for scale-up, 300 for scale-down.", minimum=0, maximum=3600),
     ] = None
     select_policy: Annotated[
         str | None,
-        Field("Whether the policy counts that permits most or least. Absent: `Max`.", enum=("Max", "Min", "Disabled")),
+        Field(
+            "Which policy applies: `Max`: the one that allows the largest change; `Min`: the smallest; "
+            "`Disabled`: no scaling in this direction. Absent: `Max`.",
+            enum=("Max", "Min", "Disabled"),
+        ),
     ] = None
     policies: Annotated[list[HpaScalingPolicy] | None, Field("As in an HPA.", max_items=100)] = None
-    tolerance: Annotated[AmountText | None, Field("How far off a metric may be. Absent: 0.1.")] = None
+    tolerance: Annotated[
+        AmountText | None,
+        Field("Deviation of the metric from its target, as a fraction, up to which nothing changes. Absent: 0.1."),
+    ] = None
 
 
 class HpaBehavior(ApiStruct, frozen=True):
-    """How fast it may go."""
+    """Limits on scaling up and down."""
 
-    scale_up: Annotated[HpaScalingRules | None, Field("On the way up.")] = None
-    scale_down: Annotated[HpaScalingRules | None, Field("On the way down.")] = None
+    scale_up: Annotated[HpaScalingRules | None, Field("Limits on scale-up.")] = None
+    scale_down: Annotated[HpaScalingRules | None, Field("Limits on scale-down.")] = None
 
 
 class HpaSpec(ApiStruct, frozen=True):
@@ -89,20 +112,23 @@ class HpaSpec(ApiStruct, frozen=True):
     min_replicas: Annotated[int | None, Field("As in an HPA. Absent: 1.", minimum=1, maximum=INT32_MAX)] = None
     max_replicas: Annotated[int | None, Field("As in an HPA.", required=True, minimum=1, maximum=INT32_MAX)] = None
     metrics: Annotated[
-        list[HpaMetric] | None, Field("The highest proposal wins. Absent: CPU at 80 % of requests.", max_items=100)
+        list[HpaMetric] | None,
+        Field(
+            "The metrics; the highest of their replica counts is used. Absent: CPU at 80 % of requests.", max_items=100
+        ),
     ] = None
     behavior: Annotated[HpaBehavior | None, Field("As in an HPA.")] = None
-    scale_target_ref: Annotated[Opaque | None, Field("What it scales.")] = None
+    scale_target_ref: Annotated[Opaque | None, Field("The target.")] = None
 
 
 class PolicyHpaSpec(HpaSpec, frozen=True):
     """A HorizontalPodAutoscaler spec without its target."""
 
-    scale_target_ref: Annotated[Opaque | None, Field("Refused: the target is each workload in turn.")] = None
+    scale_target_ref: Annotated[Opaque | None, Field("Not allowed: the target is each matching workload.")] = None
 
 
 class PolicyHvpaSpec(HvpaSpec, frozen=True):
     """An Hvpa spec without its target."""
 
     # No rule of an Hvpa reads it.
-    target_ref: Annotated[Opaque | None, Field("Refused: the target is each workload in turn.")] = None  # type: ignore[assignment]
+    target_ref: Annotated[Opaque | None, Field("Not allowed: the target is each matching workload.")] = None  # type: ignore[assignment]

@@ -36,18 +36,18 @@ _TEXTS = Field(max_length=256)
 
 
 class ScenarioIntervals(ApiStruct, frozen=True):
-    """How often is decided."""
+    """How often each controller runs."""
 
-    recommender: Annotated[SpanText | None, Field("From one recommendation to the next. Absent: `1m`.")] = None
-    updater: Annotated[SpanText | None, Field("From one pass of the updater to the next. Absent: `1m`.")] = None
-    hpa: Annotated[SpanText | None, Field("From one look at all HPAs to the next. Absent: `15s`.")] = None
+    recommender: Annotated[SpanText | None, Field("Time between two recommender passes. Absent: `1m`.")] = None
+    updater: Annotated[SpanText | None, Field("Time between two updater passes. Absent: `1m`.")] = None
+    hpa: Annotated[SpanText | None, Field("Time between two reconciliations of all HPAs. Absent: `15s`.")] = None
     hvpa: Annotated[
         SpanText | None,
-        Field("From one look at all Hvpas to the next; changes are acted on at once. Absent: `1m`."),
+        Field("Time between two reconciliations of all Hvpas; a changed Hvpa is reconciled at once. Absent: `1m`."),
     ] = None
     nodes: Annotated[
         SpanText | None,
-        Field("From one plan for nodes to the next; pods that wait are acted on at once. Absent: `10s`."),
+        Field("Time between two passes of the node autoscaler; pending pods trigger one at once. Absent: `10s`."),
     ] = None
 
 
@@ -58,7 +58,7 @@ class PolicySpec(ApiStruct, frozen=True):
     resource_policy: Annotated[PodResourcePolicy | None, Field("As in a VPA.")] = None
     recommenders: Annotated[list[RecommenderSelector] | None, Field("As in a VPA.", max_items=1)] = None
     startup_boost: Annotated[StartupBoost | None, Field("As in a VPA.")] = None
-    target_ref: Annotated[Opaque | None, Field("Refused: the target is each workload in turn.")] = None
+    target_ref: Annotated[Opaque | None, Field("Not allowed: the target is each matching workload.")] = None
 
 
 class PolicyForEach(ApiStruct, frozen=True):
@@ -67,8 +67,9 @@ class PolicyForEach(ApiStruct, frozen=True):
     workloads: Annotated[
         list[Annotated[str, _PATTERN]] | None,
         Field(
-            "Names, also of the form `namespace/name`; `*` stands for any text. Of each of the three kinds a workload "
-            "gets the first template that matches it. Absent: all; for HPAs and Hvpas, all but Jobs.",
+            "Names of workloads, as `name` or `namespace/name`; `*` matches any text. A workload gets "
+            "one VPA, one HPA and one Hvpa at most: from the first entry of that kind that matches. "
+            "Absent: all workloads; for HPAs and Hvpas, all but Jobs.",
             min_items=1,
             max_items=1000,
         ),
@@ -76,52 +77,54 @@ class PolicyForEach(ApiStruct, frozen=True):
     spec: Annotated[
         dict[str, Any] | None,
         Field(
-            "The VPA's spec without a target. Absent: all defaults, unless another is given.",
+            "Spec of the VPA, without a target. Absent: all defaults, unless `hpa` or `hvpa` is given.",
             like=PolicySpec,
             opaque=True,
         ),
     ] = None
     hpa: Annotated[
         dict[str, Any] | None,
-        Field("An HPA instead of a VPA: its spec without a target.", like=PolicyHpaSpec),
+        Field("Makes an HPA instead of a VPA: its spec, without a target.", like=PolicyHpaSpec),
     ] = None
     hvpa: Annotated[
         dict[str, Any] | None,
-        Field("An Hvpa instead of a VPA: its spec without a target.", like=PolicyHvpaSpec),
+        Field("Makes an Hvpa instead of a VPA: its spec, without a target.", like=PolicyHvpaSpec),
     ] = None
 
 
 class ScenarioPolicy(ApiStruct, frozen=True):
-    """A set of manifests under a name."""
+    """A named set of manifests."""
 
-    name: Annotated[str, Field("How variants call it.", **_NAME)] = ""
-    for_each: Annotated[list[PolicyForEach] | None, Field("Autoscalers made for the workloads.", max_items=1000)] = None
+    name: Annotated[str, Field("Name of the policy, which variants refer to.", **_NAME)] = ""
+    for_each: Annotated[
+        list[PolicyForEach] | None, Field("Autoscalers that are made for each matching workload.", max_items=1000)
+    ] = None
     objects: Annotated[
         list[dict[str, Any]] | None,
         Field(
-            "Whole manifests: VerticalPodAutoscalers, HorizontalPodAutoscalers, Hvpas, LimitRanges; and Buffers, "
-            "where there are `nodeGroups`.",
+            "Complete manifests: VerticalPodAutoscalers, HorizontalPodAutoscalers, Hvpas, LimitRanges; "
+            "and, with `nodeGroups`, Buffers.",
             max_items=MAX_WORKLOADS,
         ),
     ] = None
     files: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=1024)]] | None,
-        Field("Files of manifests, relative to the scenario's own.", max_items=1000),
+        Field("Files of manifests; paths are relative to the scenario file.", max_items=1000),
     ] = None
 
 
 class ScenarioVariant(ApiStruct, frozen=True):
-    """One way to size the same fleet."""
+    """One way to size the fleet."""
 
-    name: Annotated[str, Field("Its name, in one word.", **_NAME)] = ""
-    title: Annotated[str | None, Field("What reports call it. Absent: its name.", max_length=128)] = None
+    name: Annotated[str, Field("Name of the variant.", **_NAME)] = ""
+    title: Annotated[str | None, Field("Name of the variant in reports. Absent: `name`.", max_length=128)] = None
     policies: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=63)]] | None,
-        Field("The sets of manifests that are in force. Absent: none, requests stay as written.", max_items=100),
+        Field("Names of the policies that apply. Absent: none, so requests do not change.", max_items=100),
     ] = None
     recommender: Annotated[
         str | None,
-        Field("The recommender of all VPAs that name none. Absent: `default`.", min_length=1, max_length=253),
+        Field("Recommender of the VPAs that do not name one. Absent: `default`.", min_length=1, max_length=253),
     ] = None
     parameters: Annotated[
         dict[str, Annotated[str, _TEXTS]] | None,
@@ -129,65 +132,79 @@ class ScenarioVariant(ApiStruct, frozen=True):
     ] = None
     settings: Annotated[
         dict[str, Annotated[str, _TEXTS]] | None,
-        Field("Settings of the components by the names of their flags, e.g. `min-replicas`.", max_properties=256),
+        Field(
+            "Settings of the components, by flag name without dashes in front, e.g. `min-replicas`.", max_properties=256
+        ),
     ] = None
 
 
 class ScenarioFault(ApiStruct, frozen=True):
-    """Something that goes wrong for a time."""
+    """A fault that lasts for a time."""
 
     kind: Annotated[
         str,
         Field(
-            "`node-down`: nodes are off, and after five minutes their pods are lost. `refuse-resizes`: kubelets call "
-            "every resize infeasible; `refuse-downsizes`: every one that lowers something. `defer-resizes`: kubelets "
-            "put every resize off. `slow-starts`: pods take ten times as long to start. `metrics-gap`: usage "
-            "is not measured. `recommender-down`, `updater-down`, `admission-down`: that component does not run. "
-            "`vpa-deleted`: the VPA of a workload is deleted, and created anew afterwards.",
+            "`node-down`: nodes are off, and their pods are evicted after five minutes. "
+            "`refuse-resizes`: kubelets answer every resize with Infeasible. `refuse-downsizes`: the "
+            "same for resizes that lower a resource. `defer-resizes`: kubelets answer every resize with "
+            "Deferred. `slow-starts`: pods take ten times as long to start. `metrics-gap`: usage is not "
+            "measured. `recommender-down`, `updater-down`, `admission-down`: that component does not "
+            "run. `vpa-deleted`: the VPA of a workload is deleted, and created again at the end of the "
+            "fault.",
             required=True,
             enum=FAULT_KINDS,
         ),
     ] = ""
-    begin: Annotated[SpanText | None, Field("When, counted from the beginning.", required=True)] = None
-    length: Annotated[SpanText | None, Field("For how long.", required=True)] = None
+    begin: Annotated[SpanText | None, Field("Start of the fault, from the start of the scenario.", required=True)] = (
+        None
+    )
+    length: Annotated[SpanText | None, Field("Duration of the fault.", required=True)] = None
     about: Annotated[
         str | None,
-        Field("Names of nodes or workloads that it is about; `*` stands for any text. Absent: all.", max_length=253),
+        Field("Names of the nodes or workloads affected; `*` matches any text. Absent: all.", max_length=253),
     ] = None
 
 
 class ScenarioPrices(ApiStruct, frozen=True):
-    """What requests cost."""
+    """Prices of requests."""
 
-    name: Annotated[str | None, Field("What reports call the prices. Absent: the scenario's.", max_length=128)] = None
-    currency: Annotated[str | None, Field("Absent: `USD`.", min_length=1, max_length=8)] = None
+    name: Annotated[
+        str | None, Field("Name of the prices in reports. Absent: the scenario's name.", max_length=128)
+    ] = None
+    currency: Annotated[str | None, Field("Currency of the prices. Absent: `USD`.", min_length=1, max_length=8)] = None
     core_hour: Annotated[
-        float | None, Field("Money for one core for an hour.", required=True, minimum=0, maximum=1_000_000)
+        float | None, Field("Price of one core per hour.", required=True, minimum=0, maximum=1_000_000)
     ] = None
     gib_hour: Annotated[
-        float | None, Field("Money for one GiB for an hour.", required=True, minimum=0, maximum=1_000_000)
+        float | None, Field("Price of one GiB of memory per hour.", required=True, minimum=0, maximum=1_000_000)
     ] = None
 
 
 class ScenarioSpec(ApiStruct, frozen=True):
-    """What is simulated, for how long, and in which variants."""
+    """The fleet, the simulated time and the variants."""
 
     seed: Annotated[
         int | None,
-        Field("All chance comes from here: the same seed, the same result. Absent: 1.", minimum=0, maximum=MAX_SEED),
+        Field(
+            "Seed of all random numbers: the same seed gives the same result. Absent: 1.", minimum=0, maximum=MAX_SEED
+        ),
     ] = None
-    start: Annotated[TimeText | None, Field("When it begins. Absent: Monday, 2026-06-01T00:00:00Z.")] = None
-    duration: Annotated[SpanText | None, Field("How long it lasts, e.g. `14d`.", required=True)] = None
-    step: Annotated[SpanText | None, Field("From one figure of usage to the next. Absent: `1m`.")] = None
-    warm_up: Annotated[
-        SpanText | None, Field("What happens in the beginning is simulated and not scored. Absent: `0s`.")
+    start: Annotated[TimeText | None, Field("Start of the simulated time. Absent: Monday, 2026-06-01T00:00:00Z.")] = (
+        None
+    )
+    duration: Annotated[SpanText | None, Field("Length of the simulated time, e.g. `14d`.", required=True)] = None
+    step: Annotated[SpanText | None, Field("Time between two values of usage. Absent: `1m`.")] = None
+    warm_up: Annotated[SpanText | None, Field("Time at the start that is simulated but not scored. Absent: `0s`.")] = (
+        None
+    )
+    intervals: Annotated[
+        ScenarioIntervals | None, Field("How often each controller runs. Absent: the controllers' defaults.")
     ] = None
-    intervals: Annotated[ScenarioIntervals | None, Field("How often is decided. Absent: as live.")] = None
     nodes: Annotated[
         list[ScenarioNodes] | None,
         Field(
-            "Nodes that are always there. Absent: none if there are `nodeGroups`, else enough nodes with 8 CPU and "
-            "32Gi.",
+            "Nodes that exist for the whole time. Absent: none if there are `nodeGroups`, otherwise "
+            "enough nodes with 8 CPU and 32Gi.",
             min_items=1,
             max_items=1000,
             list_type="map",
@@ -197,35 +214,40 @@ class ScenarioSpec(ApiStruct, frozen=True):
     node_groups: Annotated[
         list[ScenarioNodeGroup] | None,
         Field(
-            "Nodes that come and go: the node autoscaler orders them and gives them back. Absent: no node does.",
+            "Node groups that the node autoscaler scales. Absent: none.",
             min_items=1,
             max_items=100,
             list_type="map",
             list_keys=("name",),
         ),
     ] = None
-    workloads: Annotated[list[ScenarioWorkload] | None, Field("Workloads written out.", max_items=MAX_WORKLOADS)] = None
-    fleet: Annotated[FleetMix | None, Field("Workloads drawn from a mix, beside those written out.")] = None
+    workloads: Annotated[
+        list[ScenarioWorkload] | None, Field("The workloads, one by one.", max_items=MAX_WORKLOADS)
+    ] = None
+    fleet: Annotated[FleetMix | None, Field("Workloads drawn at random from a mix, in addition to `workloads`.")] = None
     policies: Annotated[
-        list[ScenarioPolicy] | None, Field("Sets of manifests.", max_items=1000, list_type="map", list_keys=("name",))
+        list[ScenarioPolicy] | None,
+        Field(
+            "Named sets of manifests, which variants refer to.", max_items=1000, list_type="map", list_keys=("name",)
+        ),
     ] = None
     variants: Annotated[
         list[ScenarioVariant] | None,
         Field(
-            "What is compared, the first being what the others are measured against. Absent: `fixed`, requests as "
-            "written, and one for each policy.",
+            "The variants to compare; the first is the baseline. Absent: `fixed`, without autoscalers, "
+            "and one variant per policy.",
             min_items=1,
             max_items=64,
             list_type="map",
             list_keys=("name",),
         ),
     ] = None
-    faults: Annotated[list[ScenarioFault] | None, Field("What goes wrong.", max_items=1000)] = None
-    prices: Annotated[ScenarioPrices | None, Field("What requests cost. Absent: the built-in example.")] = None
+    faults: Annotated[list[ScenarioFault] | None, Field("Faults to simulate.", max_items=1000)] = None
+    prices: Annotated[ScenarioPrices | None, Field("Prices of requests. Absent: the built-in example prices.")] = None
 
 
 class Scenario(ApiStruct, frozen=True):
-    """A fleet of workloads on nodes, and ways to size it."""
+    """A fleet of workloads on nodes, with variants of how it is sized."""
 
     api_version: str = "sim.trellis.x-k8s.io/v1alpha1"
     kind: str = "Scenario"

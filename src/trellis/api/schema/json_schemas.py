@@ -5,11 +5,13 @@ What only an API server understands is left out, and a misspelled field is an er
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from trellis.api.registry import ALL_KINDS, Kind
-from trellis.api.schema.crds import build_object_schema
+from trellis.api.schema.crds import build_object_schema, build_openapi_schema
+from trellis.api.schema.tree import SchemaNode
 
 _DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
@@ -20,25 +22,41 @@ def build_json_schema(kind: Kind) -> dict[str, Any]:
     return {"$schema": _DRAFT, "title": kind.name, **_build_manifest_schema(kind)}
 
 
-def build_combined_schema(kinds: Sequence[Kind] = ALL_KINDS) -> dict[str, Any]:
-    """One schema for files with objects of any kind: ours are validated, and others may be anything."""
+def build_combined_schema(
+    kinds: Sequence[Kind] = ALL_KINDS, formats: Mapping[tuple[str, str], SchemaNode] = MappingProxyType({})
+) -> dict[str, Any]:
+    """One schema for files with objects of any kind: ours are validated, and others may be anything.
+
+    `formats` are the trees of file formats that are no kinds, by apiVersion and kind.
+    """
+    names = [*((kind.api_version, kind.name) for kind in kinds), *formats]
     rules = [
         {
             "if": {
-                "properties": {"apiVersion": {"const": kind.api_version}, "kind": {"const": kind.name}},
+                "properties": {"apiVersion": {"const": api_version}, "kind": {"const": name}},
                 "required": ["apiVersion", "kind"],
             },
-            "then": {"$ref": f"#/definitions/{kind.name}"},
+            "then": {"$ref": f"#/definitions/{name}"},
         }
-        for kind in kinds
+        for api_version, name in names
     ]
+    definitions = {kind.name: _build_manifest_schema(kind) for kind in kinds}
     return {
         "$schema": _DRAFT,
         "title": "Objects of Trellis",
         "type": "object",
         "allOf": rules,
-        "definitions": {kind.name: _build_manifest_schema(kind) for kind in kinds},
+        "definitions": definitions | {name: _convert_tree(tree) for (_, name), tree in formats.items()},
     }
+
+
+def build_format_schema(name: str, tree: SchemaNode) -> dict[str, Any]:
+    """The schema of a file of one format that is no kind."""
+    return {"$schema": _DRAFT, "title": name, **_convert_tree(tree)}
+
+
+def _convert_tree(tree: SchemaNode) -> dict[str, Any]:
+    return _convert(build_openapi_schema(tree, {}))
 
 
 def _build_manifest_schema(kind: Kind) -> dict[str, Any]:

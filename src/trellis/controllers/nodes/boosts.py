@@ -36,21 +36,21 @@ class BoostInformers:
     """The informers of everything that boosts depend on."""
 
     def __init__(self, informers: Informers, settings: NodeControllerSettings, served: Served) -> None:
-        namespace = settings.scope.vpa_object_namespace
+        namespaces = settings.scope.vpa_object_namespace
         self._covers = settings.scope.covers
         self._settings = effective_boost_settings(
             settings.scope.feature_gates, settings.loop.max_allowed_cpu_boost, served
         )
         # Where the CRDs are not installed, nothing is boosted.
         self._vpas: Informer[VerticalPodAutoscaler] = informers.follow(
-            SIZING_VPAS, namespace=namespace, served=served.serves(VPAS)
+            SIZING_VPAS, namespaces=namespaces, served=served.serves(VPAS)
         )
-        self._hvpas: Informer[Hvpa] = informers.follow(SIZING_HVPAS, namespace=namespace, served=served.serves(HVPAS))
+        self._hvpas: Informer[Hvpa] = informers.follow(SIZING_HVPAS, namespaces=namespaces, served=served.serves(HVPAS))
         self._limit_ranges: Informer[LimitRange] = informers.follow(
-            LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}, namespace=namespace
+            LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}, namespaces=namespaces
         )
         self._workloads: dict[str, Informer[Any]] = {
-            kind.resource.kind: informers.follow(kind, namespace=namespace) for kind in OWNING_WORKLOADS
+            kind.resource.kind: informers.follow(kind, namespaces=namespaces) for kind in OWNING_WORKLOADS
         }
 
     def build_startup_boosts(self) -> StartupBoosts:

@@ -1,7 +1,7 @@
 """Records Events on pending pods, Buffers and nodes; logs and counts orders, releases, evictions and failures.
 
 An Event is recorded when its cause begins. Pods get the Events that Cluster Autoscaler records. Of thousands of pending
-pods, so many get theirs in one pass.
+pods, a limited number get theirs in one pass.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class ActionReporter:
         }
         if failure is not None:
             self._metrics.add(named.ORDERS_FAILED, 1, order.group)
-            _log.warning("an order failed", **fields, why=failure)
+            _log.warning("ordering nodes failed", **fields, why=failure)
         elif lacking:
-            _log.info("an order was written only in part", **fields, lacking=lacking)
+            _log.info("an order was only partly written", **fields, lacking=lacking)
         else:
             self._metrics.add(named.ORDERED, order.count, order.group, order.reason.reason.code)
             _log.info("ordered", **fields)
@@ -71,10 +71,10 @@ class ActionReporter:
     def report_release(self, group: str, instance: str, cause: DetailedReason, failure: str | None) -> None:
         """Report the release of an instance: the failure, if it failed."""
         if failure is not None:
-            _log.warning("a node was not removed", group=group, instance=instance, why=failure)
+            _log.warning("removing a node failed", group=group, instance=instance, why=failure)
             return
         self._metrics.add(named.RELEASED, 1, group, cause.reason.code)
-        _log.info("a node was removed", group=group, instance=instance, reason=cause.reason, why=cause)
+        _log.info("removed a node", group=group, instance=instance, reason=cause.reason, why=cause)
 
     def report_eviction(self, outcome: WriteOutcome) -> None:
         """Report an eviction that was applied; one that a disruption budget forbids is tried again."""
@@ -88,7 +88,7 @@ class ActionReporter:
         """Report problems of node groups, each when it begins."""
         current = frozenset((problem.group, str(problem.reason)) for problem in problems)
         for group, message in sorted(current - self._problems):
-            _log.warning("a node group cannot be used", group=group, why=message)
+            _log.warning("a node group is invalid", group=group, why=message)
         self._problems = current
 
     def report_group_notes(self, notes: Mapping[str, DetailedReason]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from trellis.api.kinds.buffer import Buffer
-from trellis.api.kube.coordination import ConfigMap
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
@@ -18,7 +18,6 @@ from trellis.core.fit import Storage
 from trellis.kube.discovery import Served
 from trellis.kube.resources import (
     BUFFERS,
-    CONFIG_MAPS,
     DAEMON_SETS,
     NODES,
     PDBS,
@@ -28,7 +27,6 @@ from trellis.kube.resources import (
     VOLUMES,
 )
 from trellis.kube.watch.informer import Informer
-from trellis.providers.kwok import KwokObjects
 from trellis.runtime.cached_kinds import (
     FULL_DAEMON_SETS,
     FULL_NAMESPACES,
@@ -48,32 +46,27 @@ from trellis.runtime.shared_informers import FollowedKind
 def list_followed_kinds(settings: NodeControllerSettings) -> tuple[FollowedKind, ...]:
     """The kinds that the autoscaler follows, for boosts as well, and others of its process may follow too."""
     return (
-        follow_pods(PLACED_PODS, "", UNFINISHED_PODS),
-        *follow_in("", FULL_DAEMON_SETS, FULL_NAMESPACES),
+        follow_pods(PLACED_PODS, (), UNFINISHED_PODS),
+        *follow_in((), FULL_DAEMON_SETS, FULL_NAMESPACES),
         *follow_in(settings.scope.vpa_object_namespace, PLAIN_BUFFERS, SIZING_VPAS, SIZING_HVPAS, *OWNING_WORKLOADS),
     )
 
 
 class NodeInformers:
-    """The informers of the autoscaler. Only Buffers may be limited to one namespace: nodes hold pods of all of them."""
+    """The informers of the autoscaler. Only Buffers may be those of some namespaces: nodes hold pods of all."""
 
     def __init__(self, informers: Informers, settings: NodeControllerSettings, served: Served) -> None:
         self.nodes: Informer[Node] = informers.follow(NODES)
-        self.pods: Informer[Pod] = informers.follow(PLACED_PODS, namespace="", field_selector=UNFINISHED_PODS)
+        self.pods: Informer[Pod] = informers.follow(PLACED_PODS, namespaces=(), field_selector=UNFINISHED_PODS)
         self.buffers: Informer[Buffer] = informers.follow(
-            PLAIN_BUFFERS, namespace=settings.scope.vpa_object_namespace, served=served.serves(BUFFERS)
+            PLAIN_BUFFERS, namespaces=settings.scope.vpa_object_namespace, served=served.serves(BUFFERS)
         )
-        self.daemon_sets: Informer[DaemonSet] = informers.follow(FULL_DAEMON_SETS, namespace="")
+        self.daemon_sets: Informer[DaemonSet] = informers.follow(FULL_DAEMON_SETS, namespaces=())
         self.namespaces: Informer[KubeObject] = informers.follow(FULL_NAMESPACES)
-        self.budgets: Informer[PodDisruptionBudget] = informers.follow(PDBS, namespace="")
-        self.claims: Informer[PersistentVolumeClaim] = informers.follow(VOLUME_CLAIMS, namespace="")
+        self.budgets: Informer[PodDisruptionBudget] = informers.follow(PDBS, namespaces=())
+        self.claims: Informer[PersistentVolumeClaim] = informers.follow(VOLUME_CLAIMS, namespaces=())
         self.volumes: Informer[PersistentVolume] = informers.follow(VOLUMES)
         self.classes: Informer[StorageClass] = informers.follow(STORAGE_CLASSES)
-        place, _, name = settings.provider.kwok_node_groups.partition("/")
-        self._config_name = (place, name)
-        self.config: Informer[ConfigMap] = informers.follow(
-            CONFIG_MAPS, namespace=place, field_selector=f"metadata.name={name}"
-        )
 
     def storage(self) -> Storage:
         """All claims, volumes and classes as they are now."""
@@ -83,9 +76,9 @@ class NodeInformers:
             classes={storage_class.metadata.name: storage_class for storage_class in self.classes.snapshot()},
         )
 
-    def kwok_objects(self) -> KwokObjects:
-        """The objects that the provider of kwok nodes reads."""
-        return KwokObjects(self.config.get(*self._config_name), self.nodes.snapshot().objects.values())
+    def list_nodes(self) -> Collection[Node]:
+        """All nodes as they are now."""
+        return self.nodes.snapshot().objects.values()
 
     def find(self, kind: str, key: ObjectKey) -> AnyObject | None:
         """An object of a kind of which some cannot be read."""

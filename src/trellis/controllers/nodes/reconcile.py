@@ -37,6 +37,7 @@ from trellis.kube.write.writer import Writer
 from trellis.providers.protocol import Groups
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics, StepTimer
+from trellis.runtime.telemetry.tracing import current_trace
 
 # How long to wait for the provider before the status of Buffers is published without it.
 ANSWER_SECONDS: Final = 1.0
@@ -123,7 +124,10 @@ class InterimBufferStatus:
 
 
 class NodeReconciler:
-    """Runs passes of the node autoscaler. `skip_reason` says why nothing may be changed now, if so."""
+    """Runs passes of the node autoscaler. `skip_reason` says why nothing may be changed now, if so.
+
+    `on_completed` is called after each pass that read the provider and executed its plans.
+    """
 
     def __init__(
         self,
@@ -141,6 +145,7 @@ class NodeReconciler:
         metrics: Metrics,
         autoscaler_metrics: NodeAutoscalerMetrics,
         skip_reason: Callable[[], str | None],
+        on_completed: Callable[[], None],
         now: Callable[[], float],
     ) -> None:
         self._informers = node_informers
@@ -157,6 +162,7 @@ class NodeReconciler:
         self._metrics = metrics
         self._autoscaler_metrics = autoscaler_metrics
         self._skip_reason = skip_reason
+        self._on_completed = on_completed
         self._now = now
         self._memory = AutoscalerMemory()
         self.is_busy = False
@@ -188,11 +194,14 @@ class NodeReconciler:
         timer.step(named.PLAN)
         try:
             self._memory = (await self._execute(groups, plans, now)).memory
+            self._autoscaler_metrics.export_backoffs(groups, self._memory.up.backoffs, now)
         except BaseException:
             self._planner.discard()
             raise
         timer.step(named.EXECUTE)
         timer.total()
+        current_trace().describe(groups=len(groups.states), nodes=len(plans.down.nodes), orders=len(plans.up.orders))
+        self._on_completed()
         return [next_write_at, plans.up.requeue_at, plans.down.requeue_at]
 
     async def _skip(self, reason: str) -> Sequence[float | None]:

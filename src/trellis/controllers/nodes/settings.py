@@ -7,10 +7,14 @@ from typing import Annotated, ClassVar, Final
 
 from trellis.base.durations import Duration
 from trellis.base.quantities import Quantity
+from trellis.core.nodes.node_groups import GroupOptions
 from trellis.core.nodes.scale_up.expanders import EXPANDERS
 from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
 from trellis.core.nodes.state.snapshot import EXPENDABLE_PODS_PRIORITY_CUTOFF
-from trellis.providers.kwok import CONFIG_MAP
+from trellis.providers.cluster_api.settings import ClusterApiSettings
+from trellis.providers.external_grpc.settings import ExternalGrpcSettings
+from trellis.providers.kwok.settings import KwokSettings
+from trellis.providers.node_claims.settings import NodeClaimSettings
 from trellis.runtime.recorder import RecorderSettings
 from trellis.runtime.settings.component import (
     AccessSettings,
@@ -57,7 +61,9 @@ class ScaleUpFlags(Settings, frozen=True):
     max_nodes_total: Annotated[
         int,
         Setting(
-            "Maximum number of nodes in the cluster, including nodes outside node groups.", why=_NO_LIMIT, minimum=0
+            "Maximum number of nodes in the cluster, including nodes outside node groups.",
+            why=_NO_LIMIT,
+            minimum=0,
         ),
     ] = _SCALE_UP_DEFAULTS.max_nodes_total
     cores_total: Annotated[int, Setting("Maximum number of cores in the cluster.", why=_NO_LIMIT, minimum=0)] = (
@@ -149,7 +155,7 @@ class ScaleDownFlags(Settings, frozen=True):
     scale_down_utilization_threshold: Annotated[
         float,
         Setting(
-            "Sum of requests divided by allocatable, for each of CPU and memory, up to which a node may be removed.",
+            "A node may be removed while pods request at most this share of its allocatable CPU and of its memory.",
             why=_AS_UPSTREAM,
             minimum=0.0,
             maximum=1.0,
@@ -172,19 +178,21 @@ class ScaleDownFlags(Settings, frozen=True):
     ] = Duration.from_seconds(int(_SCALE_DOWN_DEFAULTS.scale_down_unready_seconds))
     scale_down_delay_after_add: Annotated[
         Duration,
-        Setting("How long after a scale-up no node is removed.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE),
+        Setting("Time after a scale-up during which no node is removed.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE),
     ] = Duration.from_seconds(int(_SCALE_DOWN_DEFAULTS.scale_down_delay_after_add_seconds))
     scale_down_delay_after_delete: Annotated[
         Duration,
         Setting(
-            "How long after the removal of a node no other node is removed.",
+            "Time after the removal of a node during which no other node is removed.",
             why="0s: the next removal may follow at once.",
             minimum=_NOT_NEGATIVE,
         ),
     ] = Duration.from_seconds(int(_SCALE_DOWN_DEFAULTS.scale_down_delay_after_delete_seconds))
     scale_down_delay_after_failure: Annotated[
         Duration,
-        Setting("How long after a failed removal no node is removed.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE),
+        Setting(
+            "Time after a failed removal during which no node is removed.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE
+        ),
     ] = Duration.from_seconds(int(_SCALE_DOWN_DEFAULTS.scale_down_delay_after_failure_seconds))
     max_scale_down_parallelism: Annotated[
         int, Setting("Maximum number of nodes being removed at the same time.", why=_AS_UPSTREAM, minimum=1)
@@ -209,14 +217,16 @@ class ScaleDownFlags(Settings, frozen=True):
         Setting(
             "Maximum termination grace period of a pod that is evicted from a drained node.",
             why=_AS_UPSTREAM,
-            unit="s",
+            unit="seconds",
             minimum=0,
         ),
     ] = _SCALE_DOWN_DEFAULTS.max_graceful_termination_seconds
     unremovable_node_recheck_timeout: Annotated[
         Duration,
         Setting(
-            "How long after a node was found unremovable it is checked again.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE
+            "Time after which a node that was found unremovable is checked again.",
+            why=_AS_UPSTREAM,
+            minimum=_NOT_NEGATIVE,
         ),
     ] = Duration.from_seconds(int(_SCALE_DOWN_DEFAULTS.unremovable_node_recheck_seconds))
     skip_nodes_with_system_pods: Annotated[
@@ -287,7 +297,7 @@ class NodeLoopSettings(Settings, frozen=True):
     metrics_buffers: Annotated[
         int,
         Setting(
-            "Number of Buffers with metrics per Buffer; the others are only counted.",
+            "Maximum number of Buffers with metrics of their own; the others are only counted.",
             why="Each Buffer has five series.",
             minimum=0,
         ),
@@ -303,39 +313,62 @@ class NodeLoopSettings(Settings, frozen=True):
 
 
 class ProviderSettings(Settings, frozen=True):
-    """Provider of nodes."""
+    """Providers of nodes."""
 
-    title: ClassVar[str] = "Node provider"
+    title: ClassVar[str] = "Node providers"
 
     cloud_provider: Annotated[
-        str, Setting("Provider of nodes.", why="The only provider there is.", choices=(KWOK,))
-    ] = KWOK
+        tuple[str, ...],
+        Setting(
+            "Providers of nodes, separated by commas. Packages may add others. Of two node groups with one name, that "
+            "of the provider named first counts.",
+            why="Nodes without machines, which need nothing else.",
+        ),
+    ] = (KWOK,)
     provider_timeout: Annotated[
         Duration,
         Setting(
-            "How long the provider may take to answer; after a timeout the node group backs off.",
+            "How long a provider may take to answer; after a timeout the node group backs off.",
             why="Long enough for a busy cloud, and shorter than the deadline of the liveness probe.",
             check=check_interval,
         ),
     ] = Duration.from_seconds(30)
-    kwok_node_groups: Annotated[
-        str,
+    provider_option: Annotated[
+        tuple[str, ...],
         Setting(
-            "ConfigMap that declares the node groups of kwok, as `namespace/name`.", why="Where the manifests have it."
+            "Setting of a provider from another package, as `provider.name=value`; may be repeated.",
+            why="The providers of Trellis have flags of their own.",
         ),
-    ] = CONFIG_MAP
+    ] = ()
+
+    def options(self) -> dict[str, dict[str, str]]:
+        """The options of providers, by the provider's name."""
+        result: dict[str, dict[str, str]] = {}
+        for option in self.provider_option:
+            key, _, value = option.partition("=")
+            provider, _, name = key.partition(".")
+            result.setdefault(provider, {})[name] = value
+        return result
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """A ConfigMap has a namespace and a name."""
-        namespace, _, name = self.kwok_node_groups.partition("/")
-        if not namespace or not name or "/" in name:
-            yield SettingConflict("kwok-node-groups", f'"{self.kwok_node_groups}" must be written as namespace/name')
+        """There is a provider, and each option belongs to one."""
+        if not self.cloud_provider:
+            yield SettingConflict("cloud-provider", "name at least one provider")
+        for option in self.provider_option:
+            key, equals, _ = option.partition("=")
+            provider, _, name = key.partition(".")
+            if not equals or not name or provider not in self.cloud_provider:
+                yield SettingConflict(
+                    "provider-option",
+                    f'"{option}" must be written as provider.name=value, with a provider of --cloud-provider',
+                )
 
 
 class SharedProcessSettings(Settings, frozen=True):
     """Other controllers in the same process."""
 
     title: ClassVar[str] = "Controllers in the same process"
+    of_process: ClassVar[bool] = True
 
     with_buffers: Annotated[
         str,
@@ -350,8 +383,7 @@ class NodeControllerSettings(Settings, frozen=True):
     """All settings of the node autoscaler."""
 
     most_used: ClassVar[tuple[str, ...]] = (
-        "scan-interval",
-        "kwok-node-groups",
+        "cloud-provider",
         "expander",
         "max-nodes-total",
         "max-node-provision-time",
@@ -359,11 +391,16 @@ class NodeControllerSettings(Settings, frozen=True):
         "scale-down-utilization-threshold",
         "scale-down-unneeded-time",
         "scale-down-delay-after-add",
+        "read-only",
         "leader-elect",
     )
 
     loop: NodeLoopSettings = NodeLoopSettings()
     provider: ProviderSettings = ProviderSettings()
+    kwok: KwokSettings = KwokSettings()
+    cluster_api: ClusterApiSettings = ClusterApiSettings()
+    karpenter: NodeClaimSettings = NodeClaimSettings()
+    external_grpc: ExternalGrpcSettings = ExternalGrpcSettings()
     up: ScaleUpFlags = ScaleUpFlags()
     down: ScaleDownFlags = ScaleDownFlags()
     together: SharedProcessSettings = SharedProcessSettings()
@@ -373,3 +410,18 @@ class NodeControllerSettings(Settings, frozen=True):
     health: HealthSettings = HealthSettings(address=":8947")
     logs: LogSettings = LogSettings()
     recording: RecorderSettings = RecorderSettings()
+
+    @property
+    def provider_sections(self) -> tuple[Settings, ...]:
+        """The settings of the providers of Trellis."""
+        return (self.kwok, self.cluster_api, self.karpenter, self.external_grpc)
+
+    @property
+    def group_defaults(self) -> GroupOptions:
+        """The settings that the options of a group replace."""
+        return GroupOptions(
+            scale_down_utilization_threshold=self.down.scale_down_utilization_threshold,
+            scale_down_unneeded_seconds=self.down.scale_down_unneeded_time.total_seconds(),
+            scale_down_unready_seconds=self.down.scale_down_unready_time.total_seconds(),
+            max_node_provision_seconds=self.up.max_node_provision_time.total_seconds(),
+        )

@@ -11,11 +11,8 @@ it is shipped, or by a label:
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -39,7 +36,6 @@ from trellis.kube.write.patches import merge_patch
 
 KWOK_VALUE: Final = "fake"
 
-_HIGHEST: Final = 9_999_999
 _LONGEST_BOOT: Final = 86_400.0
 
 
@@ -90,18 +86,6 @@ def build_node(document: dict[str, Any], name: str, order: KwokOrder) -> dict[st
     }
 
 
-def generate_names(group: str, used_names: Collection[str]) -> Iterator[str]:
-    """Names for new nodes of a group, the same as long as no node is added or deleted.
-
-    They continue after the highest, so that a node rarely gets the name of one that was just deleted.
-    """
-    form = re.compile(rf"{re.escape(group)}-([0-9]{{1,7}})")
-    highest = max((int(match[1]) for name in used_names if (match := form.fullmatch(name))), default=0)
-    for number in chain(range(highest + 1, _HIGHEST + 1), range(1, highest)):
-        if (name := f"{group}-{number}") not in used_names:
-            yield name
-
-
 # Called for every node in every pass; reading a time takes longer than the rest of a node.
 @lru_cache(maxsize=16_384)
 def _parse_instant(text: str) -> float | None:
@@ -132,7 +116,7 @@ def build_instance(node: Node, now: float) -> Instance:
     if not is_starting(node):
         return Instance(name, InstanceState.RUNNING, order.booted_at, name)
     if order.failure_mode == GroupFailureMode.FAIL_TO_START and now >= order.booted_at:
-        error = DetailedReason(NODE_FAILED_TO_START, "no machine was available for it")
+        error = DetailedReason(NODE_FAILED_TO_START, "the group had no machine for the node")
         return Instance(name, InstanceState.FAILED, order.booted_at, name, error)
     return Instance(name, InstanceState.ORDERED, order.at, name)
 

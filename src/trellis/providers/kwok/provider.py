@@ -7,29 +7,34 @@ boot time is over. Groups fail as their declarations say.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from trellis.api.kinds.kwok_node_group import GROUP_LABEL, GroupFailureMode
 from trellis.api.kube.coordination import ConfigMap
 from trellis.api.kube.nodes import Node
+from trellis.api.registry import KWOK_NODE_GROUP
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import pluralize
 from trellis.core.nodes.node_groups import GroupState, InstanceState, find_order_problem, find_release_problems
 from trellis.kube.resources import NODES
 from trellis.kube.write.actions import Action, CreateObject, DeleteObject, Target, build_target
-from trellis.providers.kwok.declarations import Declarations, DeclaredGroup, read_declarations
-from trellis.providers.kwok.instances import KwokOrder, build_instance, build_node, generate_names, next_action
-from trellis.providers.protocol import UNKNOWN_GROUP, GroupProblem, Groups, Ordered, Released, Steps, Tended
+from trellis.providers.declared.declarations import (
+    DeclarationReader,
+    Declarations,
+    build_unknown_group,
+    find_undeclared_groups,
+)
+from trellis.providers.declared.orders import build_steps, generate_names
+from trellis.providers.kwok.declarations import DeclaredGroup, build_kwok_group
+from trellis.providers.kwok.instances import KwokOrder, build_instance, build_node, next_action
+from trellis.providers.kwok.settings import CONFIG_MAP
+from trellis.providers.protocol import Groups, Ordered, Released, Tended
 
 ORDER_REFUSED = Reason("NodeOrderRefused", "The provider refused an order for nodes.", Severity.WARNING)
-GROUP_GONE = Reason("NodeGroupGone", "There are nodes of a node group that is no longer declared.", Severity.WARNING)
-
-# Where groups are declared, unless a setting says otherwise.
-CONFIG_MAP: Final = "kube-system/trellis-kwok-node-groups"
 
 
 class KwokObjects(msgspec.Struct, frozen=True):
@@ -46,9 +51,7 @@ class KwokProvider:
 
     def __init__(self, read_objects: Callable[[], KwokObjects], where: str = CONFIG_MAP) -> None:
         self._read_objects = read_objects
-        self._where = where
-        self._read: tuple[ConfigMap | None, Declarations] | None = None
-        self._reading = asyncio.Lock()
+        self._declarations = DeclarationReader(KWOK_NODE_GROUP, where, build_kwok_group)
 
     async def groups(self, now: float, /) -> Groups:
         """Each group with its nodes; nodes of undeclared groups are reported as problems."""
@@ -59,7 +62,7 @@ class KwokProvider:
         view = await self._build_view()
         declared = view.declared.groups.get(group)
         if declared is None:
-            return Ordered(error=_build_unknown_group(group))
+            return Ordered(error=build_unknown_group(group))
         state = view.build_state(group, now)
         refused = find_order_problem(state, target)
         if refused is not None:
@@ -75,7 +78,7 @@ class KwokProvider:
         """Delete Nodes, which kwok observes."""
         view = await self._build_view()
         if group not in view.declared.groups:
-            return Released(refused=dict.fromkeys(instances, _build_unknown_group(group)))
+            return Released(refused=dict.fromkeys(instances, build_unknown_group(group)))
         state = view.build_state(group, now)
         refused = find_release_problems(state, instances)
         released = tuple(instance for instance in dict.fromkeys(instances) if instance not in refused)
@@ -84,7 +87,7 @@ class KwokProvider:
         deleted = (by_name[instance] for instance in released if instance not in leaving)
         return Released(
             released,
-            _build_steps(DeleteObject(build_target(NODES, node, with_version=False)) for node in deleted),
+            build_steps(DeleteObject(build_target(NODES, node, with_version=False)) for node in deleted),
             refused,
         )
 
@@ -94,7 +97,7 @@ class KwokProvider:
 
     async def _build_view(self) -> _ProviderView:
         objects = self._read_objects()
-        declared = await self._read_declared(objects.config)
+        declared = await self._declarations.read(objects.config)
         members: dict[str, list[Node]] = {}
         for node in objects.nodes:
             group = node.metadata.labels.get(GROUP_LABEL)
@@ -102,18 +105,11 @@ class KwokProvider:
                 members.setdefault(group, []).append(node)
         return _ProviderView(declared, objects.nodes, members)
 
-    async def _read_declared(self, config: ConfigMap | None) -> Declarations:
-        """The declarations of a ConfigMap, read once and in a thread: hundreds of groups would block the event loop."""
-        async with self._reading:
-            if self._read is None or self._read[0] != config:
-                self._read = config, await asyncio.to_thread(read_declarations, config, self._where)
-            return self._read[1]
-
 
 class _ProviderView(msgspec.Struct, frozen=True):
     """The groups and nodes at one moment."""
 
-    declared: Declarations
+    declared: Declarations[DeclaredGroup]
     nodes: Collection[Node]
     members: dict[str, list[Node]]
 
@@ -125,27 +121,14 @@ class _ProviderView(msgspec.Struct, frozen=True):
 
 def _build_groups(view: _ProviderView, now: float) -> Groups:
     states = tuple(view.build_state(name, now) for name in view.declared.groups)
-    reported = {problem.group for problem in view.declared.problems}
-    undeclared = [
-        GroupProblem(
-            name,
-            DetailedReason(GROUP_GONE, f"no declaration of the node group {name} of {pluralize(len(nodes), 'node')}"),
-        )
-        for name, nodes in sorted(view.members.items())
-        if name not in view.declared.groups and name not in reported
-    ]
-    return Groups(states, (*view.declared.problems, *undeclared))
+    return Groups(states, (*view.declared.problems, *find_undeclared_groups(view.declared, view.members)))
 
 
 def _build_tended(view: _ProviderView, now: float) -> Tended:
     needs = [next_action(node, now) for nodes in view.members.values() for node in nodes]
     later = [need for need in needs if isinstance(need, float)]
     actions = (need for need in needs if need is not None and not isinstance(need, float))
-    return Tended(_build_steps(actions), min(later, default=None))
-
-
-def _build_unknown_group(group: str) -> DetailedReason:
-    return DetailedReason(UNKNOWN_GROUP, f"there is no node group {group}")
+    return Tended(build_steps(actions), min(later, default=None))
 
 
 def _count_healthy(declared: DeclaredGroup, target: int) -> int:
@@ -156,7 +139,7 @@ def _count_healthy(declared: DeclaredGroup, target: int) -> int:
 
 
 def _build_order(declared: DeclaredGroup, names: Sequence[str], now: float) -> Ordered:
-    return Ordered(tuple(names), _build_steps(_build_creations(declared, declared.document, names, now)))
+    return Ordered(tuple(names), build_steps(_build_creations(declared, declared.document, names, now)))
 
 
 async def _fail_order(declared: DeclaredGroup, names: Sequence[str], healthy_count: int, now: float) -> Ordered:
@@ -170,13 +153,13 @@ async def _fail_order(declared: DeclaredGroup, names: Sequence[str], healthy_cou
         case GroupFailureMode.REFUSE_ORDERS:
             refused = f"{len(bad)} of {pluralize(len(names), 'node')}"
             error = DetailedReason(ORDER_REFUSED, f"{declared.group.name} has no machine for {refused}")
-            return Ordered(tuple(good), _build_steps(creations), error)
+            return Ordered(tuple(good), build_steps(creations), error)
         case GroupFailureMode.OTHER_SHAPE:
             creations += _build_creations(declared, declared.other_document, bad, now)
         case GroupFailureMode.NEVER_COME_UP | GroupFailureMode.FAIL_TO_START:
             creations += _build_creations(declared, declared.document, bad, now, mode)
     # Lost orders are confirmed like all others.
-    return Ordered(tuple(names), _build_steps(creations))
+    return Ordered(tuple(names), build_steps(creations))
 
 
 def _build_creations(
@@ -184,8 +167,3 @@ def _build_creations(
 ) -> list[Action]:
     order = KwokOrder(now, declared.group.boot_seconds, failure_mode)
     return [CreateObject(Target(NODES, name), build_node(document, name, order)) for name in names]
-
-
-def _build_steps(actions: Iterable[Action]) -> Steps:
-    step = tuple(actions)
-    return (step,) if step else ()

@@ -149,7 +149,7 @@ def test_a_target_that_does_not_match_the_capacity_is_reported() -> None:
     assert "Deployment is a workload" in line
     pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "spot"}
     (line,) = warnings(buffer(targetRef=pool, capacity={"replicas": {"exactly": 1}}))
-    assert "NodePool is a class of nodes" in line
+    assert "NodePool is a node class" in line
 
 
 @pytest.mark.req("BF-46", "BF-48")
@@ -263,7 +263,7 @@ def test_a_pod_selector_with_keep_empty_is_reported() -> None:
     base = {"targetRef": TARGET, "capacity": {"replicas": {"exactly": 1}}, "podSelector": {"matchLabels": {"app": "x"}}}
     assert warnings(buffer(**base, recreationStrategy="KeepMinimum")) == []
     (line,) = warnings(buffer(**base))
-    assert line.startswith("spec.podSelector: has an effect with")
+    assert line.startswith("spec.podSelector: has an effect only with")
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_replica_ranges_must_ascend_without_overlap(first: tuple[int, int], seco
     document = hvpa(bucket(first, ("0", "1"), ("0", "1G")), bucket(second, ("1", "9"), ("1G", "9G")))
     (line,) = errors(document)
     assert line.startswith("spec.buckets[1].replicas.min: Invalid value")
-    assert "must be above the replicas.max of the bucket before" in line
+    assert "must be above replicas.max of the bucket before" in line
 
 
 @pytest.mark.req("HV-35")
@@ -88,14 +88,12 @@ def test_a_negative_amount_is_refused(negative: Any) -> None:
 def test_totals_that_fall_from_one_count_to_the_next_are_refused() -> None:
     falling_maximum = hvpa(bucket((1, 2), ("0", "10"), ("0", "10G")), bucket((3, 4), ("0", "1"), ("0", "20G")))
     assert errors(falling_maximum) == [
-        'spec.buckets[1].cpu.max: Invalid value: "1": the largest total is lower than that of the bucket before; '
-        "more replicas must not have less in total"
+        'spec.buckets[1].cpu.max: Invalid value: "1": the largest total must not be lower than in the bucket before'
     ]
     # The memory maximum of three replicas is 3 x 5G, above the 2 x 5G before; its minimum is 0, below 2 x 4G.
     falling_minimum = hvpa(bucket((1, 2), ("0", "1"), ("4G", "5G")), bucket((3, 3), ("1", "2"), ("0", "5G")))
     assert errors(falling_minimum) == [
-        'spec.buckets[1].memory.min: Invalid value: "0": the smallest total is lower than that of the bucket before; '
-        "more replicas must not have less in total"
+        'spec.buckets[1].memory.min: Invalid value: "0": the smallest total must not be lower than in the bucket before'
     ]
 
 
@@ -174,14 +172,14 @@ def test_gaps_between_buckets_are_reported_and_not_refused() -> None:
     document = hvpa(*STORY_2)
     assert errors(document) == []
     messages = warnings(document)
-    assert "CPU between 1 and 2 in total is between two buckets" in messages[0]
-    assert "memory between 2G and 4G in total is between two buckets" in messages[1]
+    assert "CPU between 1 and 2 in total is in the gap between two buckets" in messages[0]
+    assert "memory between 2G and 4G in total is in the gap between two buckets" in messages[1]
     skipped = hvpa(bucket((1, 1), ("0", "1"), ("0", "1G")), bucket((3, 4), ("0", "9"), ("0", "9G")))
-    assert "leaves out the replica count 2" in warnings(skipped)[0]
+    assert "leaves a gap: no bucket has the replica count 2" in warnings(skipped)[0]
 
 
 def test_a_missing_maintenance_window_is_reported_where_used() -> None:
     (line,) = warnings(hvpa(scaleDown={"updateMode": "MaintenanceWindow"}))
-    assert line.startswith("spec.scaleDown.updateMode: there is no spec.maintenanceWindow")
+    assert line.startswith("spec.scaleDown.updateMode: requires spec.maintenanceWindow")
     window = {"begin": "220000-0000", "end": "230000-0000"}
     assert warnings(hvpa(scaleDown={"updateMode": "MaintenanceWindow"}, maintenanceWindow=window)) == []

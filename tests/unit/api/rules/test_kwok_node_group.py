@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.worlds.kwok_nodes import failing, group
+from support.worlds.providers.kwok_nodes import failing, group
 from trellis.api.kinds.kwok_node_group import GROUP_LABEL
 from trellis.api.registry import FILE_KINDS, KWOK_NODE_GROUP, find_kind
 from trellis.api.schema.crds import build_crds
@@ -88,7 +88,7 @@ def test_buffers_find_the_nodes_of_a_group_by_the_label_that_it_gives_them() -> 
         ),
         (
             group(labels={GROUP_LABEL: "other"}),
-            "spec.labels[kwok-nodegroup]: Forbidden: is set on each node and must not be given",
+            "spec.labels[kwok-nodegroup]: Forbidden: is set on each node by Trellis and must not be given",
         ),
         (
             group(labels={"-bad": "x"}),
@@ -106,7 +106,7 @@ def test_buffers_find_the_nodes_of_a_group_by_the_label_that_it_gives_them() -> 
         ),
         (
             group(taints=[{"key": "trellis.x-k8s.io/starting", "effect": "NoSchedule"}]),
-            "spec.taints[0].key: Forbidden: is set while a node starts and must not be given",
+            "spec.taints[0].key: Forbidden: is set by Trellis while a node starts and must not be given",
         ),
         (
             group(bootTime="soon"),
@@ -130,8 +130,8 @@ def test_buffers_find_the_nodes_of_a_group_by_the_label_that_it_gives_them() -> 
         ),
         (
             group("a" * 56),
-            f'metadata.name: Invalid value: "{"a" * 56}": must have at most 55 characters, because the names of nodes '
-            "begin with it",
+            f'metadata.name: Invalid value: "{"a" * 56}": must have at most 55 characters, because it is the '
+            "prefix of the names of nodes",
         ),
         (
             group("a.b"),
@@ -140,7 +140,7 @@ def test_buffers_find_the_nodes_of_a_group_by_the_label_that_it_gives_them() -> 
         ),
         (
             {**group(), "metadata": {"generateName": "x-"}},
-            "metadata.name: Required value: name must be given: the names of nodes begin with it",
+            "metadata.name: Required value: name must be given: it is the prefix of the names of nodes",
         ),
         ({**group(), "metadata": {}}, "metadata.name: Required value: name or generateName is required"),
     ],

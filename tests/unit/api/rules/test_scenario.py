@@ -62,7 +62,7 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
         ),
         (
             scenario(nodes=[{"name": n, "cpu": "8", "memory": "1Gi"} for n in "ab"]),
-            "spec.nodes[0].count: Required value: only the last entry can omit it",
+            "spec.nodes[0].count: Required value: must be given in every entry but the last",
         ),
         (
             scenario(nodes=[{"name": "a", "cpu": "8", "memory": "1Gi", "price": -0.5}]),
@@ -74,19 +74,19 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
         ),
         (
             scenario(faults=[{"kind": "node-down", "begin": "2d", "length": "1h"}]),
-            "spec.faults[0].begin: never happens: the scenario ends after 1d",
+            "spec.faults[0].begin: is after the end of the scenario, which lasts 1d: the fault has no effect",
         ),
         (
             scenario(variants=[{"name": "v", "policies": ["p"]}]),
-            'spec.variants[0].policies[0]: Unsupported value: "p": there are no policies',
+            'spec.variants[0].policies[0]: Unsupported value: "p": the scenario has no policies',
         ),
         (
             scenario(variants=[{"name": "v", "recommender": "seasonal"}]),
-            "spec.variants[0]: has a recommender and no policies: no workload has a VPA",
+            "spec.variants[0]: recommender and parameters have no effect without policies: no workload has a VPA",
         ),
         (
             scenario(policies=[{"name": "p"}], variants=[{"name": "v"}]),
-            'spec.policies[0]: no variant names the policy "p"',
+            'spec.policies[0]: has no effect: no variant names the policy "p"',
         ),
         (
             scenario(policies=[{"name": "p", "forEach": [{"spec": {"targetRef": {}}}]}]),
@@ -102,18 +102,19 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
         ),
         (
             scenario(fleet={"count": 3, "shares": {"daily": 0}}),
-            "spec.fleet.shares: Required value: one of them must be above 0",
+            "spec.fleet.shares: Required value: at least one share must be above 0",
         ),
         (scenario(fleet={"count": 3, "namespaces": ["A_b"]}), 'spec.fleet.namespaces[0]: Invalid value: "A_b"'),
         (
             scenario(fleet={"count": 20_000}, duration="90d"),
-            'spec.duration: Invalid value: "90d": 20001 containers would have 5.18e+08 values of usage; the maximum is',
+            'spec.duration: Invalid value: "90d": must give at most 2e8 values of usage; '
+            "20001 containers would have 5.18e+08",
         ),
         (
             scenario(prices={"coreHour": "x", "gibHour": 1}),
             'spec.prices.coreHour: Invalid value: "x": must be of type number, not string',
         ),
-        (workload(kind="Job"), "spec.workloads[0].runs: Required value: a Job needs runs"),
+        (workload(kind="Job"), "spec.workloads[0].runs: Required value: must be given for a Job"),
         (
             workload(runs={"every": "1h", "length": "5m"}),
             "spec.workloads[0].runs: Forbidden: is allowed only with kind: Job or CronJob",
@@ -130,11 +131,15 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
         ),
         (
             workload(podTemplate={"spec": {"containers": [{"name": "application"}]}}),
-            'spec.workloads[0].containers[0].name: Invalid value: "app": is not a container of podTemplate, which has',
+            'spec.workloads[0].containers[0].name: Invalid value: "app": is not a container of podTemplate; '
+            "its containers:",
         ),
-        (usage(cpu={"noise": 0.1}), f"{USAGE}.cpu: Required value: one of {SHAPES} must be given"),
+        (usage(cpu={"noise": 0.1}), f"{USAGE}.cpu: Required value: at least one of {SHAPES} must be given"),
         (usage(cpu={"noise": 3, "steady": 1}), f"{USAGE}.cpu.noise: Invalid value: 3: must be less than or equal to 2"),
-        (usage(cpu={"leak": "1"}), f"{USAGE}.cpu.leak: Forbidden: only memory leaks; CPU that grows is a trend"),
+        (
+            usage(cpu={"leak": "1"}),
+            f"{USAGE}.cpu.leak: Forbidden: is allowed only for memory; for CPU that grows, use trend",
+        ),
         (
             usage(cpu={"daily": {"low": "2", "high": "1"}}),
             f'{USAGE}.cpu.daily.high: Invalid value: "1": must not be below low, which is 2',

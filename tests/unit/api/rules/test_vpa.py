@@ -151,8 +151,8 @@ def test_both_spellings_of_resources_are_accepted(resources: list[str]) -> None:
     ("resources", "says"),
     [
         ([], "must have at least 1 item"),
-        (["cpu", "cpu"], "a resource may be listed once"),
-        (["cpu", "CPU"], "a resource may be listed once"),
+        (["cpu", "cpu"], "must not be listed twice"),
+        (["cpu", "CPU"], "must not be listed twice"),
         (["nvidia.com/gpu"], "supported values"),
         (["Cpu"], "supported values"),
     ],

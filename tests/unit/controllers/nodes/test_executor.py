@@ -27,6 +27,7 @@ from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory, Unconfir
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.upcoming_nodes import INSTANCE_FAILED
 from trellis.kube.write.writer import Writer
+from trellis.providers.plugins import RunningProvider
 from trellis.providers.protocol import Groups, Ordered, Released, Tended
 from trellis.runtime.telemetry.metrics import Metrics
 
@@ -68,10 +69,15 @@ class SlowProvider:
 def execute(plans: PassPlans, provider: SlowProvider) -> NodePlanResult:
     metrics = Metrics(NODE_METRICS, about_process=False)
     writer = Writer(ModelServer().client, record=lambda _outcome: None)
-    client = ProviderClient(provider, writer, 30.0, metrics)
+    client = ProviderClient([RunningProvider(provider, writer)], 30.0, metrics)
     reporter = ActionReporter(metrics, lambda _about, _reason, _message: None)
     executor = NodeExecutor(writer, client, reporter, ScaleUpSettings())
-    return virtual_time.run(executor.execute(plans, START))
+
+    async def read_and_execute() -> NodePlanResult:
+        await client.groups(START)
+        return await executor.execute(plans, START)
+
+    return virtual_time.run(read_and_execute())
 
 
 def removing_and_waiting() -> tuple[ShrinkingCluster, AutoscalerMemory]:

@@ -10,15 +10,16 @@ import pytest
 
 from support import virtual_time
 from support.controllers.nodes import BOOT, BUFFERS, NODES, START, World, seconds
-from support.worlds.kwok_nodes import failing, group
+from support.worlds.providers.kwok_nodes import failing, group
 from trellis.base.errors import Unreachable
 from trellis.controllers.nodes.executor import NodeExecutor, NodePlanResult
-from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.process import NodeController
 from trellis.core.nodes.autoscaler_pass import NodePlanner, PassInput, PassPlans
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.kube.transport.requests import Request
 from trellis.providers.kwok import KwokProvider
+from trellis.providers.kwok.plugin import follow_kwok_objects
+from trellis.providers.plugins import ProviderContext
 from trellis.providers.protocol import Groups
 from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
@@ -65,8 +66,11 @@ def test_a_group_that_refuses_is_backed_off_and_the_pod_reports_it() -> None:
         world.add_pod("web")
         await world.wait(290)
         assert world.metric("trellis_nodes_failed_orders_total", group="small") == 1
+        assert 0 < world.metric("trellis_nodes_group_backoff_seconds", group="small") < 30
         await world.wait(60)
         assert world.metric("trellis_nodes_failed_orders_total", group="small") == 2
+        # Each failure doubles the backoff of 300 s.
+        assert 500 < world.metric("trellis_nodes_group_backoff_seconds", group="small") <= 600
 
     world.run(play)
     assert not world.nodes()
@@ -84,6 +88,8 @@ def test_after_a_lost_order_another_group_is_used() -> None:
         await world.wait(30 + BOOT)
         assert list(world.nodes()) == ["sound-1"]
         assert not world.pending()
+        assert world.metric("trellis_nodes_group_backoff_seconds", group="small") > 0
+        assert world.metric("trellis_nodes_group_backoff_seconds", group="sound") == 0
 
     world.run(play)
     assert world.metric("trellis_nodes_ordered_total", group="small") == 1
@@ -100,7 +106,7 @@ class Boasting(KwokProvider):
 
 def test_a_lost_order_counts_once() -> None:
     world = World(up={"max_node_provision_time": seconds(120)})
-    world.provider = lambda informers: Boasting(informers.kwok_objects)
+    world.providers = (lambda context: Boasting(follow_kwok_objects(context)),)
 
     async def play(_: NodeController) -> None:
         await world.wait(100)
@@ -334,14 +340,14 @@ def test_a_buffer_deleted_during_a_status_write_causes_no_failure() -> None:
         await world.wait(BOOT + 30)
 
     world.run(play)
-    assert world.metric("trellis_nodes_buffer_chunks", name="spare") == 0
+    assert world.metric("trellis_nodes_buffer_chunks", buffer_name="spare") == 0
 
 
 class Silent(KwokProvider):
     """It says nothing of its groups for a while, or what is worse."""
 
-    def __init__(self, informers: NodeInformers, hangs: bool) -> None:
-        super().__init__(informers.kwok_objects)
+    def __init__(self, context: ProviderContext, hangs: bool) -> None:
+        super().__init__(follow_kwok_objects(context))
         self._hangs = hangs
         self._asked = 0
 
@@ -357,7 +363,7 @@ class Silent(KwokProvider):
 @pytest.mark.parametrize(("hangs", "reason"), [(True, "ProviderTimedOut"), (False, "ProviderFailed")])
 def test_a_provider_that_fails_to_report_its_groups_is_called_again(hangs: bool, reason: str) -> None:
     world = World()
-    world.provider = lambda informers: Silent(informers, hangs)
+    world.providers = (lambda context: Silent(context, hangs),)
 
     async def play(_: NodeController) -> None:
         world.add_pod()

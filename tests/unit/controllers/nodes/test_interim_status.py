@@ -8,14 +8,15 @@ from collections.abc import Sequence
 import pytest
 
 from support.controllers.nodes import BOOT, World, seconds
-from support.worlds.kwok_nodes import failing
+from support.worlds.providers.kwok_nodes import failing
 from trellis.base.errors import Unreachable
-from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.process import NodeController
 from trellis.core.nodes.autoscaler_pass import NodePlanner, ObservedBuffers
 from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.providers.kwok import KwokProvider
+from trellis.providers.kwok.plugin import follow_kwok_objects
+from trellis.providers.plugins import ProviderContext
 from trellis.providers.protocol import Groups, Ordered, Released, Tended
 
 SILENT = ("False", "ProviderTimedOut")
@@ -24,8 +25,8 @@ SILENT = ("False", "ProviderTimedOut")
 class Hanging(KwokProvider):
     """A provider that records calls and does not respond to one kind of them."""
 
-    def __init__(self, informers: NodeInformers, silent: str) -> None:
-        super().__init__(informers.kwok_objects)
+    def __init__(self, context: ProviderContext, silent: str) -> None:
+        super().__init__(follow_kwok_objects(context))
         self.silent = silent
         self.asked: list[str] = []
         self._open = asyncio.Event()
@@ -60,11 +61,11 @@ class Hanging(KwokProvider):
 def hanging(world: World, silent: str = "") -> list[Hanging]:
     made: list[Hanging] = []
 
-    def provider(informers: NodeInformers) -> Hanging:
-        made.append(Hanging(informers, silent))
+    def provider(context: ProviderContext) -> Hanging:
+        made.append(Hanging(context, silent))
         return made[-1]
 
-    world.provider = provider
+    world.providers = (provider,)
     return made
 
 
@@ -119,7 +120,7 @@ def test_a_buffer_that_loses_headroom_reports_it_while_the_provider_is_silent(ca
 
     world.run(play)
     # The pod has come to where a chunk was, whoever was silent then.
-    assert world.metric("trellis_nodes_buffer_hits_total", name="spare") == 1
+    assert world.metric("trellis_nodes_buffer_hits_total", buffer_name="spare") == 1
 
 
 def test_new_buffers_get_their_status_once_while_an_order_is_in_flight() -> None:

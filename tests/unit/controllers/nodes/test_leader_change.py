@@ -10,7 +10,7 @@ import pytest
 from support import virtual_time
 from support.api_server.server import Document
 from support.controllers.nodes import BOOT, BUFFERS, START, World, seconds
-from support.worlds.kwok_nodes import failing, group
+from support.worlds.providers.kwok_nodes import failing, group
 from trellis.base.reasons import DetailedReason
 from trellis.controllers.nodes.process import NodeController
 from trellis.controllers.nodes.status import BufferStatusPublisher

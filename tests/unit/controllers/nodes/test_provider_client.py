@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from support.controllers.nodes import BOOT, NODES, World, seconds
-from support.worlds.kwok_nodes import failing, group
+from support.worlds.providers.kwok_nodes import failing, group
 from trellis.base.reasons import DetailedReason
-from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.process import NodeController
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState
 from trellis.providers.kwok import KwokProvider
+from trellis.providers.kwok.plugin import follow_kwok_objects
+from trellis.providers.plugins import ProviderContext
 from trellis.providers.protocol import UNKNOWN_GROUP, Groups, Ordered, Released, Tended
 
 T = TypeVar("T")
@@ -37,8 +38,8 @@ class Closable(KwokProvider):
 class Lying(KwokProvider):
     """Of the group `small` it says what cannot be."""
 
-    def __init__(self, informers: NodeInformers, **figures: Any) -> None:
-        super().__init__(informers.kwok_objects)
+    def __init__(self, context: ProviderContext, **figures: Any) -> None:
+        super().__init__(follow_kwok_objects(context))
         self._figures = figures
 
     async def groups(self, now: float, /) -> Groups:
@@ -56,11 +57,11 @@ class Lying(KwokProvider):
 def closing(world: World) -> list[Closable]:
     made: list[Closable] = []
 
-    def provider(informers: NodeInformers) -> Closable:
-        made.append(Closable(informers.kwok_objects))
+    def provider(context: ProviderContext) -> Closable:
+        made.append(Closable(follow_kwok_objects(context)))
         return made[-1]
 
-    world.provider = provider
+    world.providers = (provider,)
     return made
 
 
@@ -127,7 +128,7 @@ def test_the_status_of_a_buffer_stays_current_while_the_provider_is_silent() -> 
 )
 def test_an_invalid_group_of_the_provider_affects_no_other(figures: dict[str, Any]) -> None:
     world = World(group(), group("sound", priority=-1))
-    world.provider = lambda informers: Lying(informers, **figures)
+    world.providers = (lambda context: Lying(context, **figures),)
 
     async def play(_: NodeController) -> None:
         world.add_pod()
@@ -241,8 +242,8 @@ def test_a_read_only_process_reports_planned_orders_without_a_failure() -> None:
 class Mute(KwokProvider):
     """Of one kind of question it answers with something that is no answer."""
 
-    def __init__(self, informers: NodeInformers, silent: str) -> None:
-        super().__init__(informers.kwok_objects)
+    def __init__(self, context: ProviderContext, silent: str) -> None:
+        super().__init__(follow_kwok_objects(context))
         self._silent = silent
 
     async def order(self, group: str, target: int, now: float, /) -> Ordered:
@@ -262,7 +263,7 @@ class Mute(KwokProvider):
 @pytest.mark.parametrize("call", ["order", "tend", "groups"])
 def test_an_invalid_response_is_a_failure_and_buffer_statuses_are_published(call: str) -> None:
     world = World()
-    world.provider = lambda informers: Mute(informers, call)
+    world.providers = (lambda context: Mute(context, call),)
 
     async def play(_: NodeController) -> None:
         world.add_buffer(chunks=2)
@@ -276,8 +277,8 @@ def test_an_invalid_response_is_a_failure_and_buffer_statuses_are_published(call
 class RecordingProvider(KwokProvider):
     """A provider that records releases."""
 
-    def __init__(self, informers: NodeInformers) -> None:
-        super().__init__(informers.kwok_objects)
+    def __init__(self, context: ProviderContext) -> None:
+        super().__init__(follow_kwok_objects(context))
         self.asked: list[Sequence[str]] = []
 
     async def release(self, group: str, instances: Sequence[str], now: float, /) -> Released:
@@ -289,11 +290,11 @@ def test_failed_nodes_of_a_group_are_released_together() -> None:
     world = World(failing("FailToStart"))
     made: list[RecordingProvider] = []
 
-    def provider(informers: NodeInformers) -> RecordingProvider:
-        made.append(RecordingProvider(informers))
+    def provider(context: ProviderContext) -> RecordingProvider:
+        made.append(RecordingProvider(context))
         return made[-1]
 
-    world.provider = provider
+    world.providers = (provider,)
 
     async def play(_: NodeController) -> None:
         world.add_pods(12)
@@ -314,7 +315,7 @@ class RefusingProvider(KwokProvider):
 def test_a_node_the_provider_does_not_delete_is_used_again_at_once() -> None:
     quick = {"scale_down_unneeded_time": seconds(60), "scale_down_delay_after_add": seconds(0)}
     world = World(down={**quick, "unremovable_node_recheck_timeout": seconds(10)})
-    world.provider = lambda informers: RefusingProvider(informers.kwok_objects)
+    world.providers = (lambda context: RefusingProvider(follow_kwok_objects(context)),)
 
     async def play(_: NodeController) -> None:
         world.add_pod()

@@ -9,15 +9,19 @@ import pytest
 from support import virtual_time
 from support.api_server.server import Document, ModelServer
 from support.controllers.nodes import BOOT, NODES, World
-from support.worlds.kwok_nodes import group
+from support.worlds.nodes import a_group
+from support.worlds.providers.kwok_nodes import group
 from trellis.controllers.nodes.metrics import NODE_METRICS
 from trellis.controllers.nodes.process import NodeController
 from trellis.controllers.nodes.provider_client import ProviderClient
+from trellis.core.nodes.node_groups import GroupState
 from trellis.kube import resources
 from trellis.kube.transport.requests import Request
 from trellis.kube.write.actions import CreateObject, Target
 from trellis.kube.write.writer import Writer
 from trellis.providers.kwok import KwokProvider
+from trellis.providers.kwok.plugin import follow_kwok_objects
+from trellis.providers.plugins import RunningProvider
 from trellis.providers.protocol import Groups, Ordered, Released, Steps, Tended
 from trellis.runtime.telemetry.metrics import Metrics
 from trellis.testing.scripted_transport import ScriptedResponse, error_response
@@ -38,7 +42,7 @@ class Stepwise:
     name = "stepwise"
 
     async def groups(self, _now: float, /) -> Groups:
-        return Groups()
+        return Groups((GroupState(a_group("small"), 0),))
 
     async def order(self, _group: str, _target: int, _now: float, /) -> Ordered:
         return Ordered(steps=STEPS)
@@ -59,9 +63,10 @@ def written(call: str, refused: str = "") -> tuple[list[str], list[bool]]:
 
     server.before = refuse
     writer = Writer(server.client, record=lambda _outcome: None)
-    providing = ProviderClient(Stepwise(), writer, 30.0, Metrics(NODE_METRICS, about_process=False))
+    providing = ProviderClient([RunningProvider(Stepwise(), writer)], 30.0, Metrics(NODE_METRICS, about_process=False))
 
     async def main() -> list[bool]:
+        await providing.groups(0.0)
         if call == "tend":
             next_at, outcomes = await providing.tend(0.0)
             assert next_at == 60
@@ -104,7 +109,7 @@ class Marking(KwokProvider):
 @pytest.mark.parametrize(("code", "failures"), [(500, 0), (422, 1)], ids=["for the moment", "for good"])
 def test_an_order_whose_last_step_fails_counts_as_partly_made(code: int, failures: int) -> None:
     world = World(group())
-    world.provider = lambda informers: Marking(informers.kwok_objects)
+    world.providers = (lambda context: Marking(follow_kwok_objects(context)),)
     refused: list[str] = []
 
     def refuse(request: Request) -> ScriptedResponse | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.controllers.nodes import BOOT, World, last_fully_provisioned, seconds
-from support.worlds.kwok_nodes import group
+from support.worlds.providers.kwok_nodes import group
 from trellis.controllers.nodes.process import NodeController
 
 QUICK = {
@@ -54,9 +54,9 @@ def test_nodes_are_ordered_for_the_chunks_in_a_buffers_status_until_it_is_provis
 
     world.run(play)
     assert world.event_codes("Buffer", "spare") == ["BufferNodesOrdered", "BufferAwaitsNodes", "BufferProvisioned"]
-    assert world.metric("trellis_nodes_buffer_chunks", name="spare") == 5
-    assert world.metric("trellis_nodes_buffer_provisioned_chunks", name="spare") == 5
-    assert world.metric("trellis_nodes_buffer_price_per_hour", name="spare") > 0
+    assert world.metric("trellis_nodes_buffer_chunks", buffer_name="spare") == 5
+    assert world.metric("trellis_nodes_buffer_provisioned_chunks", buffer_name="spare") == 5
+    assert world.metric("trellis_nodes_buffer_price_per_hour", buffer_name="spare") > 0
 
 
 def test_pods_use_the_headroom_of_a_buffer_at_once_and_it_is_refilled() -> None:
@@ -73,8 +73,8 @@ def test_pods_use_the_headroom_of_a_buffer_at_once_and_it_is_refilled() -> None:
         assert world.provisioned() == ("True", "BufferProvisioned")
 
     world.run(play)
-    assert world.metric("trellis_nodes_buffer_hits_total", name="spare") == 3
-    assert world.metric("trellis_nodes_buffer_misses_total", name="spare") == 0
+    assert world.metric("trellis_nodes_buffer_hits_total", buffer_name="spare") == 3
+    assert world.metric("trellis_nodes_buffer_misses_total", buffer_name="spare") == 0
 
 
 def test_unneeded_nodes_are_tainted_drained_and_deleted() -> None:

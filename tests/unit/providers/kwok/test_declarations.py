@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,18 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support import virtual_time
-from support.worlds.kwok_nodes import NOW, KwokWorld, config_map, failing, group
+from support.worlds.providers.kwok_nodes import NOW, KwokWorld, config_map, failing, group
 from trellis.api.kube.coordination import ConfigMap
+from trellis.api.registry import KWOK_NODE_GROUP
 from trellis.base.prices import EXAMPLE_PRICES
 from trellis.core.nodes import NodeGroup
-from trellis.providers.kwok.declarations import GROUP_REFUSED, NO_GROUPS, Declarations, read_declarations
+from trellis.providers.declared import declarations
+from trellis.providers.declared.declarations import GROUP_REFUSED, NO_GROUPS, Declarations
+from trellis.providers.kwok.declarations import DeclaredGroup, build_kwok_group
 
 WHERE = "kube-system/groups"
 
 
-def only(declarations: Declarations) -> NodeGroup:
-    assert declarations.problems == ()
-    [declared] = declarations.groups.values()
+def read_declarations(config: ConfigMap | None, where: str) -> Declarations[DeclaredGroup]:
+    return declarations.read_declarations(KWOK_NODE_GROUP, config, where, build_kwok_group)
+
+
+def only(found: Declarations[DeclaredGroup]) -> NodeGroup:
+    assert found.problems == ()
+    [declared] = found.groups.values()
     return declared.group
 
 
@@ -98,7 +106,7 @@ def test_of_two_groups_with_one_name_the_first_counts() -> None:
     result = read_declarations(config_map(group("a", maxSize=1), group("a", maxSize=2)), WHERE)
     assert result.groups["a"].group.max_size == 1
     [problem] = result.problems
-    assert 'metadata.name: Duplicate value: "a": a node group of this name exists already' in str(problem.reason)
+    assert 'metadata.name: Duplicate value: "a": the name is already used by another node group' in str(problem.reason)
 
 
 def test_an_object_of_another_kind_is_refused() -> None:
@@ -112,12 +120,12 @@ def test_an_object_of_another_kind_is_refused() -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (None, "there is no ConfigMap kube-system/groups"),
+        (None, "the ConfigMap kube-system/groups does not exist"),
         (config_map(), "the ConfigMap kube-system/groups declares no node group"),
     ],
 )
-def test_a_missing_declaration_is_reported(config: object, message: str) -> None:
-    [problem] = read_declarations(config, WHERE).problems  # type: ignore[arg-type]
+def test_a_missing_declaration_is_reported(config: ConfigMap | None, message: str) -> None:
+    [problem] = read_declarations(config, WHERE).problems
     assert (problem.reason.reason, str(problem.reason)) == (NO_GROUPS, message)
 
 
@@ -131,11 +139,13 @@ def test_groups_are_read_outside_the_event_loop_and_once_for_concurrent_callers(
 ) -> None:
     threads: list[int] = []
 
-    def read(config: ConfigMap | None, where: str) -> Declarations:
-        threads.append(threading.get_ident())
-        return read_declarations(config, where)
+    real = declarations.read_declarations
 
-    monkeypatch.setattr("trellis.providers.kwok.provider.read_declarations", read)
+    def read(*arguments: Any) -> Declarations[Any]:
+        threads.append(threading.get_ident())
+        return real(*arguments)
+
+    monkeypatch.setattr(declarations, "read_declarations", read)
     world = KwokWorld(group("a"), group("b"))
 
     async def main() -> None:

@@ -12,14 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.virtual_time import run
-from support.worlds.kwok_nodes import BOOT, KwokWorld, failing, group, taint_keys
+from support.worlds.providers.kwok_nodes import BOOT, KwokWorld, failing, group, taint_keys
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.nodes import Node
 from trellis.core.nodes.node_groups import GROUP_AT_MAXIMUM, GROUP_AT_MINIMUM, UNKNOWN_INSTANCE
 from trellis.kube.write.actions import DeleteObject
 from trellis.kube.write.outcomes import Result
-from trellis.providers.kwok.instances import NODE_FAILED_TO_START, generate_names
-from trellis.providers.kwok.provider import GROUP_GONE, ORDER_REFUSED
+from trellis.providers.declared.declarations import GROUP_GONE
+from trellis.providers.declared.orders import generate_names
+from trellis.providers.kwok.instances import NODE_FAILED_TO_START
+from trellis.providers.kwok.provider import ORDER_REFUSED
 from trellis.providers.protocol import UNKNOWN_GROUP
 from trellis.testing.scripted_transport import error_response
 

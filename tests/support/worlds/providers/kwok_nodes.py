@@ -56,13 +56,19 @@ class KwokWorld:
     """
 
     def __init__(
-        self, *groups: Document, config: ConfigMap | None = None, hanging_group: str = "", by: str = "labels"
+        self,
+        *groups: Document,
+        config: ConfigMap | None = None,
+        hanging_group: str = "",
+        broken_group: str = "",
+        by: str = "labels",
     ) -> None:
         self.server = ModelServer()
         self.by = by
         self.config = config or config_map(*(groups or (group(),)))
         self.now = NOW
         self.hanging_group = hanging_group
+        self.broken_group = broken_group
         self.outcomes: list[WriteOutcome] = []
         self.provider: KwokProvider = self.restarted_provider()
 

@@ -81,6 +81,7 @@ class CloudEnvironment:
     """The cloud and a provider of it."""
 
     hanging_group = ""
+    broken_group = ""
 
     def __init__(self, make: type[CloudProvider] = CloudProvider) -> None:
         self.cloud = Cloud()

@@ -1,0 +1,1 @@
+"""Kinds of Cluster API, as far as Trellis reads them."""

@@ -1,0 +1,1 @@
+"""Kinds of other projects by which machines are ordered."""

@@ -1,0 +1,1 @@
+"""Cluster API on a control plane: its core manager, and a small infrastructure provider whose machines kwok plays."""

@@ -1,0 +1,1 @@
+"""Karpenter beside a control plane, with nodes that its kwok provider makes and kwok keeps ready."""
