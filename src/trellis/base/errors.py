@@ -12,7 +12,9 @@
     │   ├── InvalidCheckpoint stored history that cannot be taken over: which field
     │   ├── InvalidRecording  not what a component wrote down of what it saw, or not of a format that is known
     │   ├── InvalidSeries     usage over time that cannot be used: which file, and which row or column of it
-    │   ├── InvalidScenario   a scenario that cannot be played, with all that is wrong with it
+    │   ├── InvalidScenario   a scenario that cannot be simulated, with all of its problems
+    │   ├── InvalidConfiguration  a configuration file that is refused, with all that is wrong with it
+    │   ├── InvalidMessage    bytes that are no protobuf message of the kind they should be: which kind
     │   ├── InvalidReview     not a question that an API server asks a webhook, or not one that we can answer
     │   └── BadKubeconfig     no way to a cluster can be read from a file: which file, and what to do
     ├── KubeError             the API server said no, or nothing: code, reason, message, details
@@ -52,7 +54,7 @@ class TrellisError(Exception):
 class InvalidInput(TrellisError):
     """Something a user wrote is refused. `value` is what was written and `rule` what it breaks."""
 
-    # How much of the value a message has room for.
+    # The maximum length of the value in a message.
     max_shown: ClassVar[int] = 80
 
     def __init__(self, value: object, rule: str) -> None:
@@ -120,15 +122,30 @@ class InvalidSeries(InvalidInput):
 
 
 class InvalidScenario(InvalidInput):
-    """A scenario that cannot be played; `problems` is all that is wrong with it, the rule the first of them."""
+    """A scenario that cannot be simulated; `problems` has all of its problems, `rule` the first."""
 
     def __init__(self, value: object, problems: Sequence[object]) -> None:
         super().__init__(value, str(problems[0]))
         self.problems = tuple(problems)
 
 
+class InvalidConfiguration(InvalidInput):
+    """A configuration file that is refused; `value` is the file, `problems` is all that is wrong with it."""
+
+    # A path that is cut off names no file.
+    max_shown = 4096
+
+    def __init__(self, value: object, problems: Sequence[str]) -> None:
+        super().__init__(str(value), escape_unprintable("; ".join(problems)))
+        self.problems = tuple(problems)
+
+
 class InvalidReview(InvalidInput):
     """Not a question that an API server asks a webhook, or not in a version that we know."""
+
+
+class InvalidMessage(InvalidInput):
+    """Bytes that are no protobuf message of the kind they should be; `value` is the kind."""
 
 
 class BadKubeconfig(InvalidInput):

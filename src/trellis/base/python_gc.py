@@ -17,6 +17,12 @@ def freeze_live_objects() -> None:
     gc.freeze()
 
 
+def collect_frozen_objects() -> None:
+    """Free what has become garbage since it was frozen, such as a component that has ended."""
+    gc.unfreeze()
+    gc.collect()
+
+
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
     """Disable the cycle collector for all threads while the context is open."""

@@ -90,7 +90,7 @@ def build_requirement(key: str, operator: LabelOperator, values: Sequence[str], 
         raise InvalidSelector(key, f"{place}: a label key: {problem}")
     unary = operator in (LabelOperator.EXISTS, LabelOperator.DOES_NOT_EXIST)
     if unary and values:
-        raise InvalidSelector(key, f"{place}: whether a label exists is asked without values")
+        raise InvalidSelector(key, f"{place}: the operators Exists and DoesNotExist take no values")
     if not unary and not values:
         raise InvalidSelector(key, f"{place}: at least one value is needed")
     for value in values:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
+_AGE_UNITS: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"))
+
 
 def pluralize(count: int, noun: str) -> str:
-    """`1 replica`, `2 replicas`."""
-    return f"{count} {choose_form(count, noun, f'{noun}s')}"
+    """`1 replica`, `2 replicas`, `1,234 replicas`."""
+    return f"{count:,} {choose_form(count, noun, f'{noun}s')}"
 
 
 def choose_form(count: int, singular: str, plural: str) -> str:
@@ -40,3 +42,9 @@ def format_amount(value: Fraction | int, resource: str, binary: bool, parts: int
 
 def _format_places(value: float) -> str:
     return f"{value:.4f}".rstrip("0").rstrip(".")
+
+
+def format_age(seconds: float) -> str:
+    """A rounded age: `40 s`, `3 min`, `2 h`, `5 d`."""
+    size, unit = next(((size, unit) for size, unit in _AGE_UNITS if seconds >= size), (1.0, "s"))
+    return f"{seconds / size:.0f} {unit}"

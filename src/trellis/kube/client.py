@@ -41,6 +41,12 @@ class Client:
         self.field_manager = field_manager
         self.availability = ServerAvailability()
 
+    def write_as(self, field_manager: str) -> Client:
+        """A client with the same connections, whose writes are noted under another name."""
+        client = Client(self.transport, field_manager)
+        client.availability = self.availability
+        return client
+
     async def close(self) -> None:
         """Close every connection."""
         await self.transport.close()
@@ -97,7 +103,7 @@ class Client:
                 # A list in one piece has no token: then it is the version asked for that is too old.
                 if size == 0:
                     raise
-        raise InternalError("the unpaged list neither arrived nor failed")
+        raise InternalError("the unpaged list neither succeeded nor failed")
 
     @asynccontextmanager
     async def watch(

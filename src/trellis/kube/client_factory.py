@@ -37,9 +37,11 @@ def find_connection(
 
 
 @asynccontextmanager
-async def open_client(kubeconfig: str, field_manager: str, warn: Callable[[str], None]) -> AsyncIterator[Client]:
+async def open_client(
+    kubeconfig: str, field_manager: str, warn: Callable[[str], None], *, context: str = ""
+) -> AsyncIterator[Client]:
     """A client while the context is open; `warn` receives the warnings of the connection."""
-    connection = find_connection(os.environ, kubeconfig=Path(kubeconfig) if kubeconfig else None)
+    connection = find_connection(os.environ, kubeconfig=Path(kubeconfig) if kubeconfig else None, context=context)
     for warning in connection.warnings:
         warn(warning)
     client = Client(AiohttpTransport(connection), field_manager)

@@ -1,4 +1,4 @@
-"""Flow control: exponential backoff with jitter, and a token-bucket rate limiter. Times are arguments.
+"""Flow control: exponential backoff with jitter, a token-bucket rate limiter, and ticks. Times are arguments.
 
 The default backoff is that of client-go's reflector: 0.8 s, doubling up to 30 s, each wait stretched by up to as much
 again, so that a thousand clients that lost one API server do not all come back in the same second. `Retry-After` of
@@ -8,7 +8,7 @@ the server is a lower bound.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -27,10 +27,20 @@ class RetryBackoff(msgspec.Struct, frozen=True):
     jitter: float = 1.0
 
     def wait(self, failures: int, draw: Draw, retry_after: float | None = None) -> float:
-        """The wait after so many failures in a row, counted from 1."""
+        """The wait after a number of failures in a row, counted from 1."""
         # Past the hundredth doubling a float overflows, long after the maximum has been reached.
         delay = min(self.maximum, self.initial * self.factor ** min(failures - 1, 100))
         return max(delay * (1 + self.jitter * draw()), retry_after or 0.0)
+
+
+# A timer that fires this part of a period early is of the tick that comes, not of one before it.
+_EARLY: Final = 0.1
+
+
+def wait_for_tick(period: float, now: float) -> float:
+    """Seconds until the next multiple of a period: loops with the same period wake the process together."""
+    wait = period - now % period
+    return wait if wait > _EARLY * period else wait + period
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -41,7 +51,9 @@ class Rate(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.per_second <= 0 or self.burst < 1:
-            raise InvalidInput(f"{self.per_second:g}/s, burst {self.burst}", "a rate is above 0 and a burst at least 1")
+            raise InvalidInput(
+                f"{self.per_second:g}/s, burst {self.burst}", "the rate must be above 0 and the burst at least 1"
+            )
 
 
 class TokenBucket:

@@ -17,6 +17,7 @@ import asyncio
 import math
 from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -90,23 +91,29 @@ class LeaseWriter:
         self._writer = writer
         self._uses_replace = False
 
-    async def write(self, target: Target, record: Mapping[str, Any]) -> WriteOutcome:
-        """Set these fields of the record, on condition that the Lease is the one that the target describes."""
-        outcome = await self._attempt(target, record)
+    async def write(
+        self, target: Target, record: Mapping[str, Any], metadata: Mapping[str, Any] = MappingProxyType({})
+    ) -> WriteOutcome:
+        """Set these fields of the record, on condition that the Lease is the one that the target describes.
+
+        Labels and annotations of `metadata` are added to those of the Lease.
+        """
+        outcome = await self._attempt(target, record, metadata)
         self._writer.record(outcome)
         return outcome
 
-    async def _attempt(self, target: Target, record: Mapping[str, Any]) -> WriteOutcome:
+    async def _attempt(self, target: Target, record: Mapping[str, Any], metadata: Mapping[str, Any]) -> WriteOutcome:
         if not self._uses_replace:
-            outcome = await self._writer.write_unrecorded(PatchObject(target, merge_patch({"spec": record})))
+            changes = {"spec": record} | ({"metadata": metadata} if metadata else {})
+            outcome = await self._writer.write_unrecorded(PatchObject(target, merge_patch(changes)))
             if outcome.result is not Result.FORBIDDEN:
                 return outcome
-        outcome = await self._replace(target, record)
+        outcome = await self._replace(target, record, metadata)
         # If both are forbidden, neither is preferred: a server that has just started forbids everything.
         self._uses_replace = outcome.result is not Result.FORBIDDEN
         return outcome
 
-    async def _replace(self, target: Target, record: Mapping[str, Any]) -> WriteOutcome:
+    async def _replace(self, target: Target, record: Mapping[str, Any], metadata: Mapping[str, Any]) -> WriteOutcome:
         action = ReplaceObject(target, {})
         try:
             response = await self._client.send(build_get(target.resource, target.name, target.namespace))
@@ -118,6 +125,8 @@ class LeaseWriter:
             message = f"the resource version is {version}, no longer {target.resource_version}"
             return build_outcome(action, Conflict(409, "Conflict", message))
         document["spec"] = {**document.get("spec", {}), **record}
+        for field, values in metadata.items():
+            document["metadata"][field] = {**document["metadata"].get(field, {}), **values}
         return await self._writer.write_unrecorded(ReplaceObject(target, document))
 
 

@@ -17,6 +17,7 @@ from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.capacity_buffers import CapacityBuffer
 from trellis.api.kube.coordination import ConfigMap, Event, Lease, Namespace
+from trellis.api.kube.machines.node_claims import NodeClaim
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.metrics import PodMetrics
 from trellis.api.kube.nodes import Node
@@ -130,6 +131,7 @@ MUTATING_WEBHOOKS: Final = Resource(
 CAPACITY_BUFFERS: Final = Resource(
     "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer", True, CapacityBuffer
 )
+NODE_CLAIMS: Final = Resource("karpenter.sh", "v1", "nodeclaims", "NodeClaim", False, NodeClaim)
 VPAS: Final = build_resource(registry.VPA, VerticalPodAutoscaler)
 CHECKPOINTS: Final = build_resource(registry.CHECKPOINT, VerticalPodAutoscalerCheckpoint)
 HVPAS: Final = build_resource(registry.HVPA, Hvpa)

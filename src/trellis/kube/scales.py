@@ -116,7 +116,7 @@ def find_scalable(served: Served, target: TargetRef) -> ServedKind | TargetProbl
     ]
     groups = sorted({served_kind.group for served_kind in scalable})
     if len(groups) > 1:
-        why = f"{target.kind} is a kind of {' and of '.join(groups)}: set the apiVersion of the target"
+        why = f"{target.kind} is served by the groups {' and '.join(groups)}: set the apiVersion of the target"
         return build_target_problem(TARGET_KIND_NOT_SERVED, why)
     return scalable[0] if scalable else _describe_unscalable(served, target, candidates)
 
@@ -138,9 +138,9 @@ def _describe_unscalable(served: Served, target: TargetRef, candidates: Sequence
     return build_target_problem(TARGET_KIND_NOT_SERVED, f"the cluster does not serve the kind {kind}{hint}")
 
 
-# So many targets are remembered, at less than a kilobyte each.
+# Targets remembered, at less than a kilobyte each.
 _MAX_ENTRIES: Final = 50_000
-# So many are asked for at once: a small part of what an API server lets one client have in flight.
+# Concurrent requests: a small part of what an API server lets one client have in flight.
 _MAX_CONCURRENT: Final = 16
 
 
@@ -222,7 +222,7 @@ def _problem(target: TargetRef, error: KubeError | UnreadableObject) -> TargetPr
     reason = classify_error(error)
     if reason is TARGET_NOT_FOUND:
         return build_target_problem(reason, describe_missing(target))
-    refused = " may not be read" if reason is TARGET_FORBIDDEN else ""
+    refused = " is forbidden by RBAC" if reason is TARGET_FORBIDDEN else ""
     return build_target_problem(reason, f"the scale subresource of {target}{refused}: {error}")
 
 

@@ -1,7 +1,7 @@
 """Kinds as the cluster state holds them: which slice of a kind is cached, and for which narrower ones it stands in.
 
 A component follows the narrowest slice that it can work with. Where several components share a process, its
-`SharedInformers` are told which slices they follow, and cache of each kind the narrowest that provides for all of them.
+`SharedInformers` know the slices of all of them, and cache the narrowest slice of each kind that contains these.
 One list and one watch serve all, and in most cases one copy of each object.
 """
 
@@ -177,11 +177,11 @@ WIDEST_KINDS: Final[tuple[CachedKind[Any], ...]] = (
 )
 
 
-def follow_in(namespace: str, *kinds: CachedKind[Any]) -> tuple[FollowedKind, ...]:
-    """These kinds as a component follows them that is limited to a namespace, or to none."""
-    return tuple(FollowedKind(kind, Selection(namespace)) for kind in kinds)
+def follow_in(namespaces: tuple[str, ...], *kinds: CachedKind[Any]) -> tuple[FollowedKind, ...]:
+    """These kinds as a component follows them that is limited to some namespaces, or to none."""
+    return tuple(FollowedKind(kind, Selection(namespaces)) for kind in kinds)
 
 
-def follow_pods(kind: CachedKind[Any], namespace: str, field_selector: str) -> FollowedKind:
+def follow_pods(kind: CachedKind[Any], namespaces: tuple[str, ...], field_selector: str) -> FollowedKind:
     """Pods as a component follows them."""
-    return FollowedKind(kind, Selection(namespace, field_selector=field_selector))
+    return FollowedKind(kind, Selection(namespaces, field_selector=field_selector))

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from trellis.base.errors import Forbidden
+from trellis.base.errors import Forbidden, NotFound
 from trellis.kube.resources import Resource
 from trellis.kube.watch.incidents import Incident, IncidentKind
 from trellis.kube.watch.informer import Informer
@@ -33,6 +33,9 @@ from trellis.runtime.telemetry.metrics import Metrics
 # How long a kind must be refused until it counts as unreadable. Less than the time from an informer's second attempt to
 # its third, so that no caller waits for more than three attempts.
 _CONFIRMATION_SECONDS: Final = 1.5
+
+# What to do where the API server does not serve a kind that a component needs.
+INSTALL_CRDS: Final = "install its CRD; `trellis crds` prints ours"
 
 _RESOLVED: Final = (IncidentKind.RECOVERED, IncidentKind.GRANTED)
 _CONTACT_INCIDENTS: Final = (IncidentKind.TROUBLE, IncidentKind.RECOVERED)
@@ -71,6 +74,10 @@ class UnreadableKinds:
         """Whether the component currently works without the informer's kind."""
         return informer.resource.full_name in self._lacking
 
+    def is_optional(self, informer: Informer[Any]) -> bool:
+        """Whether the component works without the informer's kind."""
+        return informer.resource.full_name in self._optional
+
     def list_unsynced(self, informers: Iterable[Informer[Any]]) -> list[str]:
         """The kinds whose caches have not synced, without unreadable ones."""
         return [
@@ -101,7 +108,7 @@ class UnreadableKinds:
 
     def report_installed(self, resource: Resource[Any]) -> None:
         """Log that a missing kind has been installed."""
-        self._log.info("an optional kind was installed and is watched from now on", what=resource.full_name)
+        self._log.info("an optional kind was installed; watching it", what=resource.full_name)
 
     def report_removed(self, resource: Resource[Any]) -> None:
         """Log that a kind has been removed."""
@@ -110,11 +117,17 @@ class UnreadableKinds:
     def report(self, resource: Resource[Any], incident: Incident) -> None:
         """Process an incident of an informer of this kind."""
         name = resource.full_name
+        if incident.kind is IncidentKind.REFUSED:
+            rule = format_missing_rule(resource, OptionalKind(""))
+            self._log.warning(
+                "RBAC does not allow reading a watched namespace", what=name, lacks=rule, why=incident.message
+            )
+            return
         if incident.kind is IncidentKind.GRANTED:
             self._refused_since.pop(name, None)
             if self._lacking.pop(name, None) is not None:
                 self._metrics.set(UNREADABLE, 0.0, name)
-                self._log.info("an optional kind can be read again and is watched from now on", what=name)
+                self._log.info("an optional kind is no longer forbidden; watching it", what=name)
                 return
         elif incident.kind in _CONTACT_INCIDENTS and name in self._lacking:
             return
@@ -122,7 +135,10 @@ class UnreadableKinds:
             if self._is_refusal_confirmed(name, incident.at):
                 self._continue_without(resource, self._optional[name])
             else:
-                self._log.detail(4, "an optional kind is forbidden for now", what=name, why=incident.message)
+                self._log.detail(4, "an optional kind is forbidden; retrying", what=name, why=incident.message)
+            return
+        if isinstance(incident.error, NotFound):
+            self._log.warning(f"the API server does not serve a kind; {INSTALL_CRDS}", what=name, why=incident.message)
             return
         log = self._log.info if incident.kind in _RESOLVED else self._log.warning
         log("watching", what=name, incident=incident.kind.value, why=incident.message)
@@ -139,7 +155,7 @@ class UnreadableKinds:
         self._metrics.set(UNREADABLE, 1.0, name)
         rule = format_missing_rule(resource, optional)
         self._log.warning(
-            "RBAC does not allow to read an optional kind; continuing without it",
+            "RBAC does not allow reading an optional kind; continuing without it",
             what=name,
             lacks=rule,
             so=optional.consequence,
@@ -152,5 +168,5 @@ def format_missing_rule(resource: Resource[Any], optional: OptionalKind) -> str:
     """The RBAC rule that allows reading a kind, as YAML."""
     named = f", resourceNames: [{optional.name}]" if optional.name else ""
     group = resource.group or '""'
-    rule = f"{{apiGroups: [{group}], resources: [{resource.plural}]{named}, verbs: [get, list, watch]}}"
+    rule = f"{{apiGroups: [{group}], resources: [{resource.plural}]{named}, verbs: [list, watch]}}"
     return f"{rule} in namespace {optional.namespace}" if optional.namespace else rule

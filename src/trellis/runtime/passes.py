@@ -17,6 +17,7 @@ import msgspec
 from trellis.base.errors import InternalError
 from trellis.kube.flow_control import Draw
 from trellis.runtime.tasks import run_task
+from trellis.runtime.telemetry.cluster_metrics import PassGauges
 from trellis.runtime.telemetry.health import Activity
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.threads import DaemonThreads
@@ -126,7 +127,7 @@ class PassThread:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-# A loop whose pass has not ended for so many intervals counts as dead, as upstream's.
+# Intervals without the end of a pass after which a loop counts as dead, as upstream's.
 _MISSED_INTERVALS: Final = 5
 # Shorter intervals count as this long.
 _MIN_INTERVAL: Final = 1.0
@@ -137,11 +138,12 @@ def build_activity(interval: float) -> Activity:
     return Activity(_MISSED_INTERVALS * max(interval, _MIN_INTERVAL), asyncio.get_running_loop().time)
 
 
-def pass_reporter(activity: Activity, log: Logger) -> Callable[[PassReport], None]:
-    """A function that reports passes to probes and log. A failed pass counts as activity too."""
+def pass_reporter(activity: Activity, log: Logger, gauges: PassGauges) -> Callable[[PassReport], None]:
+    """A function that reports passes to probes, log and metrics. A failed pass counts as activity too."""
 
     def report(passed: PassReport) -> None:
         activity.touch()
+        gauges.observe(passed.seconds, passed.failures)
         if passed.error is not None:
             log.error("pass failed", number=passed.number, failures=passed.failures, error=passed.error)
 

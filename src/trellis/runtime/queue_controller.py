@@ -22,8 +22,10 @@ from trellis.runtime.component import Controller, ControllerContext
 from trellis.runtime.passes import Periodic, pass_reporter
 from trellis.runtime.queues import WorkFailure, WorkQueue, run_workers
 from trellis.runtime.settings.component import NamespaceSettings
+from trellis.runtime.telemetry.cluster_metrics import PassGauges
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import CounterSpec
+from trellis.runtime.telemetry.tracing import TracedWork, trace_passes, traced
 
 # The delay of reconciles while an informer is stale.
 _STALE_SECONDS: Final = 2.0
@@ -50,7 +52,7 @@ class ObjectQueue:
 
 
 class QueueController(Controller):
-    """A controller with a work queue of objects. `noun` is what an object is called in the log.
+    """A controller with a work queue of objects. `noun` names an object in the log.
 
     The controller's first kind is that of the objects. All objects are reconciled every `interval` seconds, as many at
     a time as there are `workers`. `failures` counts failed reconciles, which are retried.
@@ -75,9 +77,15 @@ class QueueController(Controller):
         self._log = log
         self._metrics = context.metrics
         self._may_act = context.may_act
+        self._complete_pass = context.complete_pass
+        self._component = context.component
         self._queue = objects.queue
         self._loop = Periodic(
-            noun, self.reconcile_all, interval, on_pass=pass_reporter(context.activity, log), jitter=0.0
+            noun,
+            trace_passes(context.component, self._pass),
+            interval,
+            on_pass=pass_reporter(context.activity, log, PassGauges(context.metrics, context.component)),
+            jitter=0.0,
         )
 
     @abstractmethod
@@ -112,13 +120,21 @@ class QueueController(Controller):
         """Return once no object is due and none is being reconciled."""
         await self._queue.wait_until_drained()
 
+    async def _pass(self) -> None:
+        await self.reconcile_all()
+        if self._may_act() and self._informer_set.find_staleness_problem() is None:
+            self._complete_pass()
+
     async def _reconcile(self, key: ObjectKey) -> float | None:
         if not self._may_act():
             return None
         problem = self._informer_set.find_staleness_problem()
         if problem is None:
-            return await self.reconcile(key)
-        self._log.detail(2, "reconciling is paused", why=problem, **{self._noun: "/".join(key)})
+            with traced(TracedWork.RECONCILE, self._component, namespace=key[0], name=key[1]) as trace:
+                requeue_after = await self.reconcile(key)
+                trace.complete()
+            return requeue_after
+        self._log.detail(2, "reconciling skipped", why=problem, **{self._noun: "/".join(key)})
         return _STALE_SECONDS
 
     def _on_failure(self, failure: WorkFailure) -> None:

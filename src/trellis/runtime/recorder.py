@@ -85,7 +85,7 @@ class Recorder:
             self._file.write(self._waiting)
             self._file.flush()
         except OSError as error:
-            _log.error("the recording stopped", why=error)
+            _log.error("writing the recording failed; recording stopped", why=error)
             self._close_file()
         self._waiting.clear()
 

@@ -11,13 +11,15 @@ An informer runs while one of the components that follow it runs. The last one t
 
 Optional CRDs: a kind that is not served is looked for once a minute, and followed from then on in the best version
 there is. When a list or a watch does not find a kind any more, discovery is asked. If the API server serves it no
-longer, its cache is emptied and nothing waits for it; a single 404 proves nothing.
+longer, its cache is emptied and nothing waits for it; a single 404 proves nothing. A component that needs the kind
+waits for it, while others of the same process go on without.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, Generic, Protocol
 
 import msgspec
@@ -36,6 +38,9 @@ from trellis.kube.watch.selection import Selection, widen_all
 _ABSENT_SECONDS: Final = 60.0
 # How often discovery is asked about a kind that was not found, though it should be there.
 _MISSING_SECONDS: Final = 5.0
+# For how long a kind that a component needs must not be served before its objects count as gone: an API server that has
+# just started does not serve custom resources yet, and the component would forget what it knows of them.
+_NEEDED_SECONDS: Final = 60.0
 
 
 class CachedKind(msgspec.Struct, Generic[T], frozen=True):
@@ -131,6 +136,12 @@ class SharedInformer(_Reader):
         """Whether a follower has to wait for it: not while an optional kind is absent."""
         return not (self.is_absent and follower in self.patience)
 
+    @property
+    def removal_grace(self) -> float:
+        """For how long it must not be served before it counts as gone, in seconds."""
+        is_needed = any(follower not in self.patience for follower in self.followers)
+        return max([*self.patience.values(), _NEEDED_SECONDS if is_needed else 0.0])
+
     def add_follower(self, follower: Follower, followed: FollowedKind) -> Informer[Any]:
         """The informer that a follower reads: this one, or one derived from it."""
         readers = (reader for reader in (self, *self._derived) if reader.serves(followed))
@@ -155,7 +166,8 @@ class SharedInformer(_Reader):
 
         def report(incident: Incident) -> None:
             for member in tuple(reader.followers):
-                member.report(reader.informer, incident)
+                if self.is_followed_by(member):
+                    member.report(reader.informer, incident)
 
         resource = projection.kind.resource
         informer = self.informer.derive(resource, followed.selection, projection.make(), report)
@@ -175,11 +187,15 @@ class SharedInformers:
         self._expected = tuple(expected)
         self._widest = tuple(widest)
         self._all: list[SharedInformer] = []
-        # The runs of followers; the error of a task ends all of them.
+        # The runs of followers; the error of an informer ends those that follow it.
         self._runs: dict[Follower, asyncio.Future[None]] = {}
         self._discovery: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self._must_discover = False
+
+    def expect(self, expected: Iterable[FollowedKind]) -> None:
+        """Take over what the components will follow from now on; what is followed already stays as it is."""
+        self._expected = tuple(expected)
 
     def __iter__(self) -> Iterator[WatchInformer[Any]]:
         return (shared.informer for shared in self._all)
@@ -211,16 +227,17 @@ class SharedInformers:
             for shared in self._followed(follower):
                 self._start(shared)
             if self._discovery is None:
-                self._discovery = self._create_task(self._watch_kinds(), "optional kinds")
+                self._discovery = self._create_task(self._watch_kinds(), "optional kinds", lambda: self._runs)
             self._woken.set()
             await run
         finally:
             del self._runs[follower]
-            await self._leave(follower)
+            await self.leave(follower)
 
     def note(self, shared: SharedInformer, incident: Incident) -> None:
         """Ask discovery about an optional kind that was not found."""
-        if isinstance(incident.error, NotFound) and shared.patience and shared.missing_since is None:
+        is_news = shared.missing_since is None and not shared.is_absent
+        if isinstance(incident.error, NotFound) and shared.patience and is_news:
             shared.missing_since = asyncio.get_running_loop().time()
             self._must_discover = True
             self._woken.set()
@@ -248,7 +265,8 @@ class SharedInformers:
     def _make(self, follower: Follower, followed: FollowedKind, draw: Draw) -> SharedInformer:
         def report(incident: Incident) -> None:
             for member in tuple(shared.followers):
-                member.report(informer, incident)
+                if shared.is_followed_by(member):
+                    member.report(informer, incident)
             self.note(shared, incident)
 
         kind = followed.kind
@@ -272,7 +290,8 @@ class SharedInformers:
         if shared.task is None and any(
             shared.is_followed_by(member) for member in shared.followers if member in self._runs
         ):
-            shared.task = self._create_task(shared.informer.run(), f"watch {shared.informer.resource.full_name}")
+            name = f"watch {shared.informer.resource.full_name}"
+            shared.task = self._create_task(shared.informer.run(), name, lambda: shared.followers)
 
     @staticmethod
     async def _stop(*informers: SharedInformer) -> None:
@@ -284,8 +303,11 @@ class SharedInformers:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _leave(self, follower: Follower) -> None:
-        """Stop informers without other followers; the others go on with the client of one of those."""
+    async def leave(self, follower: Follower) -> None:
+        """Stop informers without other followers; the others go on with the client of one of those.
+
+        A follower that has run has left.
+        """
         left, passed_on = [], []
         for shared in self._followed(follower):
             shared.remove_follower(follower)
@@ -305,16 +327,18 @@ class SharedInformers:
             discovery.cancel()
             await asyncio.wait({discovery})
 
-    def _create_task(self, work: Any, name: str) -> asyncio.Task[None]:
+    def _create_task(self, work: Any, name: str, list_affected: Callable[[], Iterable[Follower]]) -> asyncio.Task[None]:
+        """Run a task whose error ends the runs of the followers that it affects."""
         task: asyncio.Task[None] = asyncio.create_task(work, name=name)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, list_affected))
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, list_affected: Callable[[], Iterable[Follower]], task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
             return
-        for run in self._runs.values():
-            if not run.done():
+        for follower in list_affected():
+            run = self._runs.get(follower)
+            if run is not None and not run.done():
                 run.set_exception(error)
 
     async def _watch_kinds(self) -> None:
@@ -354,7 +378,7 @@ class SharedInformers:
         if shared.missing_since is None or not shared.patience or informer.staleness().connected:
             shared.missing_since = None
             return
-        if asyncio.get_running_loop().time() - shared.missing_since < max(shared.patience.values()):
+        if asyncio.get_running_loop().time() - shared.missing_since < shared.removal_grace:
             return
         if not served.serves(informer.resource) and informer.resource.api_version not in served.stale:
             shared.missing_since = None

@@ -33,12 +33,12 @@ async def run_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> 
             await asyncio.wait({task})
             _ = task.cancelled() or task.exception()  # Retrieved, so that the loop does not log it.
     if task.cancelled():
-        return TaskResult(None, asyncio.CancelledError("the work cancelled itself"))
+        return TaskResult(None, asyncio.CancelledError("the task cancelled itself"))
     error = task.exception()
     return TaskResult(None, error) if error else TaskResult(task.result(), None)
 
 
-async def run_all(*work: Coroutine[Any, Any, None]) -> None:
+async def run_all(*work: Coroutine[Any, Any, object]) -> None:
     """Run these until one of them ends, and cancel the others. An error of the first is raised."""
     tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
@@ -47,7 +47,7 @@ async def run_all(*work: Coroutine[Any, Any, None]) -> None:
         await cancel_all(tasks)
 
 
-async def wait_for_first(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def wait_for_first(tasks: Sequence[asyncio.Task[Any]]) -> None:
     """Return once one of these tasks has ended, or raise its error. Without tasks it waits until cancelled."""
     if not tasks:
         await asyncio.get_running_loop().create_future()
@@ -56,7 +56,7 @@ async def wait_for_first(tasks: Sequence[asyncio.Task[None]]) -> None:
         task.result()
 
 
-async def cancel_all(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def cancel_all(tasks: Sequence[asyncio.Task[Any]]) -> None:
     """Cancel these tasks, and return when all of them have ended."""
     for task in tasks:
         task.cancel()

@@ -7,7 +7,7 @@ import pytest
 from trellis.base.wording import choose_form, pluralize
 
 
-@pytest.mark.parametrize(("count", "expected"), [(0, "0 chunks"), (1, "1 chunk"), (2, "2 chunks")])
+@pytest.mark.parametrize(("count", "expected"), [(0, "0 chunks"), (1, "1 chunk"), (1234, "1,234 chunks")])
 def test_one_is_spoken_of_in_the_singular(count: int, expected: str) -> None:
     assert pluralize(count, "chunk") == expected
 

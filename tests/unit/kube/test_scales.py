@@ -170,7 +170,7 @@ def test_which_of_two_kinds_is_meant_is_not_guessed(cluster: Cluster) -> None:
     scale = find(cluster, target(api_version=""))
     assert reason(scale) == TARGET_KIND_NOT_SERVED.code
     assert scale.problem is not None
-    assert "argoproj.io and of other.io" in scale.problem.message
+    assert "argoproj.io and other.io" in scale.problem.message
 
 
 @pytest.mark.req("CR-20")

@@ -10,19 +10,25 @@ from typing import Any
 import pytest
 
 from support import virtual_time
+from support.api_server.connections import Connection
 from support.api_server.server import ModelServer
+from trellis import __version__
 from trellis.api.kube.meta import ObjectReference
 from trellis.base.errors import InternalError
 from trellis.base.reasons import Reason
+from trellis.kube.client import Client
 from trellis.kube.resources import PODS
+from trellis.kube.transport.requests import Request
+from trellis.kube.transport.responses import Response
 from trellis.kube.write.actions import CreateObject, Target
 from trellis.kube.write.outcomes import Result
 from trellis.runtime.cluster_connection import retry_until_success
-from trellis.runtime.component import ComponentSpec, Controller, ControllerContext, run_component
+from trellis.runtime.component import Component, ComponentSpec, Controller, ControllerContext, run_component
 from trellis.runtime.leadership import single_lease
 from trellis.runtime.settings.component import AccessSettings, LeaderSettings
 from trellis.runtime.settings.declarations import Settings
 from trellis.runtime.shutdown import Shutdown
+from trellis.runtime.tasks import cancel_all
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.health_server import HealthSettings
 from trellis.runtime.telemetry.logs import Logger
@@ -74,19 +80,20 @@ class World:
         self.server.before = lambda request: json_response({}) if request.path in ("/api", "/apis") else None
         self.settings = settings
         self.dry_run = dry_run
+        self.client = self.server.client
         self.gardener: Gardener | None = None
         self.stop: Shutdown
 
-    async def begin(self) -> asyncio.Task[None]:
-        """Start it, and wait until it works."""
-        self.stop = Shutdown()
+    def spec(self) -> ComponentSpec[Gardener]:
+        """The gardener as a component."""
 
         @asynccontextmanager
         async def build(context: ControllerContext) -> AsyncIterator[Gardener]:
             self.gardener = Gardener(self.server, context)
             yield self.gardener
 
-        spec = ComponentSpec(
+        return ComponentSpec(
+            component="gardener",
             name="gardener",
             field_manager="gardener",
             log=log,
@@ -96,8 +103,12 @@ class World:
             election=single_lease(self.settings.leader),
             dry_run=self.dry_run,
         )
+
+    async def begin(self) -> asyncio.Task[None]:
+        """Start it, and wait until it works."""
+        self.stop = Shutdown()
         metrics = Metrics(CLUSTER_METRICS, about_process=False)
-        run = run_component(spec, self.settings, self.stop, self.server.client, metrics=metrics)
+        run = run_component(self.spec(), self.settings, self.stop, self.client, metrics=metrics)
         running = asyncio.create_task(run)
         await asyncio.sleep(1.0)
         return running
@@ -118,8 +129,35 @@ class World:
     def events(self) -> list[str]:
         return [event["reason"] for path, event in self.server.objects.items() if "/events/" in path]
 
+    def leader_events(self) -> list[str]:
+        events = [event for path, event in self.server.objects.items() if "/namespaces/kube-system/events/" in path]
+        assert {event["involvedObject"]["uid"] for event in events} == {self.server.objects[LEASE]["metadata"]["uid"]}
+        return [event["message"].split(" ", 1)[1] for event in events]
+
     def run(self, play: Callable[[], Any]) -> None:
         virtual_time.run(play())
+
+
+class SlowEvents(Connection):
+    """A connection on which Events take longer than all else."""
+
+    async def send(self, request: Request) -> Response:
+        if "/events" in request.path:
+            await asyncio.sleep(0.2)
+        return await super().send(request)
+
+
+def test_the_event_that_a_leader_stops_is_posted_although_the_api_server_takes_its_time() -> None:
+    world = World()
+
+    async def play() -> None:
+        world.client = Client(SlowEvents(world.server))
+        running = await world.begin()
+        world.stop.request("the test is over")
+        await running
+        assert world.leader_events() == ["became leader", "stopped leading"]
+
+    world.run(play)
 
 
 def test_a_component_leads_writes_posts_events_and_releases_its_lease_after_its_controller() -> None:
@@ -131,11 +169,67 @@ def test_a_component_leads_writes_posts_events_and_releases_its_lease_after_its_
         assert world.works.began == 1
         assert world.works.context.may_act()
         assert await world.plant() is Result.APPLIED
-        assert world.events() == ["Watered"]
+        assert world.events() == ["LeaderElection", "Watered"]
         world.stop.request("the test is over")
         await running
         assert world.works.held_at_the_end
+        assert world.leader_events() == ["became leader", "stopped leading"]
         assert not world.server.objects[LEASE]["spec"].get("holderIdentity")
+
+    world.run(play)
+
+
+def test_a_component_exports_its_version_its_interval_and_that_it_leads() -> None:
+    world = World()
+
+    async def play() -> None:
+        running = await world.begin()
+        metrics = world.works.context.metrics
+        metrics.flush()
+        lines = metrics.format_text().decode().splitlines()
+        assert f'trellis_build_info{{version="{__version__}"}} 1' in lines
+        assert 'trellis_component_pass_interval_seconds{component="gardener"} 60' in lines
+        assert 'trellis_component_leader{component="gardener",name=""} 1' in lines
+        world.stop.request("the test is over")
+        await running
+
+    world.run(play)
+
+
+def test_metrics_of_a_process_of_one_component_say_its_name_as_in_a_process_of_several() -> None:
+    world = World()
+
+    async def play() -> None:
+        stop = Shutdown()
+        component = Component(world.spec(), world.settings, world.server.client, stop)
+        served = component.build_process_metrics()
+        served.flush()
+        assert 'trellis_component_ready{component="gardener"} 0' in served.format_text().decode()
+        assert 'trellis_component_not_ready{component="gardener",reason="informers"} 1' in served.format_text().decode()
+        running = asyncio.create_task(component.run())
+        await asyncio.sleep(1.0)
+        served.flush()
+        lines = served.format_text().decode().splitlines()
+        assert 'trellis_component_ready{component="gardener"} 1' in lines
+        assert not any(line.startswith("trellis_component_not_ready{") for line in lines)
+        assert f'trellis_build_info{{component="gardener",version="{__version__}"}} 1' in lines
+        await cancel_all([running])
+
+    world.run(play)
+
+
+def test_a_replica_that_waits_for_the_lease_exports_that_it_does_not_lead() -> None:
+    world = World()
+    holder = {"holderIdentity": "another", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    world.server.put(LEASE, {"metadata": {"name": "gardener"}, "spec": holder})
+
+    async def play() -> None:
+        running = await world.begin()
+        metrics = world.works.context.metrics
+        metrics.flush()
+        assert 'trellis_component_leader{component="gardener",name=""} 0' in metrics.format_text().decode()
+        world.stop.request("the test is over")
+        await running
 
     world.run(play)
 
@@ -197,3 +291,18 @@ def test_discovery_is_retried_until_the_api_server_responds() -> None:
         assert clock() == pytest.approx(4.0)
 
     virtual_time.run(play())
+
+
+def test_a_cause_for_which_discovery_fails_again_and_again_is_logged_twice_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = ModelServer()
+    server.put("/api/v1/namespaces/shop/pods/rose", {})
+    unavailable = [error_response(503, "ServiceUnavailable")] * 30
+    server.faults.extend([error_response(500, "InternalError"), *unavailable])
+
+    async def play() -> None:
+        await retry_until_success(lambda: server.client.get(PODS, "rose", "shop"), log)
+
+    virtual_time.run(play())
+    assert [record.getMessage() for record in caplog.records] == ["discovery of the API server failed"] * 3

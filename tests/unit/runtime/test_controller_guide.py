@@ -8,8 +8,9 @@ from typing import Any
 
 import aiohttp
 
-from support import guide_code, virtual_time
+from support import virtual_time
 from support.api_server.server import ModelServer, pod_path
+from support.docs import guide_code
 from testbed.processes import reserve_ports
 from trellis.kube.client import Client
 from trellis.kube.transport.requests import Request
@@ -25,7 +26,7 @@ from trellis.testing.scripted_transport import (
     watch_line,
 )
 
-WRITTEN = 'trellis_writes_total{action="PatchObject",resource="pods",result="Applied"} 1'
+WRITTEN = 'trellis_writes_total{action="PatchObject",component="labeller",resource="pods",result="Applied"} 1'
 
 
 def pod(name: str, version: str, **labels: str) -> dict[str, Any]:

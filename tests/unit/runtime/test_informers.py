@@ -22,14 +22,14 @@ HVPA = f"/apis/{HVPAS.api_version}/namespaces/shop/{HVPAS.plural}/web"
 class World:
     """A component of one namespace that follows VPAs, pods and, if it may, HPAs."""
 
-    def __init__(self, namespace: str = "") -> None:
+    def __init__(self, *namespaces: str) -> None:
         self.server = ModelServer()
         self.server.before = self._before
         self.refused: dict[str, ScriptedResponse] = {}
         self.installed = self.stale = self.unreadable = False
         self.metrics = Metrics(CLUSTER_METRICS, about_process=False)
         unreadable = UnreadableKinds(self.metrics, Logger("trellis.test"))
-        self.informers = Informers(self.server.client, unreadable, draw=lambda: 0.5, namespace=namespace)
+        self.informers = Informers(self.server.client, unreadable, draw=lambda: 0.5, namespaces=namespaces)
         self.vpas = self.informers.follow(VPAS)
         self.pods = self.informers.follow(PODS)
         self.hpas = self.informers.follow(HPAS, dispensable=OptionalKind("HPAs are not noticed"))

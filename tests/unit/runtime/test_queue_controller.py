@@ -115,6 +115,26 @@ def test_a_process_that_does_not_lead_reconciles_nothing_until_it_does() -> None
     run(play)
 
 
+def test_a_pass_is_completed_only_by_a_leader_with_current_caches() -> None:
+    def completed_at(meadow: Meadow) -> float:
+        return meadow.metric_value("trellis_component_last_pass_timestamp_seconds")
+
+    async def play(_: Shepherd, meadow: Meadow) -> None:
+        await wait(meadow, 61.0)
+        first = completed_at(meadow)
+        assert 60 <= first < 61
+        meadow.leads = False
+        await wait(meadow, 60.0)
+        assert completed_at(meadow) == first
+        meadow.leads = True
+        meadow.fault = lambda _request: error_response(503, "ServiceUnavailable")
+        meadow.server.break_watches()
+        await asyncio.sleep(60.0)
+        assert completed_at(meadow) == first
+
+    run(play)
+
+
 def test_no_object_is_reconciled_while_an_informer_is_stale_and_all_are_afterwards() -> None:
     async def play(shepherd: Shepherd, meadow: Meadow) -> None:
         meadow.fault = lambda _request: error_response(503, "ServiceUnavailable")

@@ -89,7 +89,7 @@ def test_a_full_disk_ends_the_recording_and_is_reported_once(caplog: pytest.LogC
         file.flush()
     file.close()
     assert not file.is_on
-    assert [record.getMessage() for record in caplog.records] == ["the recording stopped"]
+    assert [record.getMessage() for record in caplog.records] == ["writing the recording failed; recording stopped"]
 
 
 def test_a_place_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:

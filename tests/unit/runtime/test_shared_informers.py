@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import msgspec
+import pytest
 
 from support import virtual_time
 from support.api_server.server import ModelServer, pod_path
 from support.controllers.buffers import World as BufferWorld
 from trellis.api.kube.observed_pods import ObservedPod
+from trellis.base.errors import InternalError
 from trellis.controllers.admission import informers as admission_informers
 from trellis.controllers.buffers import informers as buffers_informers
 from trellis.controllers.buffers.process import build_buffer_controller
@@ -21,7 +23,7 @@ from trellis.controllers.nodes import informers as nodes_informers
 from trellis.controllers.nodes.boosts import BoostInformers
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.metrics import NODE_METRICS
-from trellis.controllers.nodes.process import build_node_controller
+from trellis.controllers.nodes.process import open_node_controller
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.controllers.recommender import informers as recommender_informers
 from trellis.controllers.recommender.settings import RecommenderSettings
@@ -67,7 +69,7 @@ class World:
         self.server = ModelServer()
         self.server.before = self._before
         self.is_installed = is_installed
-        self.shared = SharedInformers(follow_in("", PLACED_PODS, POD_SUMMARIES))
+        self.shared = SharedInformers(follow_in((), PLACED_PODS, POD_SUMMARIES))
         self.one, self.other = self.component(), self.component()
 
     def component(self) -> Informers:
@@ -132,17 +134,21 @@ def test_a_slice_that_is_too_narrow_for_a_later_component_is_not_shared() -> Non
     world = World()
     world.shared = SharedInformers()
     world.one, world.other = world.component(), world.component()
-    assert world.one.follow(POD_SUMMARIES) is not world.other.follow(PLACED_PODS)
-    assert world.component().follow(POD_SUMMARIES) in tuple(world.shared)
+    assert not world.one.follow(POD_SUMMARIES).shares_cache(world.other.follow(PLACED_PODS))
+    another = world.component().follow(POD_SUMMARIES)
+    assert any(another.shares_cache(informer) for informer in world.shared)
 
 
 def test_slices_and_selections_that_differ_are_read_from_one_watch() -> None:
     world = World()
     not_pending = "status.phase!=Pending"
-    followed = (follow_pods(RESIZABLE_PODS, "", UNFINISHED_PODS), follow_pods(OBSERVED_POD_KIND, "shop", not_pending))
+    followed = (
+        follow_pods(RESIZABLE_PODS, (), UNFINISHED_PODS),
+        follow_pods(OBSERVED_POD_KIND, ("shop",), not_pending),
+    )
     world.shared = SharedInformers(followed)
     world.one, world.other = world.component(), world.component()
-    observed = world.one.follow(OBSERVED_POD_KIND, namespace="shop", field_selector=not_pending)
+    observed = world.one.follow(OBSERVED_POD_KIND, namespaces=("shop",), field_selector=not_pending)
     unfinished = world.other.follow(RESIZABLE_PODS, field_selector=UNFINISHED_PODS)
     for name, phase in (("web-0", "Pending"), ("web-1", "Running"), ("web-2", "Failed")):
         world.server.put(pod_path(name), {"status": {"phase": phase}})
@@ -163,32 +169,32 @@ def test_slices_and_selections_that_differ_are_read_from_one_watch() -> None:
 
 def test_a_kind_of_which_no_expected_slice_provides_for_all_is_cached_in_the_widest() -> None:
     world = World()
-    world.shared = SharedInformers(follow_in("", PLACED_PODS, HVPA_PODS, SIZING_VPAS, RESIZING_VPAS), WIDEST_KINDS)
+    world.shared = SharedInformers(follow_in((), PLACED_PODS, HVPA_PODS, SIZING_VPAS, RESIZING_VPAS), WIDEST_KINDS)
     world.one, world.other = world.component(), world.component()
     placed, hvpa_pods = world.one.follow(PLACED_PODS), world.other.follow(HVPA_PODS)
     sizing, resizing = world.one.follow(SIZING_VPAS), world.other.follow(RESIZING_VPAS)
     assert [informer.resource for informer in world.shared] == [RESIZABLE_PODS.resource, RESIZING_VPAS.resource]
     assert (placed.resource, hvpa_pods.resource) == (PLACED_PODS.resource, HVPA_PODS.resource)
-    assert sizing is resizing, "one slice serves the other"
+    assert sizing.shares_cache(resizing), "one slice serves the other"
 
 
 def test_followers_of_slices_that_serve_each_other_share_what_is_derived_for_them() -> None:
     world = World()
-    world.shared = SharedInformers(follow_in("", SIZING_VPAS, RESIZING_VPAS, FULL_VPAS))
+    world.shared = SharedInformers(follow_in((), SIZING_VPAS, RESIZING_VPAS, FULL_VPAS))
     world.one, world.other = world.component(), world.component()
     sizing, resizing, whole = (
         world.one.follow(SIZING_VPAS),
         world.other.follow(RESIZING_VPAS),
         world.one.follow(FULL_VPAS),
     )
-    assert sizing is resizing
-    assert whole is not sizing
+    assert sizing.shares_cache(resizing)
+    assert not whole.shares_cache(sizing)
     assert [informer.resource for informer in world.shared] == [FULL_VPAS.resource]
 
 
 def test_what_is_derived_ends_with_its_last_follower_and_the_watch_goes_on() -> None:
     world = World()
-    world.shared = SharedInformers(follow_in("", RESIZABLE_PODS, OBSERVED_POD_KIND))
+    world.shared = SharedInformers(follow_in((), RESIZABLE_PODS, OBSERVED_POD_KIND))
     world.one, world.other = world.component(), world.component()
     resizable, observed = world.one.follow(RESIZABLE_PODS), world.other.follow(OBSERVED_POD_KIND)
 
@@ -242,6 +248,60 @@ def test_an_informer_goes_on_with_another_client_when_the_first_component_ends()
     virtual_time.run(play())
 
 
+def test_a_component_that_has_ended_is_not_called_any_more_and_another_goes_on() -> None:
+    world = World()
+    called: dict[str, list[str]] = {"one": [], "other": []}
+    world.one.follow(PODS).subscribe(lambda change: called["one"].append(change.key[1]))
+    world.other.follow(PODS).subscribe(lambda change: called["other"].append(change.key[1]))
+
+    async def play() -> None:
+        async with virtual_time.in_background(world.other.run()):
+            async with virtual_time.in_background(world.one.run()):
+                await world.one.wait_until_synced()
+                world.server.put(pod_path("web-1"), {})
+                await asyncio.sleep(5.0)
+            world.server.put(pod_path("web-2"), {})
+            await asyncio.sleep(5.0)
+        assert called == {"one": ["web-1"], "other": ["web-1", "web-2"]}
+
+    virtual_time.run(play())
+
+
+def test_a_component_that_ends_before_it_runs_leaves_nothing_behind() -> None:
+    world = World()
+    world.one.follow(PODS)
+
+    async def play() -> None:
+        await world.one.leave()
+        assert tuple(world.shared) == ()
+
+    virtual_time.run(play())
+
+
+def test_an_error_of_an_informer_ends_only_the_components_that_follow_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.one.follow(PODS)
+    world.other.follow(NODES)
+
+    async def play() -> None:
+        runs = [asyncio.create_task(component.run()) for component in (world.one, world.other)]
+        await world.one.wait_until_synced()
+        (pods,) = (informer for informer in world.shared if informer.resource is PODS)
+        monkeypatch.setattr(pods.contact, "heard", _fail)
+        world.server.put(pod_path("web-1"), {})
+        await asyncio.sleep(5.0)
+        assert [run.done() for run in runs] == [True, False]
+        assert isinstance(runs[0].exception(), InternalError)
+        runs[1].cancel()
+        await asyncio.wait(runs)
+
+    virtual_time.run(play())
+
+
+def _fail(_at: float, *, event: bool = False) -> float | None:
+    raise InternalError("out of memory")
+
+
 def test_an_unsubscribed_handler_is_called_no_longer() -> None:
     world = World()
     pods = world.one.follow(PODS)
@@ -286,6 +346,66 @@ def test_an_optional_kind_appears_and_disappears_for_both_components() -> None:
     world.run(play)
 
 
+def test_a_component_waits_for_a_kind_that_it_needs_and_another_goes_on_without() -> None:
+    world = World()
+    for component in (world.one, world.other):
+        component.follow(PODS)
+    needed, optional = world.one.follow(HVPAS), world.other.follow(HVPAS, served=False)
+
+    async def play() -> None:
+        waiting = asyncio.create_task(world.one.wait_until_synced())
+        await world.other.wait_until_synced()
+        await asyncio.sleep(600.0)
+        # The longest wait between two attempts is a minute.
+        assert world.lists(HVPAS.plural) < 30
+        assert not waiting.done()
+        assert world.one.find_readiness_problem() == (
+            "caches not synced: hvpas.autoscaling.x-k8s.io; the API server does not serve hvpas.autoscaling.x-k8s.io: "
+            "install its CRD; `trellis crds` prints ours"
+        )
+        assert HVPAS.full_name in (world.one.find_staleness_problem() or "")
+        assert (world.other.find_readiness_problem(), world.other.find_staleness_problem()) == (None, None)
+        world.is_installed = True
+        world.server.put(HVPA, {})
+        await asyncio.sleep(120.0)
+        assert waiting.done()
+        assert world.one.is_available(needed)
+        assert world.other.is_available(optional)
+        assert [len(informer.snapshot()) for informer in (needed, optional)] == [1, 1]
+
+    world.run(play)
+
+
+def test_a_removed_kind_that_one_component_needs_keeps_its_objects_for_a_minute() -> None:
+    world = World(is_installed=True)
+    for component in (world.one, world.other):
+        component.follow(PODS)
+    needed, optional = world.one.follow(HVPAS), world.other.follow(HVPAS, served=True)
+    world.server.put(HVPA, {})
+
+    async def play() -> None:
+        await world.one.wait_until_synced()
+        await world.other.wait_until_synced()
+        world.is_installed = False
+        world.server.end_watches()
+        await asyncio.sleep(55.0)
+        assert [len(informer.snapshot()) for informer in (needed, optional)] == [1, 1]
+        await asyncio.sleep(30.0)
+        assert [len(informer.snapshot()) for informer in (needed, optional)] == [0, 0]
+        assert HVPAS.full_name in (world.one.find_staleness_problem() or "")
+        assert world.other.find_staleness_problem() is None
+        asked = len(world.server.requests)
+        await asyncio.sleep(600.0)
+        # Discovery is three requests once a minute, and a list is tried as often.
+        assert len(world.server.requests) - asked < 60
+        world.is_installed = True
+        await asyncio.sleep(120.0)
+        assert [len(informer.snapshot()) for informer in (needed, optional)] == [1, 1]
+        assert (world.one.find_readiness_problem(), world.other.find_readiness_problem()) == (None, None)
+
+    world.run(play)
+
+
 def test_the_node_autoscaler_and_the_buffer_controller_list_and_watch_each_kind_once() -> None:
     world = BufferWorld()
     world.add_workload()
@@ -301,13 +421,15 @@ def test_the_node_autoscaler_and_the_buffer_controller_list_and_watch_each_kind_
         unreadable = UnreadableKinds(metrics, Logger("trellis.test"))
         informers = Informers(context.client, unreadable, draw=context.draw, shared=shared)
         node_context = msgspec.structs.replace(context, metrics=metrics, informers=informers)
-        nodes = build_node_controller(node_context, settings)
-        async with virtual_time.in_background(world.running(context, buffers), world.running(node_context, nodes)):
+        async with (
+            open_node_controller(node_context, settings) as nodes,
+            virtual_time.in_background(world.running(context, buffers), world.running(node_context, nodes)),
+        ):
             await informers.wait_until_synced()
             await context.informers.wait_until_synced()
             await asyncio.sleep(1.0)
-            assert nodes.node_informers.pods is buffers._informers.pods
-            assert nodes.node_informers.buffers is buffers._informers.buffers
+            assert nodes.node_informers.pods.shares_cache(buffers._informers.pods)
+            assert nodes.node_informers.buffers.shares_cache(buffers._informers.buffers)
             read = [request for request in world.server.requests if request.method == "GET"]
             watches = Counter(request.path for request in read if _is_watch(request))
             assert set(watches.values()) == {1}, watches
@@ -343,7 +465,7 @@ def test_all_six_controllers_list_and_watch_each_kind_once() -> None:
         (NodeInformers(components[1], nodes, served), BoostInformers(components[1], nodes, served)),
         recommender_informers.RecommenderInformers(components[2], hvpas_served=True),
         hvpa_informers.HvpaInformers(components[3], served),
-        admission_informers.AdmissionInformers(components[4], SCOPE, hvpas_served=True, rooms=None),
+        admission_informers.AdmissionInformers(components[4], SCOPE, hvpas_served=True, boost_ceilings=None),
         buffers_informers.BufferInformers(components[5], served, SCOPE),
     )
     assert len(controllers) == len(components)

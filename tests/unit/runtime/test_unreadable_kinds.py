@@ -168,10 +168,10 @@ def test_a_kind_that_fails_for_another_reason_is_waited_for() -> None:
 
 def test_the_rule_that_is_missing_can_be_put_into_a_role() -> None:
     assert format_missing_rule(HPAS, WITHOUT) == (
-        "{apiGroups: [autoscaling], resources: [horizontalpodautoscalers], verbs: [get, list, watch]}"
+        "{apiGroups: [autoscaling], resources: [horizontalpodautoscalers], verbs: [list, watch]}"
     )
     one = OptionalKind("", "kube-system", "trellis-freeze")
     assert format_missing_rule(NAMESPACES, one) == (
-        '{apiGroups: [""], resources: [namespaces], resourceNames: [trellis-freeze], verbs: [get, list, watch]}'
+        '{apiGroups: [""], resources: [namespaces], resourceNames: [trellis-freeze], verbs: [list, watch]}'
         " in namespace kube-system"
     )

@@ -22,7 +22,7 @@ import msgspec
 
 from trellis.base.errors import InvalidDocument
 from trellis.base.yaml.parser import AliasNode, MappingNode, ScalarNode, SequenceNode, YamlNode, YamlProblem, parse_yaml
-from trellis.base.yaml.values import Json, resolve_fields, resolve_value
+from trellis.base.yaml.values import WRITTEN_TWICE, Json, resolve_fields, resolve_value
 
 _DIFFERS: Final = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|[\x7f-\x9f\u2028\u2029]"
 _SEARCH: Final = re.compile(_DIFFERS)
@@ -31,7 +31,7 @@ _REPLACE: Final = re.compile(rf"\\\\|{_DIFFERS}")
 
 
 def rewrite_json_as_yaml(text: str) -> str:
-    """The same value in words that both languages share; text that is not JSON is given back as it is.
+    """The same value in the syntax that JSON and YAML share; text that is not JSON is returned unchanged.
 
     Lines stay where they are. Columns behind a replaced character move by its difference in length.
     """
@@ -210,7 +210,10 @@ def _build_errors(problems: list[YamlProblem], text: str, first_line: int) -> tu
     for problem in sorted(dict.fromkeys(problems), key=lambda problem: problem.offset):
         other, _ = _locate(starts, first_line, problem.other_offset)
         rule = problem.rule.replace("{line}", str(other))
-        errors.append(InvalidDocument(problem.value, rule, *_locate(starts, first_line, problem.offset)))
+        line, column = _locate(starts, first_line, problem.offset)
+        if problem.rule == WRITTEN_TWICE and problem.value == "apiVersion" and column == 1:
+            rule += '; if a second object begins here, write a line "---" above it'
+        errors.append(InvalidDocument(problem.value, rule, line, column))
     return tuple(errors)
 
 

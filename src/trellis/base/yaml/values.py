@@ -143,6 +143,10 @@ _FITS: Final[dict[str, Callable[[Scalar], bool]]] = {
 }
 
 
+# The rule for a key that a map already has.
+WRITTEN_TWICE: Final = "key is written twice, first on line {line}"
+
+
 def resolve_value(node: YamlNode, problems: list[YamlProblem]) -> Json:
     """The JSON value of a tree. If `problems` grows, the value is incomplete."""
     if isinstance(node, AliasNode):
@@ -172,7 +176,7 @@ def resolve_fields(node: MappingNode, problems: list[YamlProblem]) -> MappingFie
         if name is None:
             continue
         if name in written:
-            problems.append(YamlProblem(key.offset, name, "key is written twice, first on line {line}", written[name]))
+            problems.append(YamlProblem(key.offset, name, WRITTEN_TWICE, written[name]))
         written.setdefault(name, key.offset)
         fields[name] = (key, value)
     return fields

@@ -53,6 +53,8 @@ class BoostCeilings:
 
 # Upstream's role has no rule for them.
 _NO_HVPAS: Final = OptionalKind("pods are not sized by Hvpas")
+# An installation for some namespaces may have Roles only, and none for kinds without a namespace.
+_NO_NODES: Final = OptionalKind("startup boosts are not limited by the capacity of nodes")
 
 _UNLIMITED: Final = NamespaceLimits()
 
@@ -71,7 +73,7 @@ class AdmissionInformers:
         scope: ScopeSettings,
         *,
         hvpas_served: bool,
-        rooms: BoostCeilings | None,
+        boost_ceilings: BoostCeilings | None,
         on_new_target: Callable[[], None] = lambda: None,
     ) -> None:
         self.governors = GovernorIndex()
@@ -87,8 +89,10 @@ class AdmissionInformers:
             kind.resource.kind: informers.follow(kind) for kind in OWNING_WORKLOADS
         }
         self.hvpas: Informer[Hvpa] = informers.follow(SIZING_HVPAS, dispensable=_NO_HVPAS, served=hvpas_served)
-        self.nodes: Informer[Node] | None = informers.follow(NODES) if rooms is not None else None
-        self._subscribe(rooms)
+        self.nodes: Informer[Node] | None = None
+        if boost_ceilings is not None:
+            self.nodes = informers.follow(NODES, dispensable=_NO_NODES if scope.vpa_object_namespace else None)
+        self._subscribe(boost_ceilings)
 
     def limits(self, namespace: str) -> NamespaceLimits:
         """The limits that LimitRanges set in a namespace."""

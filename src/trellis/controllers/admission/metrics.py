@@ -13,13 +13,18 @@ from typing import Final
 
 import numpy as np
 
+from trellis.api.registry import BUFFER, HVPA
+from trellis.api.registry import VPA as VPA_KIND
 from trellis.controllers.admission.webhook.server import RequestTimes
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.metrics import (
+    BOOLEANS,
+    REASON,
     TOTAL_STEP,
     CounterSpec,
     GaugeSpec,
     HistogramSpec,
+    Label,
     Metrics,
     Spec,
     execution_latency,
@@ -27,20 +32,23 @@ from trellis.runtime.telemetry.metrics import (
 
 SERVING: Final = "serving"
 AUTHORITY: Final = "authority"
+LOADED: Final = "loaded"
+REFUSED_CERTIFICATE: Final = "refused"
 
 EXPIRY: Final = GaugeSpec(
     "trellis_admission_certificate_expiry_timestamp_seconds",
     "Time at which the server certificate expires, and at which the first CA in the webhook configuration expires.",
-    ("certificate",),
+    (Label("certificate", values=(SERVING, AUTHORITY)),),
 )
 LOADS: Final = CounterSpec(
     "trellis_admission_certificate_loads_total",
     "New certificates by result: loaded, or refused in favor of the previous one.",
-    ("result",),
+    (Label("result", values=(LOADED, REFUSED_CERTIFICATE)),),
 )
 REGISTERED: Final = GaugeSpec(
     "trellis_admission_webhook_registered",
-    "1 if the webhook configuration is up to date as this replica has last observed it, else 0.",
+    "1 if the webhook configuration is up to date as this replica has last observed it, else 0. NaN without "
+    "--register-webhook.",
 )
 
 UPKEEP_METRICS: Final[tuple[Spec, ...]] = (EXPIRY, LOADS, REGISTERED)
@@ -51,7 +59,7 @@ READ: Final = "read_request"
 ADMIT: Final = "admit"
 BUILD: Final = "build_response"
 WRITE: Final = "write_response"
-STEPS: Final = (READ, ADMIT, BUILD, WRITE, TOTAL_STEP)
+STEPS: Final = (READ, ADMIT, BUILD, WRITE)
 
 # Results and resources of reviews, in upstream's words.
 APPLIED: Final = "applied"
@@ -61,6 +69,8 @@ POD: Final = "Pod"
 VPA: Final = "VPA"
 UNKNOWN: Final = "unknown"
 
+_RESOURCE: Final = Label("resource", values=(POD, VPA, HVPA.name, BUFFER.name, UNKNOWN))
+
 _SECONDS: Final = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
     *(1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0),
@@ -69,18 +79,20 @@ _SECONDS: Final = (
 PODS: Final = CounterSpec(
     "vpa_admission_controller_admission_pods_total",
     "Admitted pods, by whether they were changed.",
-    ("applied",),
+    (Label("applied", values=BOOLEANS),),
 )
 LATENCY: Final = HistogramSpec(
     "vpa_admission_controller_admission_latency_seconds",
     "Latency of admission reviews, by result.",
-    ("status", "resource"),
+    (Label("status", values=(APPLIED, SKIPPED, ERROR)), _RESOURCE),
     buckets=_SECONDS,
 )
-EXECUTION: Final = execution_latency("vpa_admission_controller")
+EXECUTION: Final = execution_latency(
+    "vpa_admission_controller", *STEPS, meaning="Time spent in each step of a review, and in total."
+)
 
 REVIEWS: Final = CounterSpec(
-    "trellis_admission_reviews_total", "Admission reviews by resource and result.", ("resource", "reason")
+    "trellis_admission_reviews_total", "Admission reviews by resource and result.", (_RESOURCE, REASON)
 )
 FAILURES: Final = CounterSpec(
     "trellis_admission_failures_total",
@@ -89,17 +101,23 @@ FAILURES: Final = CounterSpec(
 REFUSED: Final = CounterSpec(
     "trellis_admission_refused_requests_total",
     "Requests that were not valid AdmissionReviews, by HTTP status.",
-    ("code",),
+    (Label("code", "HTTP status"),),
 )
 LOOKUPS: Final = CounterSpec(
-    "trellis_admission_lookups_total", "Lookups of pod owners that the cache did not have, by result.", ("result",)
+    "trellis_admission_lookups_total",
+    "Lookups of pod owners that the cache did not have, by result.",
+    (Label("result", values=("found", "missing", "problem", "failed", "timeout")),),
 )
 LOOKUP_SECONDS: Final = HistogramSpec(
     "trellis_admission_lookup_seconds",
     "Time that pods waited for lookups of their owners.",
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0),
 )
-GOVERNORS: Final = GaugeSpec("trellis_admission_governors", "Objects that size or boost pods, by kind.", ("kind",))
+GOVERNORS: Final = GaugeSpec(
+    "trellis_admission_governors",
+    "Objects that size or boost pods, by kind.",
+    (Label("kind", values=(VPA_KIND.name, HVPA.name)),),
+)
 CONNECTIONS: Final = GaugeSpec("trellis_admission_connections", "Open connections to the webhook.")
 
 ADMISSION_METRICS: Final[tuple[Spec, ...]] = (
@@ -110,8 +128,8 @@ ADMISSION_METRICS: Final[tuple[Spec, ...]] = (
 )
 
 
-# Metrics may never be scraped, and the buffer must stay small.
-_FLUSH_SECONDS: Final = 1.0
+# Metrics may never be scraped, and the buffer must stay small. Without reviews it is flushed at this interval.
+_FLUSH_SECONDS: Final = 10.0
 # A list this long goes in within 50 microseconds.
 _MAX_BUFFERED: Final = 1_000
 
@@ -123,7 +141,7 @@ class ReviewMetrics:
         self._metrics = metrics
         self._counts: Counter[tuple[CounterSpec, tuple[str, ...]]] = Counter()
         self._values: defaultdict[tuple[HistogramSpec, tuple[str, ...]], list[float]] = defaultdict(list)
-        self._steps = {step: self._values[EXECUTION, (step,)] for step in STEPS}
+        self._steps = {step: self._values[EXECUTION, (step,)] for step in (*STEPS, TOTAL_STEP)}
         self._zero()
         metrics.register_flush(self.enter)
 
@@ -158,13 +176,13 @@ class ReviewMetrics:
                 values.clear()
 
     async def run(self) -> None:
-        """Flush every second, until cancelled."""
+        """Flush regularly, until cancelled; `observe_times` does it earlier when there are many reviews."""
         while True:
             await asyncio.sleep(_FLUSH_SECONDS)
             self.enter()
 
     def _zero(self) -> None:
         """Start at 0, so that a first failure shows as an increase."""
-        for applied in ("true", "false"):
+        for applied in BOOLEANS:
             self._metrics.add(PODS, 0, applied)
         self._metrics.add(FAILURES, 0)

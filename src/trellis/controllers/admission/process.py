@@ -10,15 +10,16 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from trellis.api.kube.pods import Pod
 from trellis.base.python_gc import freeze_live_objects
 from trellis.controllers.admission import metrics as named
 from trellis.controllers.admission.certificates.keeper import create_keeper
-from trellis.controllers.admission.informers import AdmissionInformers, BoostCeilings
+from trellis.controllers.admission.informers import AdmissionInformers, BoostCeilings, list_followed_kinds
 from trellis.controllers.admission.metrics import ADMISSION_METRICS, ReviewMetrics
 from trellis.controllers.admission.settings import AdmissionSettings
 from trellis.controllers.admission.status_lease import StatusLease
@@ -26,6 +27,7 @@ from trellis.controllers.admission.webhook.owner_lookups import OwnerLookups, Ow
 from trellis.controllers.admission.webhook.registration import WebhookRegistration
 from trellis.controllers.admission.webhook.reviews import PodDecisions, ReviewHandler
 from trellis.controllers.admission.webhook.server import ReviewServer, ServerCallbacks
+from trellis.controllers.admission.webhook.traced_reviews import describe_review, trace_reviews
 from trellis.core.boost.boosted_size import CpuCeiling
 from trellis.kube.client import Client
 from trellis.kube.discovery import Served
@@ -35,15 +37,17 @@ from trellis.kube.scales import ScaleLookups
 from trellis.runtime.addresses import Address
 from trellis.runtime.component import ComponentSpec, Controller, ControllerContext, component_main
 from trellis.runtime.informers import Informers
+from trellis.runtime.manager.settings import ADMISSION
+from trellis.runtime.manager.supervisor import ManagedComponent
 from trellis.runtime.settings.component import effective_boost_settings
 from trellis.runtime.shutdown import Main
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
+from trellis.runtime.telemetry.tracing import is_tracing
 
 COMPONENT: Final = "vpa-admission-controller"
 FIELD_MANAGER: Final = "trellis-admission-controller"
 
-_EXPORT_SECONDS: Final = 5.0
 
 _log: Final = Logger("trellis.admission")
 
@@ -73,7 +77,7 @@ class ReviewService:
             informers,
             settings.scope,
             hvpas_served=served.serves(HVPAS),
-            rooms=ceilings,
+            boost_ceilings=ceilings,
             on_new_target=new_target.set,
         )
         self._lookups = OwnerLookups(
@@ -93,8 +97,10 @@ class ReviewService:
             ceilings.ceiling if ceilings else _no_ceiling,
             is_ready=self._synced.is_set,
         )
-        self.handler = ReviewHandler(self.decisions, settings.scope.feature_gates, self.review_metrics)
-        self._callbacks = ServerCallbacks(self.handler.handle, self.handler.refuse, self.review_metrics.observe_times)
+        observe = describe_review if is_tracing() else None
+        self.handler = ReviewHandler(self.decisions, settings.scope.feature_gates, self.review_metrics, observe)
+        self.handle = trace_reviews(self.handler.handle) if is_tracing() else self.handler.handle
+        self._callbacks = ServerCallbacks(self.handle, self.handler.refuse, self.review_metrics.observe_times)
 
     def find_readiness_problem(self) -> str | None:
         """Why pods are not sized yet, if so."""
@@ -110,11 +116,11 @@ class ReviewService:
 
     async def run(self, server: ReviewServer | None = None) -> None:
         """Keep what reviews are answered from, until cancelled."""
+        self._metrics.register_flush(partial(self._export, server))
         async with asyncio.TaskGroup() as group:
             group.create_task(self._wait_until_synced(), name="settling")
             group.create_task(self._keep_scales(), name="scales")
             group.create_task(self.review_metrics.run(), name="tally")
-            group.create_task(self._export(server), name="export")
             if server is not None:
                 group.create_task(server.watch(), name="connections")
 
@@ -134,13 +140,11 @@ class ReviewService:
 
         await self._lookups.keep_scales(governors.list_scaled_targets, scales_changed)
 
-    async def _export(self, server: ReviewServer | None) -> None:
-        while True:
-            self._informer_set.export(self._metrics)
-            counts = self._informers.governors.count_by_kind()
-            self._metrics.set_all(named.GOVERNORS, {(kind,): float(count) for kind, count in counts.items()})
-            self._metrics.set(named.CONNECTIONS, float(len(server)) if server is not None else 0.0)
-            await asyncio.sleep(_EXPORT_SECONDS)
+    def _export(self, server: ReviewServer | None) -> None:
+        """Set the gauges, before each scrape."""
+        counts = self._informers.governors.count_by_kind()
+        self._metrics.set_all(named.GOVERNORS, {(kind,): float(count) for kind, count in counts.items()})
+        self._metrics.set(named.CONNECTIONS, float(len(server)) if server is not None else 0.0)
 
 
 def _no_ceiling(_pod: Pod) -> CpuCeiling | None:
@@ -251,13 +255,14 @@ def admission_spec(settings: AdmissionSettings) -> ComponentSpec[AdmissionContro
         yield AdmissionController(context, settings)
 
     return ComponentSpec(
+        component="admission",
         name=COMPONENT,
         field_manager=FIELD_MANAGER,
         log=_log,
         metrics=ADMISSION_METRICS,
         build=build,
         interval=None,
-        namespace=settings.scope.vpa_object_namespace,
+        namespaces=settings.scope.vpa_object_namespace,
         checks={
             "informers": AdmissionController.find_readiness_problem,
             "certificate": AdmissionController.find_certificate_problem,
@@ -266,6 +271,17 @@ def admission_spec(settings: AdmissionSettings) -> ComponentSpec[AdmissionContro
     )
 
 
+def manage_admission(settings: AdmissionSettings) -> ManagedComponent:
+    """The component as a process of several runs it."""
+    return ManagedComponent(
+        name=ADMISSION,
+        settings=settings,
+        metrics=ADMISSION_METRICS,
+        followed=list_followed_kinds(settings.scope),
+        open=lambda _metrics: nullcontext(admission_spec(settings)),
+    )
+
+
 def admission_main(settings: AdmissionSettings) -> Main:
-    """What a process with these settings does until it is told to stop."""
+    """The controller of a process with these settings."""
     return component_main(admission_spec(settings), settings)

@@ -14,7 +14,7 @@ from trellis.base.names import check_dns_label, check_dns_subdomain, check_label
 from trellis.base.quantities import Quantity
 from trellis.base.selectors import LabelOperator, parse_selector
 from trellis.runtime.settings.component import AccessSettings, ScopeSettings, check_interval, check_millicores
-from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
+from trellis.runtime.settings.declarations import Reload, Setting, SettingConflict, Settings
 from trellis.runtime.telemetry.health_server import HealthSettings
 from trellis.runtime.telemetry.logs import LogSettings
 
@@ -326,6 +326,8 @@ class ReviewSettings(Settings, frozen=True):
 class AdmissionSettings(Settings, frozen=True):
     """All settings of the admission controller."""
 
+    # While the webhook restarts, the API server would wait for it, or create pods without it.
+    reload: ClassVar[Reload | None] = Reload.RESTART_OF_PROCESS
     most_used: ClassVar[tuple[str, ...]] = (
         "port",
         "namespace",

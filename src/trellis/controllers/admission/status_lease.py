@@ -60,8 +60,8 @@ class StatusLease:
         absence = self._find_absence_reason()
         if absence != self._reported:
             self._reported = absence
-            _log.info("the status Lease is not renewed for now", why=absence) if absence else _log.info(
-                "the status Lease is renewed"
+            _log.info("renewal of the status Lease skipped", why=absence) if absence else _log.info(
+                "renewing the status Lease"
             )
         if absence is None:
             outcome = await self._patch()
@@ -86,4 +86,4 @@ class StatusLease:
 
 def _report_pass(report: PassReport) -> None:
     if report.error is not None and report.failures == 1:
-        _log.warning("the status Lease was not renewed", why=report.error)
+        _log.warning("renewal of the status Lease failed", why=report.error)

@@ -23,7 +23,7 @@ from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.informer import Informer
 from trellis.runtime.passes import Periodic
 
-# Pods are created in numbers: a pass starts so long after the first, or as long as the last pass took.
+# Pods are created in numbers: seconds from the first until a pass starts, unless the last pass took longer.
 _DEBOUNCE_SECONDS: Final = 0.25
 
 

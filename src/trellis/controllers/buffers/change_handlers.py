@@ -20,7 +20,7 @@ from trellis.kube.resources import JOBS
 from trellis.kube.watch.cache import ObjectChange
 from trellis.runtime.queue_controller import Enqueue
 
-# Pods, quotas and nodes change in numbers: Buffers are reconciled so long after the first of them.
+# Pods, quotas and nodes change in numbers: seconds from the first change until Buffers are reconciled.
 DEBOUNCE_SECONDS: Final = 0.25
 
 

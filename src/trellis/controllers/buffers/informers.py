@@ -117,6 +117,10 @@ class BufferInformers:
         """The quotas of a namespace."""
         return self.quotas.by_index(BY_NAMESPACE, namespace)
 
+    def list_limit_ranges_in(self, namespace: str) -> tuple[LimitRange, ...]:
+        """The LimitRanges of a namespace."""
+        return self.limit_ranges.by_index(BY_NAMESPACE, namespace)
+
     def limits(self, namespace: str) -> NamespaceLimits:
         """The limits that LimitRanges set in a namespace."""
         return self._limits.get(namespace, _UNLIMITED)
@@ -142,7 +146,7 @@ class BufferInformers:
 
     def _limits_changed(self, change: ObjectChange[LimitRange]) -> None:
         namespace = change.key[0]
-        ranges = self.limit_ranges.by_index(BY_NAMESPACE, namespace)
+        ranges = self.list_limit_ranges_in(namespace)
         if ranges:
             self._limits[namespace] = read_limit_ranges(ranges)
         else:

@@ -1,6 +1,6 @@
 """Metrics of the Buffer controller. Reasons are labels, as in Events and conditions.
 
-All Buffers are counted by reason; so many of them, the first by name, have series of their own.
+All Buffers are counted by reason; a limited number of them, the first by name, have series of their own.
 """
 
 from __future__ import annotations
@@ -18,53 +18,70 @@ from trellis.core.cluster.store import key_of
 from trellis.core.nodes.scale_up.decisions import BufferDecision
 from trellis.kube.watch.informer import Informer
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
-from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, Metrics, Spec, execution_latency
+from trellis.runtime.telemetry.metrics import (
+    BUFFER_LABELS,
+    REASON,
+    CounterSpec,
+    GaugeSpec,
+    Label,
+    Metrics,
+    Spec,
+    execution_latency,
+)
 
-BUFFER: Final = ("namespace", "name")
+# The step of a pass before metrics are exported.
+RECONCILE: Final = "reconcile"
+# Results of dry runs.
+MADE: Final = "made"
+REFUSED: Final = "refused"
 
-LATENCY: Final = execution_latency("trellis_buffers")
-REASONS: Final = GaugeSpec("trellis_buffers_objects", "Buffers by their last result.", ("reason",))
-NOTES: Final = GaugeSpec("trellis_buffers_noted_objects", "Buffers with a note or warning, by reason.", ("reason",))
-WANTED: Final = GaugeSpec("trellis_buffers_wanted_chunks", "Chunks that a Buffer's capacity specifies.", BUFFER)
-CHUNKS: Final = GaugeSpec("trellis_buffers_chunks", "Chunks of a Buffer after schedule, limits and quotas.", BUFFER)
+LATENCY: Final = execution_latency("trellis_buffers", RECONCILE)
+REASONS: Final = GaugeSpec("trellis_buffers_objects", "Buffers by their last result.", (REASON,))
+NOTES: Final = GaugeSpec("trellis_buffers_noted_objects", "Buffers with a note or warning, by reason.", (REASON,))
+WANTED: Final = GaugeSpec("trellis_buffers_wanted_chunks", "Chunks that a Buffer's capacity specifies.", BUFFER_LABELS)
+CHUNKS: Final = GaugeSpec(
+    "trellis_buffers_chunks", "Chunks of a Buffer after schedule, limits and quotas.", BUFFER_LABELS
+)
 LAST_FULL: Final = GaugeSpec(
     "trellis_buffers_last_full_timestamp_seconds",
     "Time at which all chunks of a Buffer last fit on ready nodes, from its status.",
-    BUFFER,
+    BUFFER_LABELS,
 )
 LAST_CHANGE: Final = GaugeSpec(
     "trellis_buffers_last_change_timestamp_seconds",
     "Time at which the Buffer controller last changed the status of a Buffer.",
-    BUFFER,
+    BUFFER_LABELS,
 )
 PROVISIONED: Final = GaugeSpec(
     "trellis_buffers_provisioned_chunks",
     "Chunks of a Buffer that fit on ready nodes, if no trellis nodes runs.",
-    BUFFER,
+    BUFFER_LABELS,
 )
 PRICE: Final = GaugeSpec(
     "trellis_buffers_price_per_hour",
     "Hourly cost of the chunks of a Buffer on nodes, if no trellis nodes runs.",
-    BUFFER,
+    BUFFER_LABELS,
 )
 HITS: Final = CounterSpec(
     "trellis_buffers_hits_total",
     "Pods that were scheduled to the place of a chunk, if no trellis nodes runs.",
-    BUFFER,
+    BUFFER_LABELS,
 )
 MISSES: Final = CounterSpec(
     "trellis_buffers_misses_total",
     "Pods that are pending although they match a chunk that should have fit, if no trellis nodes runs.",
-    BUFFER,
+    BUFFER_LABELS,
 )
 SERVED: Final = GaugeSpec(
     "trellis_buffers_capacity_buffers",
     "Served CapacityBuffers by their last result.",
-    ("reason",),
+    (REASON,),
 )
 TRANSLATIONS: Final = CounterSpec("trellis_buffers_translations_total", "Translations of Buffers into chunks.")
 DRY_RUNS: Final = CounterSpec(
-    "trellis_buffers_dry_runs_total", "Dry runs of template pods at the API server.", ("result",)
+    "trellis_buffers_dry_runs_total",
+    "Dry runs of template pods at the API server.",
+    (Label("result", values=(MADE, REFUSED)),),
 )
 FAILURES: Final = CounterSpec(
     "trellis_buffers_failures_total", "Reconciliations that ended with an internal error; each is a bug, and logged."
@@ -132,7 +149,7 @@ def export_headroom(
 ) -> None:
     """Export the observed headroom; `most` Buffers, the first by name, have series of their own."""
     exported = sorted(decisions, key=lambda decision: decision.key)[:most]
-    metrics.remove_deleted(BUFFER, {key_of(buffer) for buffer in buffers})
+    metrics.remove_deleted(BUFFER_LABELS, {key_of(buffer) for buffer in buffers})
     metrics.set_all(PROVISIONED, {decision.key: float(decision.on_ready) for decision in exported})
     metrics.set_all(PRICE, {decision.key: decision.price for decision in exported})
     for decision in exported:

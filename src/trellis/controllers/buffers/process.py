@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from trellis.controllers.buffers import metrics as named
+from trellis.controllers.buffers.admitted_templates import AdmittedTemplates
 from trellis.controllers.buffers.capacity_buffers.controller import CapacityBuffers, SharedWithBuffers
 from trellis.controllers.buffers.capacity_buffers.informers import is_capacity_key
 from trellis.controllers.buffers.change_handlers import BufferChangeHandlers
 from trellis.controllers.buffers.headroom.controller import HeadroomController
-from trellis.controllers.buffers.informers import BufferInformers
+from trellis.controllers.buffers.informers import BufferInformers, list_followed_kinds
 from trellis.controllers.buffers.metrics import BUFFER_METRICS, export_buffers
 from trellis.controllers.buffers.node_classes import NodeClasses
 from trellis.controllers.buffers.quota_shares import QuotaDivision, QuotaShares
@@ -29,14 +30,15 @@ from trellis.controllers.buffers.settings import BufferControllerSettings
 from trellis.controllers.buffers.state import BufferStates
 from trellis.controllers.buffers.status import FIELD_MANAGER
 from trellis.controllers.buffers.targets import GroupKind, TargetReader, load_target_kinds
-from trellis.controllers.buffers.template_dry_runs import TemplateDryRuns
 from trellis.controllers.buffers.view import BufferViewBuilder, GovernorLookup
 from trellis.core.buffers import TargetKind
 from trellis.core.cluster.store import ObjectKey, key_of
-from trellis.core.recording.format import BUFFERS
+from trellis.core.recording import format as recordings
 from trellis.kube.scales import ScaleLookups
 from trellis.runtime.component import ComponentSpec, ControllerContext, component_main
 from trellis.runtime.leadership import single_lease
+from trellis.runtime.manager.settings import BUFFERS
+from trellis.runtime.manager.supervisor import ManagedComponent
 from trellis.runtime.queue_controller import ObjectQueue, QueueController
 from trellis.runtime.recorder import open_recorder
 from trellis.runtime.settings.component import effective_boost_settings
@@ -44,6 +46,7 @@ from trellis.runtime.shared_informers import SharedInformers
 from trellis.runtime.shutdown import Main
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import StepTimer
+from trellis.runtime.telemetry.tracing import current_trace
 
 COMPONENT: Final = "trellis-buffers"
 
@@ -124,11 +127,11 @@ class BufferController(QueueController):
         for key in (*pending, *self._capacity.keys()):
             self.enqueue(key)
         await self.wait_until_drained()
-        timer.step("looks")
+        timer.step(named.RECONCILE)
         export_buffers(self._metrics, self._informers.buffers, self._states, self._most_exported)
         self._capacity.export()
-        self._informer_set.export(self._metrics)
         timer.total()
+        current_trace().describe(buffers=len(buffers))
 
 
 def build_buffer_controller(
@@ -140,7 +143,12 @@ def build_buffer_controller(
     informers = BufferInformers(context.informers, context.served, settings.scope)
     states, shares = BufferStates(translation), QuotaShares(informers.list_quotas_in)
     classes = NodeClasses(informers.pods, informers.demands)
-    templates = TemplateDryRuns(context.client, context.metrics)
+    templates = AdmittedTemplates(
+        context.client,
+        context.metrics,
+        enabled=settings.translation.admission_dry_run,
+        list_limit_ranges=informers.list_limit_ranges_in,
+    )
     view = _build_view(context, settings, kinds, informers, states, classes=classes, templates=templates)
     headroom = _build_headroom(context, settings, informers, objects)
     enqueue_namespace = partial(_enqueue_namespace, objects)
@@ -193,7 +201,7 @@ def _build_view(
     states: BufferStates,
     *,
     classes: NodeClasses,
-    templates: TemplateDryRuns,
+    templates: AdmittedTemplates,
 ) -> BufferViewBuilder:
     client, translation = context.client, settings.translation
     return BufferViewBuilder(
@@ -244,17 +252,29 @@ def buffers_spec(settings: BufferControllerSettings) -> ComponentSpec[BufferCont
         yield build_buffer_controller(context, settings, kinds=load_target_kinds())
 
     return ComponentSpec(
+        component="buffers",
         name=COMPONENT,
         field_manager=FIELD_MANAGER,
         log=_log,
         metrics=BUFFER_METRICS,
         build=build,
         interval=settings.translation.buffer_interval.total_seconds(),
-        namespace=settings.scope.vpa_object_namespace,
+        namespaces=settings.scope.vpa_object_namespace,
         election=single_lease(settings.leader),
-        recording=partial(open_recorder, settings.recording.record, BUFFERS, settings),
+        recording=partial(open_recorder, settings.recording.record, recordings.BUFFERS, settings),
         concurrent_writes=settings.translation.concurrent_writes,
         started_with={"lease": settings.leader.leader_elect},
+    )
+
+
+def manage_buffers(settings: BufferControllerSettings) -> ManagedComponent:
+    """The component as a process of several runs it."""
+    return ManagedComponent(
+        name=BUFFERS,
+        settings=settings,
+        metrics=BUFFER_METRICS,
+        followed=list_followed_kinds(settings.scope),
+        open=lambda _metrics: nullcontext(buffers_spec(settings)),
     )
 
 

@@ -66,7 +66,7 @@ class QuotaShares:
         self._within_quotas.clear()
 
 
-# A quota is divided once all Buffers of its namespace are translated, or after so many tries.
+# A quota is divided once all Buffers of its namespace are translated, or after this number of tries.
 _TRIES: Final = 20
 _TRY_SECONDS: Final = 0.25
 

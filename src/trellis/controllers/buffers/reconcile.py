@@ -36,8 +36,9 @@ from trellis.kube.write.writer import Writer
 from trellis.runtime.telemetry.event_queue import EventSink
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
+from trellis.runtime.telemetry.tracing import current_trace
 
-# A read or a write that failed is tried again after so long.
+# Seconds until a read or a write that failed is tried again.
 _RETRY_SECONDS: Final = 5.0
 # A target of a kind that is not watched, and one that does not exist, are read again: no watch reports them.
 _UNWATCHED_SECONDS: Final = 10.0
@@ -97,11 +98,14 @@ class BufferReconciler:
             self._drop(key)
             state.reason_code, state.notes = state.skip_reason.reason.code, frozenset()
             return await self._mirror.remove(buffer)
+        trace = current_trace()
         facts = await self._build_facts(buffer, state)
+        trace.step("view")
         if facts is None:
             return _RETRY_SECONDS
         soon = may_be_outdated(state, facts)
         translation = self._translate(buffer, state, facts)
+        trace.step("plan")
         requeue_after = self._find_requeue_delay(translation, soon=soon)
         if self._shares.put(key, _read_created(buffer), translation):
             self._enqueue_division(key[0])
@@ -112,6 +116,8 @@ class BufferReconciler:
         if within_quotas is None or newest is None or newest.metadata.uid != state.uid:
             return requeue_after
         retries = await self._publish(newest, state, within_quotas), await self._mirror.update(newest, within_quotas)
+        trace.step("execute")
+        trace.describe(chunks=within_quotas.chunks)
         is_at_rest = retries == (None, None) and translation.pod_spec is not None
         state.at_rest_until = next_resync(state) if is_at_rest else -math.inf
         return min((delay for delay in (*retries, requeue_after) if delay is not None), default=None)
@@ -142,7 +148,7 @@ class BufferReconciler:
         try:
             facts = await self._view.facts(buffer, state)
         except (KubeError, UnreadableObject) as error:
-            _log.detail(2, "a target could not be read", buffer=key_of(buffer), error=error)
+            _log.detail(2, "reading a target failed", buffer=key_of(buffer), error=error)
             facts = TranslationFacts(build_target_problem(TARGET_UNREACHABLE, str(error)))
         return None if is_uncertain(state, facts) and _has_pods(buffer) else facts
 

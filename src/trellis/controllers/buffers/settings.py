@@ -126,8 +126,8 @@ class TranslationSettings(Settings, frozen=True):
         Setting(
             "Node labels that hold the name of the node's class, as `Kind=label`, separated by commas; "
             "these take precedence over the known ones.",
-            why="The labels of NodePool, ComputeClass, CustomComputeClass, MachineDeployment and "
-            "KwokNodeGroup are known.",
+            why="The labels of NodePool, ComputeClass, CustomComputeClass, MachineDeployment, "
+            "KwokNodeGroup and ClaimNodeGroup are known.",
         ),
     ] = ()
     set_aside_target_kinds: Annotated[
@@ -146,10 +146,18 @@ class TranslationSettings(Settings, frozen=True):
             check=check_millicores,
         ),
     ] = None
+    admission_dry_run: Annotated[
+        bool,
+        Setting(
+            "Send the template of a target without pods to the API server as a dry run, to see what admission changes.",
+            why="Off: it needs the right to create pods, which lets its holder run a pod under any ServiceAccount. "
+            "Without it a template gets the defaults of LimitRanges only.",
+        ),
+    ] = False
     metrics_buffers: Annotated[
         int,
         Setting(
-            "Number of Buffers with metrics per Buffer; the others are only counted.",
+            "Maximum number of Buffers with metrics of their own; the others are only counted.",
             why="Each Buffer has eight series.",
             minimum=0,
         ),
@@ -185,7 +193,6 @@ class BufferControllerSettings(Settings, frozen=True):
     """All settings of the Buffer controller."""
 
     most_used: ClassVar[tuple[str, ...]] = (
-        "buffer-interval",
         "max-chunks-per-buffer",
         "node-class-labels",
         "set-aside-target-kinds",
@@ -194,6 +201,7 @@ class BufferControllerSettings(Settings, frozen=True):
         "nodes-lease",
         "prices",
         "vpa-object-namespace",
+        "read-only",
         "leader-elect",
     )
 

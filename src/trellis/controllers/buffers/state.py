@@ -179,9 +179,9 @@ def next_resync(state: BufferState) -> float:
     return min(until, state.template.until) if state.template is not None else -math.inf
 
 
-# A scale that has just changed is read again after so many seconds.
+# Seconds until a scale that has just changed is read again.
 RECHECK_SECONDS: Final = 3.0
-# A target counts as forbidden once reads of it are refused for so long.
+# Seconds of refused reads after which a target counts as forbidden.
 _FORBIDDEN_SECONDS: Final = 30.0
 
 

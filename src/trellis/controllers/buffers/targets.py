@@ -63,16 +63,21 @@ def load_target_kinds(announced: Iterable[EntryPoint] | None = None) -> dict[Gro
         try:
             kind = entry.load()()
         except Exception as error:  # noqa: BLE001 - a plugin that fails must not affect other Buffers
-            _log.error("a target kind cannot be loaded", name=entry.name, value=entry.value, error=error)
+            _log.error("loading a target kind failed", name=entry.name, value=entry.value, error=error)
             continue
         if not isinstance(kind, TargetKind) or not all((kind.api_version, kind.kind, kind.plural)):
-            _log.error("an entry point is not a target kind", name=entry.name, value=entry.value)
+            _log.error("an entry point is not a target kind; it is ignored", name=entry.name, value=entry.value)
             continue
         about = group_kind(kind.api_version, kind.kind)
         if about in kinds:
-            _log.error("a target kind is installed twice", name=entry.name, value=entry.value, kind=kind.kind)
+            _log.error(
+                "a target kind is installed twice; the first is used",
+                name=entry.name,
+                value=entry.value,
+                kind=kind.kind,
+            )
             continue
-        _log.info("a target kind is installed", name=entry.name, kind=kind.kind, api_version=kind.api_version)
+        _log.info("loaded a target kind", name=entry.name, kind=kind.kind, api_version=kind.api_version)
         kinds[about] = kind
     return kinds
 
@@ -142,7 +147,7 @@ class TargetReader:
         try:
             reading = _read_by(kind, document)
         except Exception as error:  # noqa: BLE001 - a plugin that fails affects one Buffer only
-            _log.warning("a target cannot be read", target=target, error=error)
+            _log.warning("reading a target failed", target=target, error=error)
             return build_target_problem(TARGET_UNREADABLE, f"{target.kind} {target.name}: {error!r}")
         metadata = document.get("metadata", {})
         return TargetDescription(

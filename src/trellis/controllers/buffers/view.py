@@ -17,11 +17,11 @@ from trellis.api.kube.slices import Labels
 from trellis.api.resolve import EffectiveBuffer, FixedReplicas, NodeClassTotals, PercentOfReplicas
 from trellis.base.errors import NotFound
 from trellis.base.selectors import Selector
+from trellis.controllers.buffers.admitted_templates import AdmittedTemplates
 from trellis.controllers.buffers.informers import BufferInformers
 from trellis.controllers.buffers.node_classes import NodeClasses
 from trellis.controllers.buffers.state import BufferState, BufferStates, ShapePod, ShapeTemplate, TargetState
 from trellis.controllers.buffers.targets import TargetDescription, TargetReader
-from trellis.controllers.buffers.template_dry_runs import TemplateDryRuns
 from trellis.core.admission.decisions import GovernorIndex
 from trellis.core.admission.starting_cpu import compute_starting_boosts, remove_boost
 from trellis.core.boost.boosted_size import BoostSettings
@@ -77,7 +77,7 @@ class BufferViewBuilder:
         states: BufferStates,
         *,
         target_reader: TargetReader,
-        templates: TemplateDryRuns,
+        templates: AdmittedTemplates,
         classes: NodeClasses,
         governor_lookup: GovernorLookup,
         figures: BufferSettings,
@@ -177,7 +177,7 @@ class BufferViewBuilder:
     ) -> ShapeTemplate | None:
         if description.resource is not None:
             return await self._templates.read_workload_template(state, description.resource, target, description.source)
-        return await self._templates.dry_run_template(state, description.template, target, description.source)
+        return await self._templates.admit_template(state, description.template, target, description.source)
 
     def _sum_filled(self, namespace: str, meaning: EffectiveBuffer) -> ResourceAmounts:
         selector = meaning.filled_by

@@ -14,7 +14,7 @@ from trellis.kube.resources import HVPAS
 from trellis.kube.watch.cache import ObjectChange
 from trellis.runtime.queue_controller import Enqueue
 
-# Pods change in numbers: the Hvpa is reconciled so long after the first of them.
+# Pods change in numbers: seconds from the first change until the Hvpa is reconciled.
 _DEBOUNCE_SECONDS: Final = 0.25
 
 

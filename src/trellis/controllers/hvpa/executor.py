@@ -61,7 +61,7 @@ class HvpaExecutor:
                 )
                 outcome = await self._writer.write(actions.PatchScale(scaled, action.replicas))
                 if outcome.applied:
-                    self._metrics.add(named.SCALED, 1, "Up" if action.replicas > view.replicas else "Down")
+                    self._metrics.add(named.SCALED, 1, named.UP if action.replicas > view.replicas else named.DOWN)
                 elif outcome.result is Result.SKIPPED:
                     # A read-only process finds the same count next time.
                     memory = msgspec.structs.replace(memory, target_replicas=view.replicas)
@@ -93,7 +93,7 @@ def _write_back(hvpa: Hvpa, observed: int | None, replicas: int) -> actions.Acti
     return actions.PatchObject(target, json_patch(operations))
 
 
-# The same write is not repeated for so long: the watch may be late, or another writer may undo it each time.
+# Seconds in which the same write is not repeated: the watch may be late, or another writer may undo it each time.
 RETRY_SECONDS: Final = 30.0
 
 

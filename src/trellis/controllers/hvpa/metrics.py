@@ -7,15 +7,26 @@ from collections.abc import Iterable
 from typing import Final
 
 from trellis.controllers.hvpa.state import HvpaState
+from trellis.core.hvpa import StepDirection
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
-from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, Metrics, Spec, execution_latency
+from trellis.runtime.telemetry.metrics import REASON, CounterSpec, GaugeSpec, Label, Metrics, Spec, execution_latency
 
-LATENCY: Final = execution_latency("trellis_hvpa")
-VERDICTS: Final = GaugeSpec("trellis_hvpa_objects", "Hvpas by their last decision.", ("reason",))
-NOTES: Final = GaugeSpec("trellis_hvpa_noted_objects", "Hvpas with a condition, by its type.", ("reason",))
-BLOCKED: Final = GaugeSpec("trellis_hvpa_blocked_objects", "Hvpas whose next step is blocked.", ("direction", "reason"))
+# Directions of writes.
+UP: Final = "Up"
+DOWN: Final = "Down"
+
+LATENCY: Final = execution_latency("trellis_hvpa", meaning="Time spent in a pass over all Hvpas.")
+VERDICTS: Final = GaugeSpec("trellis_hvpa_objects", "Hvpas by their last decision.", (REASON,))
+NOTES: Final = GaugeSpec("trellis_hvpa_noted_objects", "Hvpas with a note or warning, by reason.", (REASON,))
+BLOCKED: Final = GaugeSpec(
+    "trellis_hvpa_blocked_objects",
+    "Hvpas whose next step is blocked.",
+    (Label("direction", values=StepDirection), REASON),
+)
 PLANS: Final = CounterSpec("trellis_hvpa_plans_total", "Plans computed.")
-SCALED: Final = CounterSpec("trellis_hvpa_scalings_total", "Writes of replicas to targets.", ("direction",))
+SCALED: Final = CounterSpec(
+    "trellis_hvpa_scalings_total", "Writes of replicas to targets.", (Label("direction", values=(UP, DOWN)),)
+)
 FAILURES: Final = CounterSpec(
     "trellis_hvpa_failures_total", "Reconciliations that ended with an internal error; each is a bug, and logged."
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Final
 
@@ -15,7 +15,7 @@ from trellis.controllers.hvpa import metrics as named
 from trellis.controllers.hvpa.change_handlers import HvpaChangeHandlers
 from trellis.controllers.hvpa.events import HvpaEvents
 from trellis.controllers.hvpa.executor import HvpaExecutor, OwnedAutoscalers
-from trellis.controllers.hvpa.informers import HvpaInformers
+from trellis.controllers.hvpa.informers import HvpaInformers, list_followed_kinds
 from trellis.controllers.hvpa.metrics import HVPA_METRICS, HvpaGauges
 from trellis.controllers.hvpa.reconcile import HvpaReconciler
 from trellis.controllers.hvpa.recording import HvpaPlanner
@@ -24,18 +24,21 @@ from trellis.controllers.hvpa.state import HvpaStates
 from trellis.controllers.hvpa.status import FIELD_MANAGER
 from trellis.controllers.hvpa.target_scales import TargetScales
 from trellis.core.cluster.store import ObjectKey, key_of
-from trellis.core.recording.format import HVPA
+from trellis.core.recording import format as recordings
 from trellis.kube.resources import HVPAS
 from trellis.kube.write.actions import PatchObject
 from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.runtime.component import ComponentSpec, ControllerContext, component_main
 from trellis.runtime.leadership import single_lease
+from trellis.runtime.manager.settings import HVPA
+from trellis.runtime.manager.supervisor import ManagedComponent
 from trellis.runtime.queue_controller import ObjectQueue, QueueController
 from trellis.runtime.recorder import open_recorder
 from trellis.runtime.shutdown import Main
 from trellis.runtime.telemetry import cluster_metrics
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import StepTimer
+from trellis.runtime.telemetry.tracing import TracedWork, current_trace
 
 COMPONENT: Final = "trellis-hvpa"
 
@@ -91,9 +94,10 @@ class HvpaController(QueueController):
         for hvpa in self._informers.hvpas.snapshot():
             self.enqueue(key_of(hvpa))
         await self.wait_until_drained()
+        current_trace().step(TracedWork.RECONCILE)
         self._gauges.export(self.states.all())
-        self._informer_set.export(self._metrics)
         timer.total()
+        current_trace().describe(hvpas=len(self._informers.hvpas.snapshot()))
 
 
 def hvpa_spec(settings: HvpaControllerSettings) -> ComponentSpec[HvpaController]:
@@ -104,23 +108,35 @@ def hvpa_spec(settings: HvpaControllerSettings) -> ComponentSpec[HvpaController]
         yield HvpaController(context, settings)
 
     return ComponentSpec(
+        component="hvpa",
         name=COMPONENT,
         field_manager=FIELD_MANAGER,
         log=_log,
         metrics=HVPA_METRICS,
         build=build,
         interval=settings.loop.hvpa_interval.total_seconds(),
-        namespace=settings.scope.vpa_object_namespace,
+        namespaces=settings.scope.vpa_object_namespace,
         election=single_lease(settings.leader),
-        recording=partial(open_recorder, settings.recording.record, HVPA, settings),
+        recording=partial(open_recorder, settings.recording.record, recordings.HVPA, settings),
         concurrent_writes=settings.loop.concurrent_writes,
         is_usual=_is_usual,
         started_with={"lease": settings.leader.leader_elect},
     )
 
 
+def manage_hvpa(settings: HvpaControllerSettings) -> ManagedComponent:
+    """The component as a process of several runs it."""
+    return ManagedComponent(
+        name=HVPA,
+        settings=settings,
+        metrics=HVPA_METRICS,
+        followed=list_followed_kinds(settings),
+        open=lambda _metrics: nullcontext(hvpa_spec(settings)),
+    )
+
+
 def hvpa_main(settings: HvpaControllerSettings) -> Main:
-    """What a process with these settings does until it is told to stop."""
+    """The controller of a process with these settings."""
     return component_main(hvpa_spec(settings), settings)
 
 

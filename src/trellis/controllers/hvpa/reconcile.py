@@ -32,10 +32,11 @@ from trellis.core.hvpa.view_builder import build_view
 from trellis.kube.write.outcomes import Result
 from trellis.kube.write.writer import Writer
 from trellis.runtime.telemetry.metrics import Metrics
+from trellis.runtime.telemetry.tracing import current_trace
 
 SCALE_REFUSED = Reason("ScaleRefused", "The API server refused the write of the target's replicas.", Severity.WARNING)
 
-# A write that failed is tried again after so long, and one that conflicted with another write at once.
+# Seconds until a failed write is tried again; one that conflicted with another write is tried at once.
 _RETRY_SECONDS: Final = 5.0
 _CONFLICT_SECONDS: Final = 0.2
 # No watch shows when a target's status counts pods that are there: it is read, less and less often.
@@ -100,7 +101,7 @@ class HvpaReconciler:
         *,
         notes: list[HvpaNote],
     ) -> float | None:
-        now = self._now()
+        now, trace = self._now(), current_trace()
         self._note_target(hvpa, state, target, now)
         observed = hvpa
         if state.stale_recommendations is not None:
@@ -117,9 +118,13 @@ class HvpaReconciler:
             memory=state.memory,
             edits=(edits := state.edits),
         )
+        trace.step("view")
         plan = self._planner.plan(key_of(hvpa), view, now)
+        trace.step("plan")
         self._metrics.add(named.PLANS, 1)
         failure = await self._executor.execute(hvpa, state, target, view, plan)
+        trace.step("execute")
+        trace.describe(reason=plan.summary.reason.code)
         if failure is not None and failure.result is Result.CONFLICT:
             return _CONFLICT_SECONDS
         if failure is not None:
@@ -132,6 +137,7 @@ class HvpaReconciler:
         status = build_status(hvpa, target.scale, plan, notes, active=active, now=now)
         if await self._publish(hvpa, state, status):
             state.has_foreign_status = False
+        trace.step("publish")
         state.blocked = tuple((step.direction.value, step.reason.code) for step in plan.summary.blocked)
         self._events.record(hvpa, state, HvpaNote(plan.summary.reason, plan.summary.details), notes)
         return _find_requeue_delay(state, target, view, plan, now)

@@ -60,6 +60,7 @@ class HvpaControllerSettings(Settings, frozen=True):
         "vpa-object-namespace",
         "ignored-vpa-object-namespaces",
         "kube-api-qps",
+        "kubeconfig",
         "read-only",
         "leader-elect",
         "v",

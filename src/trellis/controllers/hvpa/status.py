@@ -24,7 +24,7 @@ from trellis.kube.write.patches import apply_patch
 FIELD_MANAGER: Final = "trellis-hvpa"
 ACTIVE: Final = "Active"
 
-# What a condition has room for. A status with more is refused as a whole, and an API server may have much to say.
+# The limit of a condition's message. A longer one, such as a message of the API server, refuses the whole status.
 _MAX_MESSAGE_LENGTH: Final = 32_768
 
 

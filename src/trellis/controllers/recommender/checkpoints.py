@@ -53,12 +53,18 @@ _CHECKPOINT_OWNERS: Final = Resource(
 
 
 class CheckpointStore:
-    """Reads, writes and removes checkpoints. A checkpoint that is known to exist is patched, another one created."""
+    """Reads, writes and removes checkpoints. A checkpoint that is known to exist is patched, another one created.
 
-    def __init__(self, client: Client, writer: Writer, log: Logger) -> None:
+    Those in namespaces that are not covered belong to other replicas.
+    """
+
+    def __init__(
+        self, client: Client, writer: Writer, log: Logger, covers: Callable[[str], bool] = lambda _namespace: True
+    ) -> None:
         self._client = client
         self._writer = writer
         self._log = log
+        self._covers = covers
         self._stored: dict[RowKey, str] = {}
         self._keys: dict[tuple[str, str], RowKey] = {}
         self._uncopied: set[tuple[str, str]] = set()
@@ -70,7 +76,8 @@ class CheckpointStore:
         async for page in self._client.list_pages(CHECKPOINTS, namespace):
             for rejected in page.rejected:
                 # Its VPA cannot be read either, so it is kept whether served or not.
-                await self._copy_unreadable(rejected.namespace, rejected.name, rejected.message)
+                if self._covers(rejected.namespace):
+                    await self._copy_unreadable(rejected.namespace, rejected.name, rejected.message)
             for item in page.items:
                 if KEPT_FROM_ANNOTATION in item.metadata.annotations or not serves(
                     item.metadata.namespace, item.spec.vpa_object_name
@@ -134,7 +141,7 @@ class CheckpointStore:
                     workers.create_task(work())
         except TimeoutError:
             self._log.warning(
-                "writing checkpoints reached its time limit; the others follow in the next passes",
+                "writing checkpoints reached its time limit; the remaining ones are written in the next passes",
                 written=len(written),
                 due=len(rows),
             )
@@ -146,12 +153,12 @@ class CheckpointStore:
             target.namespace, target.name
         ):
             return False
-        first, second = _build_create(row, target), _build_replace(row, target)
+        first, second = _build_create, _build_replace
         if row.key in self._stored:
             first, second = second, first
-        outcome = await self._writer.write(first)
+        outcome = await self._writer.write(first(row, target))
         if outcome.result in (Result.GONE, Result.CONFLICT):
-            outcome = await self._writer.write(second)
+            outcome = await self._writer.write(second(row, target))
         if outcome.applied:
             self._add_stored(row.key, target.name)
             self.unreadable.discard((target.namespace, target.name))
@@ -219,7 +226,7 @@ class CheckpointStore:
         except NotFound:
             return True
         except KubeError as error:
-            self._log.warning("it is unknown whether a VPA exists; its checkpoints are kept", vpa=vpa, why=error)
+            self._log.warning("reading a VPA failed; its checkpoints are kept", vpa=vpa, why=error)
         return False
 
 

@@ -124,8 +124,10 @@ class _ProgressLog:
             _log.info("reading history", done=f"{tenths}0 %", samples=progress.samples)
 
 
-# With more namespaces than this all checkpoints are listed at once.
+# With more namespaces than this the checkpoints of all are listed, at once where that is allowed.
 _FEW_NAMESPACES: Final = 20
+# How long checkpoints of a handover are written: others take the namespaces after ten seconds at the latest.
+_HANDOVER_SECONDS: Final = 8.0
 
 
 class RecommenderHistory:
@@ -140,10 +142,13 @@ class RecommenderHistory:
         *,
         metrics: Metrics,
         now: Callable[[], float],
+        covers: Callable[[str], bool] = lambda _namespace: True,
     ) -> None:
+        """The history of VPAs in namespaces that are covered, of those that the settings name."""
         self._settings = settings
         self._thread = thread
-        self._checkpoints = CheckpointStore(client, writer, _log)
+        self._covers = covers
+        self._checkpoints = CheckpointStore(client, writer, _log, covers)
         self._prometheus = PrometheusHistory(settings, metrics, now)
         self._unloaded: frozenset[ObjectKey] = frozenset()
         self._fetched: list[FetchedHistory] = []
@@ -177,6 +182,10 @@ class RecommenderHistory:
         budget, most = storage.checkpoint_time_per_pass.total_seconds(), storage.checkpoints_timeout.total_seconds()
         return await self._checkpoints.write(rows, budget, most)
 
+    async def write_all(self, rows: Sequence[SavedRow]) -> list[RowKey]:
+        """Write checkpoints for a successor; the result is which were written."""
+        return await self._checkpoints.write(rows, _HANDOVER_SECONDS, _HANDOVER_SECONDS)
+
     async def delete(self, obsolete: Sequence[RowKey], snapshot: RecommenderSnapshot, now: float) -> None:
         """Delete the checkpoints of containers that are gone, and now and then those of VPAs that are."""
         await self._checkpoints.remove(obsolete)
@@ -202,27 +211,33 @@ class RecommenderHistory:
     async def _load_checkpoints(self, vpas: frozenset[ObjectKey], now: float) -> frozenset[ObjectKey]:
         """Read the checkpoints of VPAs; the result is the VPAs that were read."""
         namespaces = sorted({key[0] for key in vpas})
-        namespaces_to_list = (
-            namespaces if len(namespaces) <= _FEW_NAMESPACES else [self._settings.scope.vpa_object_namespace]
-        )
+        namespaces_to_list: Sequence[str] = namespaces
+        if len(namespaces) > _FEW_NAMESPACES:
+            namespaces_to_list = self._settings.scope.vpa_object_namespace or ("",)
         try:
             for namespace in namespaces_to_list:
                 self._add_history(
                     await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in vpas, now), stored=True
                 )
         except KubeError as error:
-            _log.error("checkpoints cannot be read; recommendations of their VPAs wait", vpas=len(vpas), why=error)
+            _log.error(
+                "reading checkpoints failed; their VPAs get no recommendation until it succeeds",
+                vpas=len(vpas),
+                why=error,
+            )
             return frozenset()
         return vpas
 
     async def _remove_orphans(self, snapshot: RecommenderSnapshot) -> None:
-        scope = self._settings.scope
-        try:
-            removed = await self._checkpoints.remove_orphans(
-                scope.vpa_object_namespace, scope.covers, lambda at, vpa: snapshot.vpas.get(at, vpa) is not None
-            )
-        except KubeError as error:
-            _log.warning("checkpoints cannot be listed; those without a VPA are kept for now", why=error)
-            return
+        scope, removed = self._settings.scope, 0
+        for namespace in scope.vpa_object_namespace or ("",):
+            try:
+                removed += await self._checkpoints.remove_orphans(
+                    namespace,
+                    lambda at: scope.covers(at) and self._covers(at),
+                    lambda at, vpa: snapshot.vpas.get(at, vpa) is not None,
+                )
+            except KubeError as error:
+                _log.warning("listing checkpoints failed; checkpoints without a VPA are removed later", why=error)
         if removed:
             _log.info("removed checkpoints of deleted VPAs", checkpoints=removed)

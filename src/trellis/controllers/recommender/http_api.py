@@ -24,6 +24,7 @@ from trellis.runtime.telemetry.health_server import Page, PageRequest
 MOST_PER_PAGE: Final = 500
 PATHS: Final = ("/recommendations", "/recommendations/{namespace}", "/recommendations/{namespace}/{vpa}")
 _JSON: Final = "application/json"
+_OTHER_REPLICA: Final = "another replica serves namespace {}, or has not let go of it yet"
 
 
 class RecommendationApi:
@@ -52,6 +53,8 @@ class RecommendationApi:
         if last is None:
             return self._build_error(503, self._explain_no_pass())
         namespace, name = request.path["namespace"], request.path["vpa"]
+        if not self._leadership.covers(namespace):
+            return self._build_error(404, _OTHER_REPLICA.format(namespace))
         # The search among fifty thousand VPAs takes milliseconds: in a thread it delays neither probes nor leases.
         document = await asyncio.get_running_loop().run_in_executor(None, _find_vpa, last, namespace, name)
         return (
@@ -79,7 +82,7 @@ class RecommendationApi:
 
     def _explain_no_pass(self) -> str:
         if self._leadership.served:
-            return "no pass has finished yet; retry in a minute"
+            return "no recommender pass has finished yet; retry in a minute"
         return f"this replica is not the leader and makes no recommendations{self._describe_leaders()}"
 
     def _explain_missing(self, namespace: str, name: str) -> str:

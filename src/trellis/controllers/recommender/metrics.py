@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from trellis.api.resolve import COUNTED_MODES, WRITTEN_MODES
+from trellis.core.cluster.pod_resources import RESOURCE_SOURCES
 from trellis.core.recommend.amounts import CPU, MEMORY, MILLICORES_PER_CORE, RESOURCES, UNCAPPED
 from trellis.core.recommend.engine import PassDecision
 from trellis.core.recommend.estimation import compare_shadows
@@ -24,8 +25,20 @@ from trellis.core.recommend.state.tables import VpaStatusWrite
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.core.usage.sample_ingestion import OomRecord
 from trellis.core.usage.samples import IngestResult
-from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
-from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, HistogramSpec, Metrics, Spec, execution_latency
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS, SHARD_METRICS
+from trellis.runtime.telemetry.metrics import (
+    BOOLEANS,
+    REASON,
+    RESOURCE_AMOUNT,
+    CounterSpec,
+    GaugeSpec,
+    HistogramSpec,
+    Label,
+    Metrics,
+    Spec,
+    execution_latency,
+)
+from trellis.sources.prometheus.client import NO_ANSWER
 
 # The steps of a pass, in order, as upstream names them.
 LOAD_VPAS: Final = "LoadVPAs"
@@ -38,6 +51,23 @@ GARBAGE: Final = "GarbageCollect"
 
 # The one client of metrics that upstream has a name for.
 CLIENT_NAME: Final = "default-metrics-client"
+
+# The versions that upstream has a label for. Only the first is served, so that there are no objects of the others.
+_API: Final = "v1"
+_APIS: Final = (_API, "v1beta2", "v1beta1")
+# From 2^20 pods on all VPAs are of one size, as upstream has it.
+_LARGEST: Final = 20
+_ACCEPTED: Final = "Accepted"
+
+_COUNTED_MODE: Final = Label("update_mode", values=COUNTED_MODES)
+# Empty for an object without a mode.
+_MODE: Final = Label("update_mode", values=WRITTEN_MODES)
+_IS_OOM: Final = Label("is_oom", values=BOOLEANS)
+_IS_MISSING: Final = Label("recommendation_missing", values=BOOLEANS)
+_CODE: Final = Label("code", f"HTTP status, or `{NO_ANSWER}` without an answer")
+_METHOD: Final = Label("method", values=("get", "post"))
+_RESULT: Final = Label("result", f"`{_ACCEPTED}`, or the [reason](reasons.md) why it was discarded")
+_RECOMMENDER: Final = Label("recommender", "name of the recommender")
 
 _CORES: Final = tuple(0.01 * 2.0**power for power in range(17))
 _BYTES: Final = tuple(1e6 * 2.0**power for power in range(17))
@@ -54,92 +84,110 @@ _FIRST_ADVICE: Final = (
 OBJECTS: Final = GaugeSpec(
     "vpa_recommender_vpa_objects_count",
     "VPA objects that this recommender serves.",
-    ("update_mode", "has_recommendation", "api", "matches_pods", "unsupported_config"),
+    (
+        _COUNTED_MODE,
+        Label("has_recommendation", values=BOOLEANS),
+        Label("api", values=_APIS),
+        Label("matches_pods", values=BOOLEANS),
+        Label("unsupported_config", values=BOOLEANS),
+    ),
 )
 FIRST_RECOMMENDATION: Final = HistogramSpec(
     "vpa_recommender_recommendation_latency_seconds",
     "Time from the creation of a VPA to its first recommendation.",
     buckets=_FIRST_ADVICE,
 )
-LATENCY: Final = execution_latency("vpa_recommender")
+LATENCY: Final = execution_latency(
+    "vpa_recommender", LOAD_VPAS, LOAD_PODS, LOAD_METRICS, DELETE_PODS, UPDATE_VPAS, CHECKPOINTS, GARBAGE
+)
 STATES: Final = GaugeSpec("vpa_recommender_aggregate_container_states_count", "Containers of VPAs with usage history.")
 RESPONSES: Final = CounterSpec(
     "vpa_recommender_metric_server_responses",
     "Responses of the source of live usage.",
-    ("is_error", "client_name"),
+    (Label("is_error", values=BOOLEANS), Label("client_name", values=(CLIENT_NAME,))),
 )
 PROMETHEUS_REQUESTS: Final = CounterSpec(
-    "vpa_recommender_prometheus_client_api_requests_count", "Requests to Prometheus.", ("code", "method")
+    "vpa_recommender_prometheus_client_api_requests_count", "Requests to Prometheus.", (_CODE, _METHOD)
 )
 PROMETHEUS_SECONDS: Final = HistogramSpec(
     "vpa_recommender_prometheus_client_api_requests_duration_seconds",
     "Latency of requests to Prometheus.",
-    ("code", "method"),
+    (_CODE, _METHOD),
     buckets=(
         *(0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
         *(1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0),
     ),
 )
 RESOURCES_READ: Final = CounterSpec(
-    "vpa_resources_get_resources_count", "Source of containers' resources: pod spec or container status.", ("source",)
+    "vpa_resources_get_resources_count",
+    "Containers by the source of their resources: pod spec or container status.",
+    (Label("source", values=RESOURCE_SOURCES),),
 )
 
 RELATIVE_DIFFS: Final = HistogramSpec(
     "vpa_quality_usage_recommendation_relative_diffs",
     "Usage minus recommendation, over the recommendation.",
-    ("update_mode", "resource", "is_oom"),
+    (_MODE, RESOURCE_AMOUNT, _IS_OOM),
     buckets=_RELATIVE,
 )
 MISSING: Final = CounterSpec(
     "vpa_quality_usage_sample_missing_recommendation_count",
     "Samples of containers that have no recommendation.",
-    ("update_mode", "resource", "is_oom"),
+    (_MODE, RESOURCE_AMOUNT, _IS_OOM),
 )
 CPU_OVER: Final = HistogramSpec(
     "vpa_quality_cpu_recommendation_over_usage_diffs_cores",
     "Recommendation minus usage, where the recommendation is higher.",
-    ("update_mode", "recommendation_missing"),
+    (_MODE, _IS_MISSING),
     buckets=_CORES,
 )
 MEMORY_OVER: Final = HistogramSpec(
     "vpa_quality_mem_recommendation_over_usage_diffs_bytes",
     "Recommendation minus usage, where the recommendation is higher.",
-    ("update_mode", "recommendation_missing", "is_oom"),
+    (_MODE, _IS_MISSING, _IS_OOM),
     buckets=_BYTES,
 )
 CPU_UNDER: Final = HistogramSpec(
     "vpa_quality_cpu_recommendation_lower_equal_usage_diffs_cores",
     "Usage minus recommendation, where the recommendation is not higher.",
-    ("update_mode", "recommendation_missing"),
+    (_MODE, _IS_MISSING),
     buckets=_CORES,
 )
 MEMORY_UNDER: Final = HistogramSpec(
     "vpa_quality_mem_recommendation_lower_equal_usage_diffs_bytes",
     "Usage minus recommendation, where the recommendation is not higher.",
-    ("update_mode", "recommendation_missing", "is_oom"),
+    (_MODE, _IS_MISSING, _IS_OOM),
     buckets=_BYTES,
 )
 CPU_ADVICE: Final = HistogramSpec(
     "vpa_quality_cpu_recommendations_cores",
     "The recommendation, once for each sample.",
-    ("update_mode",),
+    (_MODE,),
     buckets=_CORES,
 )
 MEMORY_ADVICE: Final = HistogramSpec(
     "vpa_quality_mem_recommendations_bytes",
     "The recommendation, once for each sample.",
-    ("update_mode", "is_oom"),
+    (_MODE, _IS_OOM),
     buckets=_BYTES,
 )
 RELATIVE_CHANGES: Final = HistogramSpec(
     "vpa_quality_relative_recommendation_changes",
     "Relative change of a published recommendation in a pass.",
-    ("update_mode", "resource", "vpa_size_log2"),
+    (
+        _MODE,
+        RESOURCE_AMOUNT,
+        Label("vpa_size_log2", "binary logarithm of the number of pods, rounded down: `0` to `20`"),
+    ),
     buckets=_RELATIVE,
 )
 
-SAMPLES: Final = CounterSpec("trellis_recommender_samples_total", "Usage samples by result.", ("result",))
-OOMS: Final = CounterSpec("trellis_recommender_oom_kills_total", "Out-of-memory kills by result.", ("result",))
+SAMPLES: Final = CounterSpec("trellis_recommender_samples_total", "Usage samples by result.", (_RESULT,))
+NEWEST_SAMPLE: Final = GaugeSpec(
+    "trellis_recommender_newest_sample_timestamp_seconds",
+    "Time of the newest accepted usage sample; 0 before the first.",
+)
+OOMS: Final = CounterSpec("trellis_recommender_oom_kills_total", "Out-of-memory kills by result.", (_RESULT,))
 UNREADABLE: Final = GaugeSpec(
     "trellis_recommender_unreadable_checkpoints",
     "Invalid checkpoints that were not overwritten yet; a copy of each is kept.",
@@ -151,36 +199,35 @@ MODEL_BYTES: Final = GaugeSpec(
 WORKER_FAILURES: Final = CounterSpec(
     "trellis_recommender_worker_failures_total",
     "Failures of installed recommenders, which run in their own processes, by reason.",
-    ("recommender", "reason"),
+    (_RECOMMENDER, REASON),
 )
 SHADOW_DIFFERENCE: Final = HistogramSpec(
     "trellis_recommender_shadow_relative_difference",
     "Relative difference between the targets of a shadow recommender and of the serving one, for "
     "each container and pass.",
-    ("recommender", "resource"),
+    (_RECOMMENDER, RESOURCE_AMOUNT),
     buckets=_RELATIVE,
 )
 SHADOW_FAILURES: Final = CounterSpec(
-    "trellis_recommender_shadow_failures_total", "Passes in which a shadow recommender failed.", ("recommender",)
+    "trellis_recommender_shadow_failures_total", "Passes in which a shadow recommender failed.", (_RECOMMENDER,)
 )
 SHADOW_UNHOSTED: Final = GaugeSpec(
     "trellis_recommender_shadow_unhosted_vpas",
     "VPAs with a shadow recommender that this process does not serve.",
-    ("recommender",),
+    (_RECOMMENDER,),
 )
 
 RECOMMENDER_METRICS: Final[tuple[Spec, ...]] = (
     *CLUSTER_METRICS,
+    *SHARD_METRICS,
     *(OBJECTS, FIRST_RECOMMENDATION, LATENCY, STATES, RESPONSES, PROMETHEUS_REQUESTS, PROMETHEUS_SECONDS),
     *(RESOURCES_READ, RELATIVE_DIFFS, MISSING, CPU_OVER, MEMORY_OVER, CPU_UNDER, MEMORY_UNDER, CPU_ADVICE),
-    *(MEMORY_ADVICE, RELATIVE_CHANGES, SAMPLES, OOMS, UNREADABLE, MODEL_BYTES),
+    *(MEMORY_ADVICE, RELATIVE_CHANGES, SAMPLES, NEWEST_SAMPLE, OOMS, UNREADABLE, MODEL_BYTES),
     *(WORKER_FAILURES, SHADOW_DIFFERENCE, SHADOW_FAILURES, SHADOW_UNHOSTED),
 )
 
 
-# From 2^20 pods on all VPAs are of one size, as upstream has it.
-_LARGEST: Final = 20
-_TRUE, _FALSE = "true", "false"
+_TRUE, _FALSE = BOOLEANS
 
 
 class UsageComparison(msgspec.Struct, frozen=True):
@@ -248,17 +295,12 @@ def observe_changes(
                 metrics.observe_all(RELATIVE_CHANGES, changes, names[mode], resource, str(size))
 
 
-# The versions that upstream has a label for. Only the first is served, so that there are no objects of the others.
-_API: Final = "v1"
-_APIS: Final = (_API, "v1beta2", "v1beta1")
-_ACCEPTED: Final = "Accepted"
-
-
 class RecommenderMetrics:
     """The metrics of passes."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._newest_sample = 0.0
 
     def observe_decision(self, decision: PassDecision) -> None:
         """Observe what a pass took in, and how that compares with what was recommended before."""
@@ -272,6 +314,9 @@ class RecommenderMetrics:
 
     def _observe_samples(self, samples: IngestResult, kills: OomRecord) -> None:
         self._metrics.add(SAMPLES, samples.accepted, _ACCEPTED)
+        # History that is read later is older than live usage.
+        self._newest_sample = float(np.max(samples.times, initial=self._newest_sample))
+        self._metrics.set(NEWEST_SAMPLE, self._newest_sample)
         for code, number in samples.dropped.items():
             self._metrics.add(SAMPLES, number, code)
         self._metrics.add(OOMS, len(kills.kills), _ACCEPTED)

@@ -5,35 +5,39 @@ Passes run every interval. Pages beside the metrics explain recommendations.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from typing import Final
 
 from trellis.base.python_gc import freeze_live_objects
 from trellis.controllers.recommender.history import RecommenderHistory
 from trellis.controllers.recommender.http_api import PATHS, RecommendationApi
-from trellis.controllers.recommender.informers import RecommenderInformers
+from trellis.controllers.recommender.informers import RecommenderInformers, list_followed_kinds
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
 from trellis.controllers.recommender.plugins.hosted_recommenders import HostedRecommenders, host_recommenders
 from trellis.controllers.recommender.reconcile import RecommenderReconciler
 from trellis.controllers.recommender.recording import create_engine
 from trellis.controllers.recommender.settings import RecommenderSettings, build_lease_names
 from trellis.controllers.recommender.usage_source import UsageSource, open_usage_source
-from trellis.core.recording.format import RECOMMENDER
+from trellis.core.recording import format as recordings
 from trellis.kube.discovery import Served, ServedKind
 from trellis.kube.resources import HVPAS
 from trellis.kube.scales import ScaleLookups
 from trellis.runtime import passes
 from trellis.runtime.component import ComponentSpec, Controller, ControllerContext, component_main
-from trellis.runtime.leadership import lease_per_name
+from trellis.runtime.leadership import lease_per_name, sharded
+from trellis.runtime.manager.settings import RECOMMENDER
+from trellis.runtime.manager.supervisor import ManagedComponent
 from trellis.runtime.passes import PassThread, Periodic
 from trellis.runtime.recorder import open_recorder
 from trellis.runtime.shutdown import Main, Shutdown
+from trellis.runtime.telemetry.cluster_metrics import PassGauges
 from trellis.runtime.telemetry.health import ProbeResponse
 from trellis.runtime.telemetry.health_server import PageRequest
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
+from trellis.runtime.telemetry.tracing import trace_passes
 
 COMPONENT: Final = "vpa-recommender"
 FIELD_MANAGER: Final = "trellis-recommender"
@@ -60,6 +64,7 @@ class RecommenderController(Controller):
         on_warmed_up: Callable[[], object],
     ) -> None:
         self._informer_set = context.informers
+        self._complete_pass = context.complete_pass
         self._leadership = context.leadership
         self._metrics = context.metrics
         self._now = context.now
@@ -73,13 +78,21 @@ class RecommenderController(Controller):
         self._has_passed = False
         interval = settings.loop.recommender_interval.total_seconds()
         self._loop = Periodic(
-            "recommender", self._pass, interval, on_pass=passes.pass_reporter(context.activity, _log), jitter=0.0
+            "recommender",
+            trace_passes(context.component, self._pass),
+            interval,
+            on_pass=passes.pass_reporter(context.activity, _log, PassGauges(context.metrics, context.component)),
+            jitter=0.0,
         )
         self.http_api = RecommendationApi(context.leadership, informers.find_recommender, lambda: reconciler.last_pass)
 
     def on_started_leading(self) -> None:
-        """Serve another name from the next pass on, which begins now."""
+        """Serve another name, or other namespaces, from the next pass on, which begins now."""
         self._loop.wake()
+
+    async def let_go(self, covers: Callable[[str], bool]) -> None:
+        """Write what no checkpoint has yet of namespaces that are not covered."""
+        await self._reconciler.hand_over(covers, self._now())
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -99,17 +112,17 @@ class RecommenderController(Controller):
 
     async def _pass(self) -> None:
         names = self._leadership.served
-        if not names:
+        if not names or not self._leadership.has_namespaces:
             return
         skip_reason = self._informers.find_staleness_problem()
         if skip_reason is not None:
             _log.error("pass skipped", why=skip_reason)
             return
         await self._reconciler.reconcile(names, self._now(), self._loop.wake)
+        self._complete_pass()
         if not self._has_passed:
             self._has_passed = True
             self._on_warmed_up()
-        self._informer_set.export(self._metrics)
 
 
 def build_recommender(
@@ -122,7 +135,9 @@ def build_recommender(
 ) -> RecommenderController:
     """The recommender with all its parts."""
     client, metrics, thread = context.client, context.metrics, PassThread("recommender")
-    history = RecommenderHistory(client, context.writer, settings, thread, metrics=metrics, now=context.now)
+    history = RecommenderHistory(
+        client, context.writer, settings, thread, metrics=metrics, now=context.now, covers=context.leadership.covers
+    )
     informers = RecommenderInformers(context.informers, hvpas_served=context.served.serves(HVPAS))
     reconciler = RecommenderReconciler(
         settings,
@@ -137,6 +152,7 @@ def build_recommender(
         metrics=metrics,
         recorder=context.recorder,
         can_resize=context.served.resizes_pods,
+        leadership=context.leadership,
     )
     return RecommenderController(
         context,
@@ -155,26 +171,47 @@ def recommender_spec(settings: RecommenderSettings, hosted: HostedRecommenders) 
     leader, names = settings.leader, settings.loop.recommender_name
     leases = build_lease_names(names, leader.leader_elect_resource_name, leader.leader_elect_resource_namespace)
 
+    election = lease_per_name(leader, leases, "recommender")
+
     @asynccontextmanager
     async def build(context: ControllerContext) -> AsyncIterator[RecommenderController]:
         async with open_usage_source(context.client, settings, context.metrics) as source:
             yield build_recommender(context, settings, hosted=hosted, source=source, on_warmed_up=freeze_live_objects)
 
     return ComponentSpec(
+        component="recommender",
         name=COMPONENT,
         field_manager=FIELD_MANAGER,
         log=_log,
         metrics=RECOMMENDER_METRICS,
         build=build,
         interval=settings.loop.recommender_interval.total_seconds(),
-        namespace=settings.scope.vpa_object_namespace,
-        election=lease_per_name(leader, leases, "recommender"),
-        recording=partial(open_recorder, settings.recording.record, RECOMMENDER, settings),
+        namespaces=settings.scope.vpa_object_namespace,
+        election=sharded(election) if leader.shard_namespaces else election,
+        recording=partial(open_recorder, settings.recording.record, recordings.RECOMMENDER, settings),
         concurrent_writes=settings.loop.update_worker_count,
         assumed=ASSUMED,
         assumed_warning="discovery of the API server failed; Hvpas are not served",
         pages={path: partial(_handle_page, path) for path in PATHS},
         started_with={"recommenders": ",".join(names), "leases": leader.leader_elect},
+    )
+
+
+def manage_recommender(settings: RecommenderSettings) -> ManagedComponent:
+    """The component as a process of several runs it."""
+
+    @contextmanager
+    def open_spec(metrics: Metrics) -> Iterator[ComponentSpec[RecommenderController]]:
+        with closing(host_recommenders(settings, metrics)) as hosted:
+            yield recommender_spec(settings, hosted)
+
+    return ManagedComponent(
+        name=RECOMMENDER,
+        settings=settings,
+        metrics=RECOMMENDER_METRICS,
+        followed=list_followed_kinds(settings),
+        open=open_spec,
+        paths=PATHS,
     )
 
 

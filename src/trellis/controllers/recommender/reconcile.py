@@ -34,10 +34,12 @@ from trellis.core.recommend.state.tables import VpaStatusWrite
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.write.outcomes import WriteOutcome
 from trellis.kube.write.writer import Writer
+from trellis.runtime.leadership import Leadership
 from trellis.runtime.passes import PassThread
 from trellis.runtime.recorder import Recorder
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics, StepTimer
+from trellis.runtime.telemetry.tracing import current_trace
 
 _log: Final = Logger("trellis.recommender")
 
@@ -91,6 +93,7 @@ class RecommenderReconciler:
         metrics: Metrics,
         recorder: Recorder,
         can_resize: bool,
+        leadership: Leadership,
     ) -> None:
         self._settings = settings
         self._informers = informers
@@ -104,19 +107,30 @@ class RecommenderReconciler:
         self._metrics = metrics
         self._recorder = recorder
         self._can_resize = can_resize
+        self._leadership = leadership
+        # The engine has one pass, or one handover, at a time.
+        self._engine_lock = asyncio.Lock()
         self._observed = RecommenderMetrics(metrics)
         self._shadow_log = ShadowLog()
         self.last_pass: LastPass | None = None
 
     async def reconcile(self, names: frozenset[str], now: float, wake: Callable[[], None]) -> None:
         """Run a pass for the recommenders of these names; `wake` is called when history has been fetched."""
-        snapshot = self._informers.take_snapshot()
-        try:
-            await self._reconcile(snapshot, names, now, wake)
-        except BaseException:
-            self._informers.restore_changes(snapshot)
-            raise
-        await self._thread.run(self._recorder.flush)
+        async with self._engine_lock:
+            snapshot = self._informers.take_snapshot()
+            try:
+                await self._reconcile(snapshot, names, now, wake)
+            except BaseException:
+                self._informers.restore_changes(snapshot)
+                raise
+            await self._thread.run(self._recorder.flush)
+
+    async def hand_over(self, covers: Callable[[str], bool], now: float) -> None:
+        """Write the checkpoints of namespaces that are not covered, for the replica that serves them next."""
+        async with self._engine_lock:
+            rows = await self._thread.run(self._engine.select_handover, covers, now)
+            written = await self._history.write_all(rows)
+        _log.info("handed namespaces over", checkpoints=len(written), left=len(rows) - len(written))
 
     async def _reconcile(
         self, snapshot: RecommenderSnapshot, names: frozenset[str], now: float, wake: Callable[[], None]
@@ -140,23 +154,30 @@ class RecommenderReconciler:
         self._observed.set_unreadable(self._history.unreadable)
         timer.step(named.GARBAGE)
         timer.total()
+        current_trace().describe(vpas=served, samples=decision.ingested.samples.accepted, statuses=len(statuses))
 
     async def _begin(self, snapshot: RecommenderSnapshot, names: frozenset[str]) -> PassNeeds:
         loop = self._settings.loop
         scope = RecommenderScope(
             names,
-            self._settings.scope.vpa_object_namespace,
+            frozenset(self._settings.scope.vpa_object_namespace),
             frozenset(self._settings.scope.ignored_vpa_object_namespaces),
             # Of replicas that share the names between them, the one that serves the first.
             totals=loop.hvpa_totals and loop.recommender_name[0] in names,
+            shard=self._leadership.shard,
         )
-        scales = await self._fetch_scales(snapshot)
+        scales = await self._fetch_scales(snapshot, scope)
         observed = ClusterObservation(snapshot, scope, self._hosted.get_recommenders(), scales, self._can_resize)
         return await self._thread.run(self._engine.begin, observed)
 
-    async def _fetch_scales(self, snapshot: RecommenderSnapshot) -> dict[TargetRef, ScaleInfo]:
+    async def _fetch_scales(self, snapshot: RecommenderSnapshot, scope: RecommenderScope) -> dict[TargetRef, ScaleInfo]:
         """The scales of targets that are no well-known controllers, and of the controllers of targets."""
-        targets = await self._thread.run(lambda: {read_vpa_target(vpa) for vpa in snapshot.vpas})
+        shard = scope.shard
+        targets = await self._thread.run(
+            lambda: {
+                read_vpa_target(vpa) for vpa in snapshot.vpas if shard is None or shard.covers(vpa.metadata.namespace)
+            }
+        )
         unknown = frozenset(target for target in targets if not target.is_well_known and target.name)
         scales: dict[TargetRef, ScaleInfo] = {}
         while True:

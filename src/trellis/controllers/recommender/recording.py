@@ -78,9 +78,9 @@ class RecordedRecommenderEngine(RecommenderEngine):
         self._write(lines.SNAPSHOT, self._snapshots.build_line(observed.snapshot))
         scope = observed.scope
         names, ignored, is_new = tuple(sorted(scope.recommenders)), tuple(sorted(scope.ignored)), scope != self._scope
-        self._write(
-            lines.VPAS, lines.VpasLine(names, scope.namespace, ignored, is_new, observed.can_resize, scope.totals)
-        )
+        namespaces = ",".join(sorted(scope.namespaces))
+        own = lines.VpasLine(names, namespaces, ignored, is_new, observed.can_resize, scope.totals, scope.shard)
+        self._write(lines.VPAS, own)
         self._observed_scales = observed.scales
         return super().begin(observed)
 

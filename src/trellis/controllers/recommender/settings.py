@@ -15,7 +15,7 @@ from trellis.base.quantities import Quantity
 from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
 from trellis.core.usage.settings import UsageSettings
 from trellis.runtime.recorder import RecorderSettings
-from trellis.runtime.settings.component import AccessSettings, LeaderSettings, ScopeSettings, check_interval
+from trellis.runtime.settings.component import AccessSettings, ScopeSettings, ShardedLeaderSettings, check_interval
 from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
 from trellis.runtime.telemetry.health_server import HealthSettings
 from trellis.runtime.telemetry.logs import LogSettings
@@ -383,7 +383,6 @@ class RecommenderSettings(Settings, frozen=True):
 
     most_used: ClassVar[tuple[str, ...]] = (
         "recommender-name",
-        "recommender-interval",
         "recommendation-margin-fraction",
         "target-cpu-percentile",
         "target-memory-percentile",
@@ -391,6 +390,7 @@ class RecommenderSettings(Settings, frozen=True):
         "pod-recommendation-min-memory-mb",
         "storage",
         "prometheus-address",
+        "read-only",
         "leader-elect",
     )
 
@@ -403,14 +403,14 @@ class RecommenderSettings(Settings, frozen=True):
     prometheus: PrometheusSettings = PrometheusSettings()
     access: AccessSettings = AccessSettings()
     scope: ScopeSettings = ScopeSettings()
-    leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
+    leader: ShardedLeaderSettings = ShardedLeaderSettings(leader_elect_resource_name=LEASE)
     recording: RecorderSettings = RecorderSettings()
     health: HealthSettings = HealthSettings(address=":8942")
     logs: LogSettings = LogSettings()
 
     def conflicts(self) -> Iterator[SettingConflict]:
         """A name may be anything, but that of a lease may not."""
-        if self.leader.leader_elect:
+        if self.leader.leader_elect or self.leader.shard_namespaces:
             where = self.leader.leader_elect_resource_name, self.leader.leader_elect_resource_namespace
             for name, lease in build_lease_names(self.loop.recommender_name, *where).items():
                 if problem := check_dns_subdomain(lease):

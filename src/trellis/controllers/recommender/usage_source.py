@@ -5,6 +5,7 @@ A source that does not respond is counted and logged, and the pass goes on witho
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
@@ -29,6 +30,9 @@ from trellis.sources.metrics_api import MetricsApi
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.live_usage import read_newest
 from trellis.sources.prometheus.settings import PrometheusSettings
+
+# The namespace of a request for all of them.
+ALL_NAMESPACES: Final = ""
 
 _log: Final = Logger("trellis.recommender")
 
@@ -71,7 +75,8 @@ async def open_usage_source(
         async with PrometheusClient(settings.prometheus, observe=create_prometheus_observer(metrics)) as prometheus:
             yield _PrometheusSource(prometheus, settings.prometheus, response_metrics)
     else:
-        yield _MetricsApiSource(MetricsApi(client, settings.scope.vpa_object_namespace), response_metrics)
+        namespaces = settings.scope.vpa_object_namespace or (ALL_NAMESPACES,)
+        yield _MetricsApiSource([MetricsApi(client, name) for name in namespaces], response_metrics)
 
 
 def create_prometheus_observer(metrics: Metrics) -> Callable[[str, str, float], None]:
@@ -107,13 +112,19 @@ class _ResponseMetrics:
 
 
 class _MetricsApiSource:
-    def __init__(self, source: MetricsApi, counted: _ResponseMetrics) -> None:
-        self._source = source
+    """metrics.k8s.io of all namespaces, or of each that is named: one that fails takes no usage from the others."""
+
+    def __init__(self, sources: Sequence[MetricsApi], counted: _ResponseMetrics) -> None:
+        self._sources = sources
         self._counted = counted
 
     async def fetch(self, scope: UsageScope, now: float) -> Samples:  # noqa: ARG002 - it returns all pods
+        first, *others = await asyncio.gather(*map(self._fetch, self._sources))
+        return Samples.concatenate([first, *others]) if others else first
+
+    async def _fetch(self, source: MetricsApi) -> Samples:
         try:
-            batch = await self._source.fetch()
+            batch = await source.fetch()
         except KubeError as error:
             self._counted.count_response(error)
             return Samples.empty()

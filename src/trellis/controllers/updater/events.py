@@ -8,7 +8,7 @@ Event.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from trellis.api.kube.meta import ObjectReference
@@ -119,6 +119,12 @@ class UpdaterEvents:
         self._recorded.pop(workload, None)
         self._skipped.pop(workload, None)
         self._long.pop(workload, None)
+
+    def retain(self, covers: Callable[[str], bool]) -> None:
+        """Forget workloads in namespaces that are not covered: another replica serves them."""
+        for recorded in (self._recorded, self._skipped, self._long):
+            for workload in [workload for workload in recorded if not covers(workload[0])]:
+                del recorded[workload]
 
     def record_execution(
         self, governor: Governor, action: Action, decision: PodDecision | None, outcome: WriteOutcome

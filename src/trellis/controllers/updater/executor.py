@@ -103,6 +103,11 @@ class WriteRateLimiter:
         self._admitted: dict[WorkloadKey, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
+    def set_rate(self, rate: Rate) -> None:
+        """Limit to another rate from now on."""
+        if rate != self._rate:
+            self._rate, self._bucket = rate, TokenBucket(rate, _clock())
+
     def admit(self, workload: WorkloadKey) -> bool:
         """Whether one pod of a workload may be changed now; if not, the workload will be called."""
         if workload in self._admitted:
@@ -233,6 +238,11 @@ class UpdateExecutor:
         limited = (WritePriority.EVICT, WritePriority.RESIZE) if rate is not None else ()
         self._limiters = {priority: WriteRateLimiter(rate, requeue) for priority in limited if rate is not None}
 
+    def set_rate(self, rate: Rate) -> None:
+        """Limit evictions, and resizes, to another rate; without a limit at the start there is none."""
+        for limiter in self._limiters.values():
+            limiter.set_rate(rate)
+
     def execute(self, planned: PlanResult, on_executed: OnExecuted) -> None:
         """Start to execute a plan that has actions; `on_executed` is called with the results when all have ended."""
         by_pod: dict[str, list[core.Action]] = {}
@@ -259,7 +269,7 @@ class UpdateExecutor:
             for action in actions:
                 await self._execute(execution, action)
         except Exception as error:  # noqa: BLE001 - an error of ours must not end the writes of others
-            _log.error("an action failed", pod=actions[0].pod.name, error=error)
+            _log.error("executing an action failed", pod=actions[0].pod.name, error=error)
             execution.delays.append(_FAILED_SECONDS)
         finally:
             self._close(execution)

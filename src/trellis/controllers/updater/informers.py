@@ -41,6 +41,8 @@ _GONE_SECONDS: Final = 60.0
 # Upstream's roles have no rules for these.
 _NO_HVPAS: Final = OptionalKind("pods are not sized by Hvpas")
 _NO_HPAS: Final = OptionalKind("conflicts with HPAs that scale by the same resource are not detected")
+# An installation for some namespaces may have Roles only, and none for kinds without a namespace.
+_NO_NODES: Final = OptionalKind("whether the replacement of an evicted pod fits on a node is not checked")
 _NO_NAMESPACES: Final = OptionalKind("the freeze annotation of namespaces has no effect")
 
 
@@ -48,7 +50,7 @@ def list_followed_kinds(settings: UpdaterSettings) -> tuple[FollowedKind, ...]:
     """The kinds that the updater follows and others of its process may follow as well."""
     own = settings.scope.vpa_object_namespace
     return (
-        follow_pods(RESIZABLE_PODS, _pod_namespace(settings), _RUNNING),
+        follow_pods(RESIZABLE_PODS, _pod_namespaces(settings), _RUNNING),
         FollowedKind(FREEZING_NAMESPACES, Selection(field_selector=_namespace_selector(own))),
         *follow_in(own, RESIZING_VPAS, RESIZING_HVPAS, SCALING_HPAS, *SCALED_WORKLOADS),
     )
@@ -59,19 +61,19 @@ class UpdaterInformers:
 
     def __init__(self, informers: Informers, settings: UpdaterSettings, served: Served) -> None:
         own = settings.scope.vpa_object_namespace
-        self.sees_all_pods = not _pod_namespace(settings)
+        self.sees_all_pods = not _pod_namespaces(settings)
         # Where the definition is removed there are no VPAs, and boosts that they gave are taken back. Where it is not
         # there yet, it is waited for.
         self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(
             RESIZING_VPAS, served=served.serves(VPAS) or None, removal_grace=_GONE_SECONDS
         )
         self.pods: Informer[Pod] = informers.follow(
-            RESIZABLE_PODS, namespace=_pod_namespace(settings), field_selector=_RUNNING
+            RESIZABLE_PODS, namespaces=_pod_namespaces(settings), field_selector=_RUNNING
         )
         self.limit_ranges: Informer[LimitRange] = informers.follow(
             LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}
         )
-        self.nodes: Informer[Node] = informers.follow(NODES)
+        self.nodes: Informer[Node] = informers.follow(NODES, dispensable=_NO_NODES if own else None)
         self.namespaces: Informer[KubeObject] = informers.follow(
             FREEZING_NAMESPACES,
             field_selector=_namespace_selector(own),
@@ -91,14 +93,15 @@ class UpdaterInformers:
             place, _, name = settings.disruption.freeze_config_map.partition("/")
             lack = OptionalKind(f"the freeze ConfigMap {place}/{name} has no effect", place, name)
             self.switch = informers.follow(
-                CONFIG_MAPS, namespace=place, field_selector=f"metadata.name={name}", dispensable=lack
+                CONFIG_MAPS, namespaces=(place,), field_selector=f"metadata.name={name}", dispensable=lack
             )
 
 
-def _pod_namespace(settings: UpdaterSettings) -> str:
-    """The namespace whose pods are followed: none if all are, because whether a successor fits depends on them."""
-    return "" if settings.disruption.require_fit else settings.scope.vpa_object_namespace
+def _pod_namespaces(settings: UpdaterSettings) -> tuple[str, ...]:
+    """The namespaces whose pods are followed: none if all are, because whether a successor fits depends on them."""
+    return () if settings.disruption.require_fit else settings.scope.vpa_object_namespace
 
 
-def _namespace_selector(namespace: str) -> str:
-    return f"metadata.name={namespace}" if namespace else ""
+def _namespace_selector(namespaces: tuple[str, ...]) -> str:
+    """The Namespace objects to follow. A field selector names one object or selects by what it is not."""
+    return f"metadata.name={namespaces[0]}" if len(namespaces) == 1 else ""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Final
 
 import msgspec
 
-from trellis.api.resolve import UpdateMode
+from trellis.api.resolve import COUNTED_MODES, UpdateMode
 from trellis.core.resize.actions import Action, DecisionKind, EvictPod, ResizePod, UnmarkPod
 from trellis.core.resize.disruption_budget import EVICTION_TOLERANCE_EXHAUSTED, HOURLY_BUDGET_EXHAUSTED
 from trellis.core.resize.plan import UpdatePlan
@@ -23,8 +23,17 @@ from trellis.core.resize.state.attempts import BACKING_OFF, EVICTION_LOOP
 from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.resize.state.workload_cache import WorkloadSnapshot
 from trellis.kube.write.outcomes import Result, WriteOutcome
-from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
-from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, HistogramSpec, Metrics, Spec, execution_latency
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS, SHARD_METRICS
+from trellis.runtime.telemetry.metrics import (
+    REASON,
+    CounterSpec,
+    GaugeSpec,
+    HistogramSpec,
+    Label,
+    Metrics,
+    Spec,
+    execution_latency,
+)
 
 # The steps of a full pass, as upstream names them.
 LIST_VPAS: Final = "ListVPAs"
@@ -43,12 +52,16 @@ UNBOOST_ERROR: Final = "UnboostError"
 STATUS_ERROR: Final = "error"
 STATUS_INVALID: Final = "invalid"
 
-# The sizes that are told apart: powers of two up to this one.
+# Sizes are counted by powers of two, up to this one.
 LARGEST_SIZE: Final = 20
 
-_BY_MODE: Final = ("vpa_size_log2", "update_mode")
-_BY_SIZE: Final = ("vpa_size_log2",)
-OBJECT: Final = ("vpa_name", "vpa_namespace")
+_SIZE: Final = Label("vpa_size_log2", "binary logarithm of the number of pods, rounded down: `0` to `20`")
+_BY_MODE: Final = (_SIZE, Label("update_mode", values=COUNTED_MODES))
+_BY_SIZE: Final = (_SIZE,)
+OBJECT: Final = (
+    Label("vpa_name", "name of the VPA or Hvpa"),
+    Label("vpa_namespace", "namespace of the VPA or Hvpa"),
+)
 
 CONTROLLED: Final = GaugeSpec("vpa_updater_controlled_pods_total", "Pods governed by a VPA or Hvpa.", _BY_MODE)
 EVICTABLE: Final = GaugeSpec("vpa_updater_evictable_pods_total", "Pods that need an eviction, now or later.", _BY_MODE)
@@ -62,7 +75,7 @@ EVICTED: Final = CounterSpec("vpa_updater_evicted_pods_total", "Pods evicted.", 
 FAILED_EVICTIONS: Final = CounterSpec(
     "vpa_updater_failed_eviction_attempts_total",
     "Failed evictions, including those refused by a PodDisruptionBudget.",
-    (*_BY_MODE, "reason", *OBJECT),
+    (*_BY_MODE, Label("reason", values=(EVICTION_ERROR,)), *OBJECT),
 )
 UPDATABLE: Final = GaugeSpec(
     "vpa_updater_in_place_updatable_pods_total", "Pods that need a resize in place, now or later.", _BY_SIZE
@@ -81,22 +94,26 @@ UPDATED: Final = CounterSpec("vpa_updater_in_place_updated_pods_total", "Pods re
 FAILED_UPDATES: Final = CounterSpec(
     "vpa_updater_failed_in_place_update_attempts_total",
     "Failed resizes in place.",
-    (*_BY_SIZE, "reason", *OBJECT),
+    (*_BY_SIZE, Label("reason", values=(UPDATE_ERROR, UPDATE_INFEASIBLE, UNBOOST_ERROR)), *OBJECT),
 )
 INFEASIBLE_SKIPS: Final = CounterSpec(
     "vpa_updater_in_place_infeasible_skip_pods_total",
     "Pods that are not resized because an earlier resize was infeasible.",
     (*_BY_SIZE, *OBJECT),
 )
-LATENCY: Final = execution_latency("vpa_updater")
+LATENCY: Final = execution_latency("vpa_updater", LIST_VPAS, LIST_PODS, ADMISSION_INIT, FILTER_PODS, EVICT_PODS)
 ABSENT_ADMISSION: Final = CounterSpec(
     "vpa_updater_admission_controller_status_invalid_total",
     "Passes without evictions, because the admission controller's status Lease is missing, stale or unreadable.",
-    ("reason",),
+    (Label("reason", values=(STATUS_ERROR, STATUS_INVALID)),),
 )
 
-VERDICTS: Final = GaugeSpec("trellis_updater_pods", "Governed pods by last decision and reason.", ("way", "reason"))
-WARNINGS: Final = GaugeSpec("trellis_updater_warned_pods", "Governed pods with a warning, by reason.", ("reason",))
+VERDICTS: Final = GaugeSpec(
+    "trellis_updater_pods",
+    "Governed pods by last decision and reason.",
+    (Label("way", values=DecisionKind), REASON),
+)
+WARNINGS: Final = GaugeSpec("trellis_updater_warned_pods", "Governed pods with a warning, by reason.", (REASON,))
 PLANS: Final = CounterSpec("trellis_updater_plans_total", "Plans computed for workloads.")
 PLANNING: Final = HistogramSpec(
     "trellis_updater_planning_seconds",
@@ -122,6 +139,7 @@ ADMISSION_LIVE: Final = GaugeSpec(
 
 UPDATER_METRICS: Final[tuple[Spec, ...]] = (
     *CLUSTER_METRICS,
+    *SHARD_METRICS,
     *(CONTROLLED, EVICTABLE, WITH_EVICTABLE, WITH_EVICTED, EVICTED, FAILED_EVICTIONS),
     *(UPDATABLE, WITH_UPDATABLE, WITH_UPDATED, UPDATED, FAILED_UPDATES, INFEASIBLE_SKIPS, LATENCY),
     ABSENT_ADMISSION,
@@ -130,7 +148,7 @@ UPDATER_METRICS: Final[tuple[Spec, ...]] = (
 
 
 def size_label(pods: int) -> str:
-    """How upstream tells the size of a workload: the whole part of the binary logarithm."""
+    """The size of a workload as upstream reports it: the whole part of the binary logarithm."""
     return str(min(int(math.log2(pods)), LARGEST_SIZE) if pods > 0 else 0)
 
 
@@ -200,6 +218,11 @@ class UpdaterMetrics:
         """Nothing governs the workload any more."""
         self.counts_by_workload.pop(workload, None)
 
+    def retain(self, covers: Callable[[str], bool]) -> None:
+        """Forget workloads in namespaces that are not covered: another replica serves them."""
+        counts = self.counts_by_workload
+        self.counts_by_workload = {workload: counts[workload] for workload in counts if covers(workload[0])}
+
     def count_outdated(self) -> None:
         """An action was dropped."""
         self._metrics.add(OUTDATED, 1)
@@ -207,7 +230,7 @@ class UpdaterMetrics:
     def observe_execution(
         self, snapshot: WorkloadSnapshot, action: Action, outcome: WriteOutcome, seconds: float
     ) -> None:
-        """An action was tried, and took so long."""
+        """An action was tried, with its duration."""
         governor = snapshot.governor
         size, mode = size_label(snapshot.live_pods), governor.vpa.counted_mode
         object_labels = (governor.name, snapshot.workload[0])
@@ -287,6 +310,6 @@ def _count_skipped(counts: DecisionCounts) -> int:
 def _classify_failure(action: ResizePod, outcome: WriteOutcome, mode: UpdateMode) -> str:
     if action.unboosts:
         return UNBOOST_ERROR
-    # Where the pod is evicted instead, upstream tells no failure from another.
+    # Where the pod is evicted instead, upstream does not distinguish failures.
     is_final = outcome.result is Result.INFEASIBLE and mode is UpdateMode.IN_PLACE
     return UPDATE_INFEASIBLE if is_final else UPDATE_ERROR

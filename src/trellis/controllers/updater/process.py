@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Final
 
@@ -17,13 +17,14 @@ import msgspec
 from trellis.base.python_gc import freeze_live_objects
 from trellis.controllers.updater.events import UpdaterEvents
 from trellis.controllers.updater.executor import UpdateExecutor, WriteQueue
-from trellis.controllers.updater.informers import UpdaterInformers
+from trellis.controllers.updater.informers import UpdaterInformers, list_followed_kinds
 from trellis.controllers.updater.metrics import UPDATER_METRICS, UpdaterMetrics
 from trellis.controllers.updater.reconcile import AdmissionStatus, ChangedWorkloads, FullPass, WorkloadReconciler
 from trellis.controllers.updater.recording import UpdaterRecording, create_memory, create_workload_cache
 from trellis.controllers.updater.settings import UpdaterSettings, update_settings
+from trellis.controllers.updater.shards import UpdaterShard
 from trellis.controllers.updater.state import ScaleRefresher, StateFeed
-from trellis.core.recording.format import UPDATER
+from trellis.core.recording import format as recordings
 from trellis.core.recording.updater import UpdaterStarted
 from trellis.core.resize.planner import UpdateMemory, UpdatePlanner
 from trellis.core.resize.settings import UpdateSettings
@@ -35,18 +36,21 @@ from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.runtime import passes
 from trellis.runtime.cluster_connection import retry_until_success
 from trellis.runtime.component import ComponentSpec, Controller, ControllerContext, component_main
-from trellis.runtime.leadership import single_lease
+from trellis.runtime.leadership import sharded, single_lease
+from trellis.runtime.manager.settings import UPDATER
+from trellis.runtime.manager.supervisor import ManagedComponent
 from trellis.runtime.passes import PassThread, Periodic
 from trellis.runtime.queues import WorkQueue
 from trellis.runtime.recorder import open_recorder
 from trellis.runtime.shutdown import Main
 from trellis.runtime.telemetry import cluster_metrics
 from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.tracing import trace_passes
 
 FIELD_MANAGER: Final = "trellis-updater"
 COMPONENT: Final = "vpa-updater"
 
-# Writes that have begun are waited for at the end for so long.
+# Seconds that writes which have begun are waited for at the end.
 _DRAIN_SECONDS: Final = 0.5
 # How an API server refuses a change of a pod: such a refusal is an Event of the pod, and no warning.
 _REFUSALS: Final = (Result.REFUSED, Result.INFEASIBLE, Result.INVALID)
@@ -65,7 +69,10 @@ class UpdaterState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpdaterParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What reconciles and full passes share. `why_not` says why nothing may be decided now, if so."""
+    """What reconciles and full passes share. `find_skip_reason` says why nothing may be decided now, if so.
+
+    `covers` is whether decisions about a namespace are made here.
+    """
 
     planner: UpdatePlanner
     thread: PassThread
@@ -73,6 +80,7 @@ class UpdaterParts(msgspec.Struct, frozen=True, kw_only=True):
     admission: AdmissionStatus
     counters: UpdaterMetrics
     find_skip_reason: Callable[[], str | None]
+    covers: Callable[[str], bool]
 
 
 class UpdaterController(Controller):
@@ -86,10 +94,12 @@ class UpdaterController(Controller):
         reconciler: WorkloadReconciler,
         full_pass: FullPass,
         *,
+        shard: UpdaterShard,
         interval: float,
         on_warmed_up: Callable[[], object],
     ) -> None:
         self._informer_set = context.informers
+        self._complete_pass = context.complete_pass
         self._cache = state.cache
         self._changes = state.changes
         self._scales = state.scales
@@ -99,10 +109,17 @@ class UpdaterController(Controller):
         self._find_skip_reason = parts.find_skip_reason
         self._reconciler = reconciler
         self._full_pass = full_pass
+        self._shard = shard
         self._on_warmed_up = on_warmed_up
         self._has_passed = False
         self._loop = Periodic(
-            "updater", self._pass, interval, on_pass=passes.pass_reporter(context.activity, _log), jitter=0.0
+            "updater",
+            trace_passes(context.component, self._pass),
+            interval,
+            on_pass=passes.pass_reporter(
+                context.activity, _log, cluster_metrics.PassGauges(context.metrics, context.component)
+            ),
+            jitter=0.0,
         )
 
     @property
@@ -111,7 +128,8 @@ class UpdaterController(Controller):
         return len(self._writes) > 0
 
     def on_started_leading(self) -> None:
-        """Plan for every workload now."""
+        """Plan for every workload of this replica now."""
+        self._shard.take()
         if self._informer_set.synced:
             self._changes.start_enqueueing()
             self._memory.mark_all_changed()
@@ -147,6 +165,7 @@ class UpdaterController(Controller):
             _log.info("pass skipped", why=skip_reason)
             return
         await self._full_pass.run()
+        self._complete_pass()
         if not self._has_passed:
             self._has_passed = True
             self._on_warmed_up()
@@ -172,8 +191,20 @@ def build_updater(
         admission=AdmissionStatus(context.client, settings.admission, context.now),
         counters=UpdaterMetrics(context.metrics),
         find_skip_reason=partial(_find_skip_reason, context),
+        covers=context.leadership.covers,
     )
-    reconciler = _build_reconciler(context, settings, state, parts)
+    events = UpdaterEvents(context.record_event)
+    executor = _build_executor(context, settings, state, parts, events)
+    reconciler = _build_reconciler(context, state, parts, executor, events)
+    shard = UpdaterShard(
+        context.leadership,
+        state.memory,
+        executor,
+        events=events,
+        counters=parts.counters,
+        hourly=update.hourly,
+        rate=_rate(settings),
+    )
     interval = settings.loop.updater_interval.total_seconds()
     full_pass = FullPass(
         state.cache,
@@ -189,9 +220,12 @@ def build_updater(
         pods=informers.pods.snapshot,
         waiting=parts.writes.__len__,
         export=partial(context.informers.export, context.metrics),
+        covers=parts.covers,
         interval=interval,
     )
-    return UpdaterController(context, state, parts, reconciler, full_pass, interval=interval, on_warmed_up=on_warmed_up)
+    return UpdaterController(
+        context, state, parts, reconciler, full_pass, shard=shard, interval=interval, on_warmed_up=on_warmed_up
+    )
 
 
 def _build_state(
@@ -223,11 +257,14 @@ def _build_state(
     )
 
 
-def _build_reconciler(
-    context: ControllerContext, settings: UpdaterSettings, state: UpdaterState, parts: UpdaterParts
-) -> WorkloadReconciler:
-    events = UpdaterEvents(context.record_event)
-    executor = UpdateExecutor(
+def _build_executor(
+    context: ControllerContext,
+    settings: UpdaterSettings,
+    state: UpdaterState,
+    parts: UpdaterParts,
+    events: UpdaterEvents,
+) -> UpdateExecutor:
+    return UpdateExecutor(
         context.writer,
         state.feed,
         parts.writes,
@@ -238,6 +275,15 @@ def _build_reconciler(
         now=context.now,
         requeue=state.changes.note,
     )
+
+
+def _build_reconciler(
+    context: ControllerContext,
+    state: UpdaterState,
+    parts: UpdaterParts,
+    executor: UpdateExecutor,
+    events: UpdaterEvents,
+) -> WorkloadReconciler:
     return WorkloadReconciler(
         state.changes,
         state.memory,
@@ -250,17 +296,23 @@ def _build_reconciler(
         metrics=context.metrics,
         activity=context.activity,
         find_skip_reason=parts.find_skip_reason,
+        covers=parts.covers,
         now=context.now,
     )
 
 
 def _find_skip_reason(context: ControllerContext) -> str | None:
     """Why nothing may be decided at the moment, if so."""
-    return context.informers.find_staleness_problem() if context.may_act() else "not leading"
+    if not context.may_act():
+        return "not leading"
+    if not context.leadership.has_namespaces:
+        return "waits for the replicas that it shares namespaces with"
+    return context.informers.find_staleness_problem()
 
 
 def updater_spec(settings: UpdaterSettings) -> ComponentSpec[UpdaterController]:
     """The updater as a component."""
+    election = single_lease(settings.leader)
 
     @asynccontextmanager
     async def build(context: ControllerContext) -> AsyncIterator[UpdaterController]:
@@ -269,15 +321,16 @@ def updater_spec(settings: UpdaterSettings) -> ComponentSpec[UpdaterController]:
         yield build_updater(context, settings, update, on_warmed_up=freeze_live_objects)
 
     return ComponentSpec(
+        component="updater",
         name=COMPONENT,
         field_manager=FIELD_MANAGER,
         log=_log,
         metrics=UPDATER_METRICS,
         build=build,
         interval=settings.loop.updater_interval.total_seconds(),
-        namespace=settings.scope.vpa_object_namespace,
-        election=single_lease(settings.leader),
-        recording=partial(open_recorder, settings.recording.record, UPDATER, settings),
+        namespaces=settings.scope.vpa_object_namespace,
+        election=sharded(election) if settings.leader.shard_namespaces else election,
+        recording=partial(open_recorder, settings.recording.record, recordings.UPDATER, settings),
         concurrent_writes=settings.loop.concurrent_writes,
         dry_run=settings.loop.dry_run,
         is_usual=_is_usual,
@@ -285,8 +338,19 @@ def updater_spec(settings: UpdaterSettings) -> ComponentSpec[UpdaterController]:
     )
 
 
+def manage_updater(settings: UpdaterSettings) -> ManagedComponent:
+    """The component as a process of several runs it."""
+    return ManagedComponent(
+        name=UPDATER,
+        settings=settings,
+        metrics=UPDATER_METRICS,
+        followed=list_followed_kinds(settings),
+        open=lambda _metrics: nullcontext(updater_spec(settings)),
+    )
+
+
 def updater_main(settings: UpdaterSettings) -> Main:
-    """What a process with these settings does until it is told to stop."""
+    """The controller of a process with these settings."""
     return component_main(updater_spec(settings), settings)
 
 

@@ -47,6 +47,7 @@ from trellis.runtime.tasks import run_task
 from trellis.runtime.telemetry.health import Activity
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics, StepTimer
+from trellis.runtime.telemetry.tracing import current_trace
 
 # How long an answer is good.
 FRESH_SECONDS: Final = 5.0
@@ -80,8 +81,8 @@ class AdmissionStatus:
             if clock - self._read_at >= FRESH_SECONDS:
                 self.absence, problem = await self._read_absence()
                 if problem != self._problem:
-                    _log.info("an admission controller runs") if problem is None else _log.warning(
-                        "pods are not evicted: no admission controller runs", why=problem
+                    _log.info("the admission controller is running") if problem is None else _log.warning(
+                        "evictions skipped: no admission controller is running", why=problem
                     )
                 self._problem, self._read_at = problem, clock
         return self.is_live
@@ -101,7 +102,7 @@ class AdmissionStatus:
         return "", None
 
 
-# So many workloads are planned for at once: a boost that ends meanwhile waits for no more than these.
+# Workloads planned in one go: a boost that ends meanwhile waits for no more than these.
 BATCH_SIZE: Final = 1024
 
 _log: Final = Logger("trellis.updater")
@@ -172,7 +173,10 @@ class PassProgress:
 
 
 class WorkloadReconciler:
-    """Reconciles workloads. `run` in a task of its own. `why_not` says why nothing may be decided now, if so."""
+    """Reconciles workloads in namespaces that are covered. `run` in a task of its own.
+
+    `find_skip_reason` says why nothing may be decided now, if so.
+    """
 
     def __init__(
         self,
@@ -188,6 +192,7 @@ class WorkloadReconciler:
         metrics: Metrics,
         activity: Activity,
         find_skip_reason: Callable[[], str | None],
+        covers: Callable[[str], bool],
         now: Callable[[], float],
     ) -> None:
         self._changes = changes
@@ -202,6 +207,7 @@ class WorkloadReconciler:
         self._metrics = metrics
         self._activity = activity
         self._find_skip_reason = find_skip_reason
+        self._covers = covers
         self._now = now
         self._progress = PassProgress()
 
@@ -240,17 +246,18 @@ class WorkloadReconciler:
                 self._finish(workload, self._queue.retry(workload) if result.error is not None else None)
             if result.error is not None:
                 self._metrics.add(named.PLAN_FAILURES, 1)
-                _log.error("a batch of workloads failed", workloads=len(workloads), error=result.error)
+                _log.error("reconciling a batch of workloads failed", workloads=len(workloads), error=result.error)
 
     async def _reconcile(self, unfinished: dict[WorkloadKey, None]) -> None:
         """Plan for these workloads. One whose plan has actions is taken out of them until the plan is executed."""
         if (skip_reason := self._find_skip_reason()) is not None:
-            _log.detail(2, "reconciling is paused", why=skip_reason)
+            _log.detail(2, "reconciling skipped", why=skip_reason)
             for workload in unfinished:
                 self._memory.mark_changed(workload)
             return
         self._changes.discard(unfinished)
-        batch = self._memory.build_batch(unfinished, self._now())
+        covered = [workload for workload in unfinished if self._covers(workload[0])]
+        batch = self._memory.build_batch(covered, self._now())
         for workload in batch.unplannable:
             self._events.forget(workload)
             self._counters.forget(workload)
@@ -325,6 +332,7 @@ class FullPass:
         pods: Callable[[], Iterable[Pod]],
         waiting: Callable[[], int],
         export: Callable[[], None],
+        covers: Callable[[str], bool],
         interval: float,
     ) -> None:
         self._cache = cache
@@ -340,6 +348,7 @@ class FullPass:
         self._pods = pods
         self._waiting = waiting
         self._export = export
+        self._covers = covers
         self._interval = interval
 
     async def run(self) -> None:
@@ -348,9 +357,8 @@ class FullPass:
         self._counters.begin_pass()
         for workload in self._changes.drain():
             self._memory.mark_changed(workload)
-        workloads = self._memory.select_changed(
-            (*self._cache.governors.list_workloads(), *self._cache.list_ungoverned())
-        )
+        known = (*self._cache.governors.list_workloads(), *self._cache.list_ungoverned())
+        workloads = self._memory.select_changed(workload for workload in known if self._covers(workload[0]))
         timer.step(named.LIST_VPAS)
         await self._thread.run(self._planner.retain_views, self._pods())
         timer.step(named.LIST_PODS)
@@ -367,6 +375,7 @@ class FullPass:
         self._metrics.set(named.WAITING, float(self._waiting()))
         self._export()
         timer.total()
+        current_trace().describe(workloads=len(counts), changed=len(workloads))
         await self._count_headroom()
 
     async def _wait_until_finished(self, progress: PassProgress) -> None:
@@ -375,7 +384,7 @@ class FullPass:
             async with asyncio.timeout(self._interval):
                 await progress.wait_until_finished()
         except TimeoutError:
-            _log.info("changes are still queued", waiting=self._waiting())
+            _log.info("changes of this pass are still queued", waiting=self._waiting())
 
     async def _count_headroom(self) -> None:
         """Count the headroom of nodes for later plans, a few pods at a time, so that plans can be made in between."""

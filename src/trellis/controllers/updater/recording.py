@@ -6,7 +6,7 @@ Each line is written before the state takes the change in, on the event loop and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -159,6 +159,10 @@ class RecordedUpdateMemory(UpdateMemory):
     def __init__(self, recording: UpdaterRecording, cache: WorkloadCache, settings: UpdateSettings) -> None:
         super().__init__(cache, settings)
         self._recording = recording
+
+    def take_shard(self, forgotten: Collection[WorkloadKey], hourly: int | None) -> None:
+        self._recording.write(lines.ShardTaken(tuple(forgotten), hourly))
+        super().take_shard(forgotten, hourly)
 
     def build_batch(self, workloads: Iterable[WorkloadKey], now: float) -> PlanningBatch:
         plannable = tuple(self._cache.select_plannable(workloads))

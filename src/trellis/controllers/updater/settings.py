@@ -15,7 +15,7 @@ from trellis.core.resize.freeze import CLUSTER_FREEZE_CONFIG_MAP
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.kube.discovery import Served, ServerVersion
 from trellis.runtime.recorder import RecorderSettings
-from trellis.runtime.settings.component import AccessSettings, LeaderSettings, ScopeSettings, check_interval
+from trellis.runtime.settings.component import AccessSettings, ScopeSettings, ShardedLeaderSettings, check_interval
 from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
 from trellis.runtime.telemetry.health_server import HealthSettings
 from trellis.runtime.telemetry.logs import LogSettings
@@ -48,7 +48,7 @@ class UpdaterLoopSettings(Settings, frozen=True):
     eviction_rate_limit: Annotated[
         float,
         Setting(
-            "Pods evicted per second, and, counted separately, pods resized per second; 0 or less disables the limit.",
+            "Maximum number of pods evicted per second, and of pods resized per second; 0 or less: no limit.",
             why="No limit, as upstream.",
             unit="pods/s",
         ),
@@ -82,7 +82,7 @@ class DisruptionSettings(Settings, frozen=True):
     min_replicas: Annotated[
         int,
         Setting(
-            "Fewest running replicas of a workload with which one of its pods is evicted or resized.",
+            "Minimum number of running replicas of a workload for one of its pods to be evicted or resized.",
             why="Upstream's default.",
             minimum=0,
         ),
@@ -146,11 +146,19 @@ class DisruptionSettings(Settings, frozen=True):
     ] = False
     evictions_per_hour: Annotated[
         int | None,
-        Setting("Pods disrupted per hour, in the cluster.", why="Unset: no limit.", minimum=0),
+        Setting(
+            "Maximum number of pods disrupted per hour in the cluster.",
+            why="Unset: no limit.",
+            minimum=0,
+        ),
     ] = None
     evictions_per_hour_per_namespace: Annotated[
         int | None,
-        Setting("Pods disrupted per hour, in each namespace.", why="Unset: no limit.", minimum=0),
+        Setting(
+            "Maximum number of pods disrupted per hour in each namespace.",
+            why="Unset: no limit.",
+            minimum=0,
+        ),
     ] = None
     require_fit: Annotated[
         bool,
@@ -162,8 +170,8 @@ class DisruptionSettings(Settings, frozen=True):
     hpa_conflict: Annotated[
         str,
         Setting(
-            "What to do when an HPA scales the same pods by the utilization of a resource: `warn` updates it "
-            "and records a warning, `hold` does not update it.",
+            "What to do when an HPA scales the same pods by the utilization of a resource: `warn` updates "
+            "the pods and records a warning, `hold` leaves that resource unchanged.",
             why="`warn`, because upstream updates it.",
             choices=tuple(each.value for each in HpaConflict),
         ),
@@ -232,7 +240,6 @@ class UpdaterSettings(Settings, frozen=True):
     """All settings of the updater."""
 
     most_used: ClassVar[tuple[str, ...]] = (
-        "updater-interval",
         "min-replicas",
         "eviction-tolerance",
         "eviction-rate-limit",
@@ -241,6 +248,7 @@ class UpdaterSettings(Settings, frozen=True):
         "in-place-skip-disruption-budget",
         "hpa-conflict",
         "dry-run",
+        "read-only",
         "leader-elect",
     )
 
@@ -249,7 +257,7 @@ class UpdaterSettings(Settings, frozen=True):
     admission: AdmissionStatusSettings = AdmissionStatusSettings()
     access: AccessSettings = AccessSettings()
     scope: ScopeSettings = ScopeSettings()
-    leader: LeaderSettings = LeaderSettings(leader_elect_resource_name=LEASE)
+    leader: ShardedLeaderSettings = ShardedLeaderSettings(leader_elect_resource_name=LEASE)
     recording: RecorderSettings = RecorderSettings()
     health: HealthSettings = HealthSettings(address=":8943")
     logs: LogSettings = LogSettings()

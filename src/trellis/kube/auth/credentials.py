@@ -61,8 +61,9 @@ class TokenFile:
     as a change of the file.
     """
 
-    def __init__(self, path: Path, certificate: ClientCertificate | None = None) -> None:
+    def __init__(self, path: Path, certificate: ClientCertificate | None = None, *, encoding: str = "ascii") -> None:
         self._path = path
+        self._encoding = encoding
         self._certificate = certificate
         self._mark: tuple[int, int, int] | None = None
         self._read_at = 0.0
@@ -87,7 +88,7 @@ class TokenFile:
             mark = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
             if mark == self._mark and now - self._read_at < REREAD_SECONDS:
                 return
-            token = self._path.read_text(encoding="ascii").strip()
+            token = self._path.read_text(encoding=self._encoding).strip()
         except (OSError, UnicodeDecodeError):
             return
         self._token = token or self._token

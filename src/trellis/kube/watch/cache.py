@@ -51,7 +51,7 @@ def diff_snapshots(before: Snapshot[T], after: Snapshot[T]) -> Iterator[ObjectCh
 
 Handler: TypeAlias = Callable[[ObjectChange[T]], None]
 
-# Others get their turn after so many: 100,000 pods at once would keep the event loop for a third of a second.
+# Objects after which other tasks get their turn: 100,000 at once would keep the event loop for a third of a second.
 _CHANGES_IN_A_ROW: Final = 1_000
 
 
@@ -72,10 +72,15 @@ class InformerCache(Generic[T]):
         self.events = 0
         self.derived: list[DerivedCache[Any]] = []
         self._log = log
-        self._transform = transform
+        self.transform = transform
         self._listed: ObjectStore[T] = self.store.create_empty()
         self._nameless = 0
         self._forbidden = False
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """The namespaces that are given up because RBAC does not allow reading them."""
+        return frozenset()
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
         """Index all objects in one more way, those of a list that is being filled in as well."""
@@ -92,7 +97,7 @@ class InformerCache(Generic[T]):
     def add_page(self, page: DecodedList[T], at: float) -> None:
         """Fill in a part of the list."""
         self._note_contact(at)
-        items = page.items if self._transform is None else tuple(map(self._transform, page.items))
+        items = page.items if self.transform is None else tuple(map(self.transform, page.items))
         self._fill_in(items, page.rejected)
         for rejected in page.rejected:
             self._note_rejected(rejected, at)
@@ -101,20 +106,32 @@ class InformerCache(Generic[T]):
 
     async def end_list(self, resource_version: str) -> None:
         """Replace the store by the list, and pass the changes to handlers."""
+        await self._replace_store(resource_version)
+        self.lists += 1
+        self.synced.set()
+        for cache in tuple(self.derived):
+            await cache.end_list(resource_version)
+
+    async def empty(self) -> None:
+        """Take it that there is nothing, and that the server was never heard. The cache has to sync anew."""
+        self.contact = ServerContact()
+        self.synced.clear()
+        self.begin_list()
+        await self._replace_store("")
+        for cache in tuple(self.derived):
+            await cache.empty()
+
+    async def _replace_store(self, resource_version: str) -> None:
         self._retain_unnamed()
         before = self.store.snapshot()
         self.store, self._listed = self._listed, self.store.create_empty()
         self.store.resource_version = resource_version
-        self.lists += 1
         # A handler that is added meanwhile receives all objects, and not these changes as well.
         handlers = tuple(self.handlers)
         for count, change in enumerate(diff_snapshots(before, self.store.snapshot()), 1):
             self._notify(change, handlers)
             if count % _CHANGES_IN_A_ROW == 0:
                 await asyncio.sleep(0)
-        self.synced.set()
-        for cache in tuple(self.derived):
-            await cache.end_list(resource_version)
 
     def on_watch_opened(self, at: float) -> None:
         """From here on silence means that nothing happens."""
@@ -122,7 +139,7 @@ class InformerCache(Generic[T]):
         self.contact.connected = True
         if self._forbidden:
             self._forbidden = False
-            self._log.note(Incident(IncidentKind.GRANTED, "is no longer forbidden, and is watched from now on", at))
+            self._log.note(Incident(IncidentKind.GRANTED, "no longer forbidden; watching it", at))
 
     def apply_event(self, event: WatchEvent[T], at: float) -> None:
         """One change, or a bookmark."""
@@ -130,7 +147,7 @@ class InformerCache(Generic[T]):
         self.store.resource_version = event.resource_version or self.store.resource_version
         if event.object is not None:
             self.events += 1
-            transformed = self._transform(event.object) if self._transform else event.object
+            transformed = self.transform(event.object) if self.transform else event.object
             self._notify(self._change(event.kind, transformed), tuple(self.handlers))
             for cache in self.derived:
                 cache.apply_change(event.kind, transformed, self.store.resource_version)
@@ -213,7 +230,7 @@ class InformerCache(Generic[T]):
         """An object whose very name cannot be read may be any of those that are missing: none of them is deleted."""
         if not self._nameless:
             return
-        problem = f"not in the last list, in which {self._nameless} objects had no readable name"
+        problem = f"missing in the last list, which had {self._nameless} objects without a readable name"
         for key, stored in self.store.snapshot().objects.items():
             if self._listed.get(key) is None:
                 self._listed.put(key, stored)
@@ -222,7 +239,7 @@ class InformerCache(Generic[T]):
     def _note_contact(self, at: float) -> None:
         gap = self.contact.heard(at)
         if gap is not None:
-            message = f"connected again after {gap:.1f} s"
+            message = f"reconnected after {gap:.1f} s"
             self._log.note(Incident(IncidentKind.RECOVERED, message, at, seconds=gap))
 
     def _notify(self, change: ObjectChange[T], handlers: Sequence[Handler[T]]) -> None:
@@ -273,11 +290,11 @@ class DerivedCache(InformerCache[T]):
 
     def _reject_all(self, store: ObjectStore[T], rejected: Mapping[ObjectKey, str]) -> None:
         for key, why in rejected.items():
-            if self._selection.namespace in {"", key[0]}:
+            if self._selection.covers_namespaces((key[0],)):
                 store.reject(key, why)
 
     def _reject(self, store: ObjectStore[T], rejected: Rejected) -> None:
-        if self._selection.namespace in {"", rejected.namespace}:
+        if self._selection.covers_namespaces((rejected.namespace,)):
             super()._reject(store, rejected)
 
 

@@ -27,6 +27,8 @@ class IncidentKind(StrEnum):
     RECOVERED = "recovered"
     # What the API server had forbidden is watched now.
     GRANTED = "granted"
+    # A namespace that the API server forbids while it allows others. Its objects are gone until it is granted.
+    REFUSED = "refused"
     # An object cannot be read.
     REJECTED = "rejected"
     # A handler raised an error: it has missed this change.

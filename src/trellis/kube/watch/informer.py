@@ -28,6 +28,7 @@ from trellis.kube.flow_control import Draw, RetryBackoff
 from trellis.kube.resources import Resource
 from trellis.kube.watch.cache import DerivedCache, Handler, InformerCache
 from trellis.kube.watch.incidents import Incident, IncidentLog, ServerContact, Staleness
+from trellis.kube.watch.namespaced_cache import NamespacedCache
 from trellis.kube.watch.reflector import Reflector
 from trellis.kube.watch.selection import Selection
 
@@ -74,9 +75,13 @@ class Informer(ABC, Generic[T]):
         self._cache.handlers.append(handler)
         return partial(self._cache.remove_handler, handler)
 
+    def shares_cache(self, other: Informer[Any]) -> bool:
+        """Whether the other informer reads the very same objects."""
+        return self._cache is other._cache
+
     @property
     def synced(self) -> bool:
-        """Whether the cache has synced once. It stays so: afterwards only staleness changes."""
+        """Whether the cache has synced once. It stays so while the kind is served: only staleness changes."""
         return self._cache.synced.is_set()
 
     async def wait_until_synced(self) -> None:
@@ -100,13 +105,18 @@ class Informer(ABC, Generic[T]):
         """How many objects a group has now."""
         return len(self._cache.store.index_keys(index, group))
 
+    @property
+    def refused_namespaces(self) -> frozenset[str]:
+        """The namespaces that are given up because RBAC does not allow reading them, while it allows others."""
+        return self._cache.refused
+
     def staleness(self) -> Staleness:
         """How far all this can be trusted now."""
         return self.contact.staleness(asyncio.get_running_loop().time(), synced=self.synced)
 
 
 class WatchInformer(Informer[T]):
-    """An informer that lists and watches. `run` in a task of its own.
+    """An informer that lists and watches: all namespaces at once, or some, each by itself. `run` it in a task.
 
     `transform` cuts each object to what is kept of it. It keeps the name, and raises for no object. An object whose
     version it does not keep counts as new in every list.
@@ -126,10 +136,17 @@ class WatchInformer(Informer[T]):
         transform: Callable[[T], T] | None = None,
     ) -> None:
         incidents = IncidentLog(report)
-        super().__init__(InformerCache(indexes, incidents, transform), incidents)
+        selections = selection.split()
+        if len(selections) == 1:
+            cache = InformerCache(indexes, incidents, transform)
+            self._sinks: dict[Selection, InformerCache[T]] = {selection: cache}
+        else:
+            cache = namespaced = NamespacedCache(selection.namespaces, indexes, incidents, transform)
+            self._sinks = {each: namespaced.parts[each.namespace] for each in selections}
+        super().__init__(cache, incidents)
         self.client = client
         self._resource = resource
-        self._make_reflector = partial(Reflector[T], sink=self._cache, draw=draw, selection=selection, backoff=backoff)
+        self._make_reflector = partial(Reflector[T], draw=draw, backoff=backoff)
 
     @property
     def resource(self) -> Resource[T]:
@@ -154,15 +171,21 @@ class WatchInformer(Informer[T]):
     async def run(self) -> None:
         """Follow the cluster until cancelled. What is known stays readable after that, and grows stale."""
         try:
-            await self._make_reflector(self.client, self.resource).run()
+            first, *others = (
+                self._make_reflector(self.client, self.resource, sink, selection=selection)
+                for selection, sink in self._sinks.items()
+            )
+            if not others:
+                await first.run()
+            async with asyncio.TaskGroup() as group:
+                for reflector in (first, *others):
+                    group.create_task(reflector.run())
         finally:
             self._cache.contact.lost()
 
     async def empty(self) -> None:
-        """Take it that there is nothing: the kind itself is gone. Not while it runs."""
-        self._cache.contact = ServerContact()
-        self._cache.begin_list()
-        await self._cache.end_list("")
+        """Take it that there is nothing: the kind itself is gone. Not while it runs, and it has to sync anew."""
+        await self._cache.empty()
 
     def derive(
         self,
@@ -203,9 +226,53 @@ class DerivedInformer(Informer[T]):
         return self._source.contact
 
     @property
+    def refused_namespaces(self) -> frozenset[str]:
+        return self._source.refused_namespaces
+
+    @property
     def events(self) -> int:
         return self._source.events
 
     @property
     def lists(self) -> int:
         return self._source.lists
+
+
+class InformerView(Informer[T]):
+    """An informer as one of its readers sees it: what the reader has subscribed ends with `close`."""
+
+    def __init__(self, source: Informer[T]) -> None:
+        super().__init__(source._cache, source.incidents)
+        self._source = source
+        self._subscriptions: list[Callable[[], None]] = []
+
+    @property
+    def resource(self) -> Resource[T]:
+        return self._source.resource
+
+    @property
+    def contact(self) -> ServerContact:
+        return self._source.contact
+
+    @property
+    def refused_namespaces(self) -> frozenset[str]:
+        return self._source.refused_namespaces
+
+    @property
+    def events(self) -> int:
+        return self._source.events
+
+    @property
+    def lists(self) -> int:
+        return self._source.lists
+
+    def subscribe(self, handler: Handler[T]) -> Callable[[], None]:
+        unsubscribe = super().subscribe(handler)
+        self._subscriptions.append(unsubscribe)
+        return unsubscribe
+
+    def close(self) -> None:
+        """Call the handlers of this reader no longer."""
+        subscriptions, self._subscriptions = self._subscriptions, []
+        for unsubscribe in subscriptions:
+            unsubscribe()

@@ -4,6 +4,7 @@
 |---|---|
 | the watch ends in order, as it does every few minutes | watch from the last version |
 | the connection breaks, or nothing is received for `QUIET_SECONDS` | wait, watch from the last version |
+| nothing is received for so long, and the kind has no bookmarks | watch from the last version, at once |
 | 410: the server no longer knows the version | list anew, at once |
 | any other refusal of the version, or three faults in a row | wait, list anew |
 | 429 | wait at least as long as `Retry-After` says |
@@ -17,8 +18,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import Final, Generic, Protocol
-
-import msgspec
 
 from trellis.api.kube.decoder import DecodedList
 from trellis.base.errors import Expired, KubeError, ServerFault, Throttled, Unauthorized, Unreachable, UnreadableObject
@@ -41,10 +40,10 @@ QUIET_SECONDS: Final = 150.0
 # A watch that ends sooner without having said anything is no watch: some proxies answer so, as fast as one can ask.
 _SHORT_SECONDS: Final = 1.0
 
-# After so many events in a row others get their turn: 64 pods keep the event loop for about 1 ms.
+# Events in a row after which other tasks get their turn: 64 pods keep the event loop for about 1 ms.
 _EVENTS_IN_A_ROW: Final = 64
 
-# So many faults in a row may be about the version that is asked for, so ask for none.
+# Faults in a row after which the requested version may be the cause, and none is requested.
 _FAULTS_BEFORE_LIST: Final = 3
 
 # What may be over for all once it is over for one; what is refused to one kind says nothing about another.
@@ -74,7 +73,7 @@ class Sink(Protocol[T]):
 
 
 class Reflector(Generic[T]):
-    """Follows one selection of one kind until it is cancelled."""
+    """Follows one selection of one kind, in all namespaces or in one, until it is cancelled."""
 
     def __init__(
         self,
@@ -97,6 +96,8 @@ class Reflector(Generic[T]):
         # Retries since the last success that were made because the server had answered another request.
         self._calls = 0
         self._has_expired = False
+        # Events of Kubernetes have none: the API server keeps no cache of them.
+        self._has_bookmarks = False
         self._page_size = PAGE_SIZE
 
     async def run(self) -> None:
@@ -129,7 +130,11 @@ class Reflector(Generic[T]):
         version = ""
         try:
             async for page in self._client.list_pages(
-                self._resource, limit=self._page_size, **msgspec.structs.asdict(self._selection)
+                self._resource,
+                self._selection.namespace,
+                limit=self._page_size,
+                label_selector=self._selection.label_selector,
+                field_selector=self._selection.field_selector,
             ):
                 self._sink.add_page(page, clock())
                 version = page.resource_version
@@ -150,7 +155,9 @@ class Reflector(Generic[T]):
             self._resource,
             resource_version=self._version,
             timeout_seconds=lasts,
-            **msgspec.structs.asdict(self._selection),
+            namespace=self._selection.namespace,
+            label_selector=self._selection.label_selector,
+            field_selector=self._selection.field_selector,
         ) as events:
             opened = renewed = clock()
             self._sink.on_watch_opened(opened)
@@ -166,7 +173,8 @@ class Reflector(Generic[T]):
                         if event_count % _EVENTS_IN_A_ROW == 0:
                             await asyncio.sleep(0)
             except TimeoutError as error:
-                raise Unreachable(f"no message for {QUIET_SECONDS:g} s") from error
+                if self._has_bookmarks:
+                    raise Unreachable(f"no message for {QUIET_SECONDS:g} s") from error
             finally:
                 if clock() >= opened + _SHORT_SECONDS:
                     self._succeed()
@@ -178,6 +186,7 @@ class Reflector(Generic[T]):
             raise event.error
         if event.kind is not EventKind.ERROR:
             self._succeed()
+            self._has_bookmarks |= event.kind is EventKind.BOOKMARK
             self._version = event.resource_version or self._version
             self._sink.apply_event(event, now)
 

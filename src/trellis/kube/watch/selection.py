@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache, reduce
 from operator import attrgetter
 from typing import Any, Final
@@ -16,19 +16,35 @@ _CAPITAL: Final = re.compile(r"(?<!^)([A-Z])")
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which objects of a kind: all of them, or those of one namespace, or with certain labels or fields."""
+    """Which objects of a kind: all of them, or those of some namespaces, or with certain labels or fields."""
 
-    namespace: str = ""
+    namespaces: tuple[str, ...] = ()
     label_selector: str = ""
     field_selector: str = ""
 
     def covers(self, other: Selection) -> bool:
         """Whether it has all objects of the other one."""
         return (
-            self.namespace in {"", other.namespace}
+            self.covers_namespaces(other.namespaces)
             and self.label_selector == other.label_selector
             and _requirements(self.field_selector) <= _requirements(other.field_selector)
         )
+
+    def covers_namespaces(self, namespaces: Collection[str]) -> bool:
+        """Whether it has the objects of these namespaces, of which none means all."""
+        return not self.namespaces or (bool(namespaces) and set(namespaces) <= set(self.namespaces))
+
+    def split(self) -> tuple[Selection, ...]:
+        """Selections of one namespace each: one list and one watch cannot have several, only all."""
+        if len(self.namespaces) < 2:
+            return (self,)
+        return tuple(msgspec.structs.replace(self, namespaces=(namespace,)) for namespace in self.namespaces)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of a list or a watch, empty for all; a selection of several is split first."""
+        (namespace,) = self.namespaces or ("",)
+        return namespace
 
     def widen(self, other: Selection) -> Selection:
         """A selection that has all objects of both. Those with different labels have none but the whole kind."""
@@ -36,12 +52,13 @@ class Selection(msgspec.Struct, frozen=True):
             return Selection()
         shared = _requirements(other.field_selector)
         requirements = [text for text in self.field_selector.split(",") if text in shared]
-        namespace = self.namespace if self.namespace == other.namespace else ""
-        return Selection(namespace, self.label_selector, ",".join(requirements))
+        # Of none on either side, all are needed.
+        namespaces = {*self.namespaces, *other.namespaces} if self.namespaces and other.namespaces else ()
+        return Selection(tuple(sorted(namespaces)), self.label_selector, ",".join(requirements))
 
     def matches(self, candidate: AnyObject) -> bool:
         """Whether an object of a selection that covers this one belongs to it as well."""
-        if self.namespace and candidate.metadata.namespace != self.namespace:
+        if self.namespaces and candidate.metadata.namespace not in self.namespaces:
             return False
         return all(
             (_read_field(path)(candidate) == value) is must_equal

@@ -265,7 +265,7 @@ def add_preconditions(patch: Patch, preconditions: Preconditions) -> Patch:
     """The patch with UID and version added: the server answers with a conflict if they differ.
 
     A JSON patch could `test` them, but the server answers a test that fails with 422 and a sentence that does not say
-    which one, so that a lost race could not be told from a patch that is wrong.
+    which one, so that a lost race could not be distinguished from an invalid patch.
     """
     if preconditions == Preconditions():
         return patch

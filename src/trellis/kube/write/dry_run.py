@@ -18,7 +18,7 @@ from trellis.kube.resources import PODS, build_resource
 from trellis.kube.transport.requests import build_create, build_patch
 from trellis.kube.write.patches import apply_patch
 
-# What a stored object carries and an apply must not: the server fills it in, or refuses to be told.
+# Fields of stored objects that an apply must not have: the server sets them, or refuses them.
 _SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
 
 

@@ -8,6 +8,7 @@ leader that has lost its lease is stopped there, however long its action has wai
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -48,8 +49,8 @@ class WriterSettings(msgspec.Struct, frozen=True):
     storing anything. `concurrency` is how many requests are under way at once: the API server gives all workloads of a
     priority level some tens of seats. `rate` is off unless given, because the server protects itself (429).
 
-    `timeout` bounds a request in seconds. A leader stops writing 5 s before others may take its lease (15 s less a
-    renewal's 10 s); a write that was under way at that moment must be over by then.
+    `timeout` bounds a request in seconds. A leader stops writing as long before others may take its lease
+    (`LeaseTimes.write_deadline`): a write that was under way at that moment is over by then.
     """
 
     read_only: bool = False
@@ -60,7 +61,10 @@ class WriterSettings(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Executes actions, some at a time. `may_write` is checked before each request; without it, all are sent."""
+    """Executes actions, some at a time. `may_write` is checked before each request; without it, all are sent.
+
+    `may_write_in` is checked as well, with the namespace of the object.
+    """
 
     def __init__(
         self,
@@ -68,15 +72,30 @@ class Writer:
         *,
         record: Callable[[WriteOutcome], None],
         may_write: Callable[[], bool] = lambda: True,
+        may_write_in: Callable[[str], bool] = lambda _namespace: True,
         settings: WriterSettings = WriterSettings(),  # noqa: B008 - frozen
     ) -> None:
         self._client = client
         self._record = record
         self._may_write = may_write
+        self._may_write_in = may_write_in
+        # How many requests are in flight, by namespace.
+        self._in_flight: Counter[str] = Counter()
+        self._response_received = asyncio.Event()
         self._settings = settings
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._bucket: TokenBucket | None = None
         self._paused_until = 0.0
+
+    def for_cluster(self, client: Client) -> Writer:
+        """A writer to another API server, by the same rules and with the same reports."""
+        return Writer(
+            client,
+            record=self._record,
+            may_write=self._may_write,
+            may_write_in=self._may_write_in,
+            settings=self._settings,
+        )
 
     @property
     def concurrency(self) -> int:
@@ -92,7 +111,7 @@ class Writer:
     async def write_unrecorded(self, action: Action) -> WriteOutcome:
         """Execute an action without recording its outcome, for callers that can fall back."""
         if self._settings.read_only:
-            return _build_skipped(action, READ_ONLY, "read-only: skipped")
+            return _build_skipped(action, READ_ONLY, "skipped: read-only")
         async with self._slots:
             return await self._write_with_retries(action)
 
@@ -145,9 +164,12 @@ class Writer:
             pinned = await self._add_version(action)
             # Nothing may wait between this check and the request.
             if not self._may_write():
-                return _build_skipped(action, NOT_LEADING, "not the leader: skipped")
+                return _build_skipped(action, NOT_LEADING, "skipped: not leading")
+            if not self._may_write_in(action.target.namespace):
+                return _build_skipped(action, NOT_LEADING, "skipped: another replica serves the namespace")
             manager = self._client.field_manager
-            response = await self._send(build_request(pinned, dry_run=self._settings.dry_run, field_manager=manager))
+            request = build_request(pinned, dry_run=self._settings.dry_run, field_manager=manager)
+            response = await self._send_counted(request, action.target.namespace)
         except KubeError as error:
             return self._note_failure(action, error)
         if self._settings.dry_run:
@@ -183,6 +205,22 @@ class Writer:
             )
         target = msgspec.structs.replace(action.target, resource_version=current.resource_version)
         return msgspec.structs.replace(action, target=target)
+
+    async def wait_for_writes(self, ignores: Callable[[str], bool]) -> None:
+        """Return once no write is in flight, but for those to namespaces that are ignored."""
+        while any(not ignores(namespace) for namespace in self._in_flight):
+            self._response_received.clear()
+            await self._response_received.wait()
+
+    async def _send_counted(self, request: Request, namespace: str) -> Response:
+        self._in_flight[namespace] += 1
+        try:
+            return await self._send(request)
+        finally:
+            self._in_flight[namespace] -= 1
+            if not self._in_flight[namespace]:
+                del self._in_flight[namespace]
+            self._response_received.set()
 
     async def _send(self, request: Request) -> Response:
         return await self._client.send(msgspec.structs.replace(request, timeout=self._settings.timeout))

@@ -16,7 +16,7 @@ from trellis.base.quantities import Quantity
 from trellis.core.boost.boosted_size import BoostSettings
 from trellis.kube.discovery import Served
 from trellis.kube.flow_control import Rate
-from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
+from trellis.runtime.settings.declarations import Reload, Setting, SettingConflict, Settings
 
 LEASES_LOCK: Final = "leases"
 
@@ -36,13 +36,24 @@ class AccessSettings(Settings, frozen=True):
         Setting(
             "Path of the kubeconfig of the cluster.",
             why="Unset: `$KUBECONFIG`, else the ServiceAccount of the pod, else `~/.kube/config`.",
+            of_process=True,
+            reload=Reload.RESTART_OF_PROCESS,
+        ),
+    ] = ""
+    context: Annotated[
+        str,
+        Setting(
+            "Context of the kubeconfig to use.",
+            why="Unset: its current context.",
+            of_process=True,
+            reload=Reload.RESTART_OF_PROCESS,
         ),
     ] = ""
     kube_api_qps: Annotated[
         float | None,
         Setting(
             "Limit of writes per second to the API server.",
-            why="Unset, 0 or less: no limit; the API server's priority and fairness protects it.",
+            why="Unset, 0 or less: no limit; priority and fairness protect the API server.",
             unit="writes/s",
             flag="kube-api-qps",
         ),
@@ -78,20 +89,26 @@ class NamespaceSettings(Settings, frozen=True):
     title: ClassVar[str] = "Namespaces"
 
     vpa_object_namespace: Annotated[
-        str, Setting("Namespace of the objects to serve.", why="Empty: all namespaces.")
-    ] = ""
+        tuple[str, ...],
+        Setting(
+            "Namespaces of the objects to serve, separated by commas. Each is listed and watched by itself, for which "
+            "Roles in these namespaces suffice.",
+            why="Empty: all namespaces.",
+            letter="n",
+        ),
+    ] = ()
     ignored_vpa_object_namespaces: Annotated[
         tuple[str, ...],
         Setting("Namespaces whose objects are ignored; excludes `--vpa-object-namespace`.", why="None by default."),
     ] = ()
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """The scope is one namespace, or all but the ignored ones."""
+        """The scope is some namespaces, or all but the ignored ones."""
         if self.vpa_object_namespace and self.ignored_vpa_object_namespaces:
             rule = "--vpa-object-namespace and --ignored-vpa-object-namespaces are mutually exclusive"
             yield SettingConflict("ignored-vpa-object-namespaces", rule)
         for setting, names in (
-            ("vpa-object-namespace", (self.vpa_object_namespace,) if self.vpa_object_namespace else ()),
+            ("vpa-object-namespace", self.vpa_object_namespace),
             ("ignored-vpa-object-namespaces", self.ignored_vpa_object_namespaces),
         ):
             for name in names:
@@ -101,7 +118,7 @@ class NamespaceSettings(Settings, frozen=True):
     def covers(self, namespace: str) -> bool:
         """Whether objects of that namespace are served."""
         if self.vpa_object_namespace:
-            return namespace == self.vpa_object_namespace
+            return namespace in self.vpa_object_namespace
         return namespace not in self.ignored_vpa_object_namespaces
 
 
@@ -113,14 +130,14 @@ class ScopeSettings(NamespaceSettings, frozen=True):
     feature_gates: Annotated[
         FeatureGates,
         Setting(
-            "Feature gates, as `Name=true` or `Name=false`, separated by commas.",
+            "Feature gates that are on or off; in a flag as `Name=true` or `Name=false`, separated by commas.",
             why="All are on; `AllAlpha=false` gives upstream's defaults.",
         ),
     ] = FeatureGates()
 
 
-class LeaderSettings(Settings, frozen=True):
-    """Lease that keeps replicas of one component from working at the same time."""
+class ElectionSettings(Settings, frozen=True):
+    """Leases that keep replicas of one component from working at the same time."""
 
     title: ClassVar[str] = "Leader election"
 
@@ -128,40 +145,35 @@ class LeaderSettings(Settings, frozen=True):
         bool,
         Setting(
             "Work only while holding the leader election Lease. Required with several replicas.",
-            why="Off, as upstream.",
+            why="Off, as upstream; on in `trellis run`, so that a second replica is safe at any time.",
         ),
     ] = False
     leader_elect_lease_duration: Annotated[
         Duration,
         Setting(
             "Time without renewal after which another replica takes the Lease.",
-            why="The default of Kubernetes' own controllers.",
+            why="15s, as Kubernetes' own controllers. 12s in `trellis run`: another replica then works within 15s of "
+            "a kill.",
         ),
     ] = Duration.from_seconds(15)
     leader_elect_renew_deadline: Annotated[
         Duration,
         Setting(
-            "Time after which a leader that cannot renew the Lease stops working.",
+            "Time after which a leader that cannot renew the Lease gives it up. It stops writing 5s before another "
+            "replica may take the Lease, if that is earlier.",
             why="The default of Kubernetes' own controllers.",
         ),
     ] = Duration.from_seconds(10)
     leader_elect_retry_period: Annotated[
         Duration,
         Setting(
-            "Time between two attempts to acquire or renew the Lease.",
+            "Time between attempts to acquire the Lease, or to renew it after a failure; twice that after a renewal.",
             why="The default of Kubernetes' own controllers.",
         ),
     ] = Duration.from_seconds(2)
     leader_elect_resource_lock: Annotated[
         str, Setting("Type of the lock object.", why="The only type of lock there is.", choices=(LEASES_LOCK,))
     ] = LEASES_LOCK
-    leader_elect_resource_name: Annotated[
-        str,
-        Setting(
-            "Name of the Lease.",
-            why="Upstream's name, so that upstream's component and this one never work at the same time.",
-        ),
-    ] = ""
     leader_elect_resource_namespace: Annotated[
         str, Setting("Namespace of the Lease.", why="The namespace of upstream's manifests.")
     ] = "kube-system"
@@ -175,6 +187,36 @@ class LeaderSettings(Settings, frozen=True):
             yield SettingConflict(
                 "leader-elect-renew-deadline", "must be longer than 1.2 times --leader-elect-retry-period"
             )
+
+
+class LeaderSettings(ElectionSettings, frozen=True):
+    """Lease that keeps replicas of one component from working at the same time."""
+
+    title: ClassVar[str] = "Leader election"
+
+    leader_elect_resource_name: Annotated[
+        str,
+        Setting(
+            "Name of the Lease.",
+            why="Upstream's name, so that upstream's component and this one never work at the same time.",
+        ),
+    ] = ""
+
+
+class ShardedLeaderSettings(LeaderSettings, frozen=True):
+    """Lease of one component, which replicas that share namespaces hold together."""
+
+    title: ClassVar[str] = "Leader election"
+
+    shard_namespaces: Annotated[
+        bool,
+        Setting(
+            "Share the namespaces among all replicas instead of electing one leader. Replicas take the Lease together.",
+            why="Off: one replica serves some ten thousand pods. Namespaces are assigned by rendezvous hashing over "
+            "the replicas' member Leases, so that replicas agree without a coordinator, and a replica that comes or "
+            "goes moves only its own namespaces.",
+        ),
+    ] = False
 
 
 def check_millicores(quantity: Quantity) -> str | None:

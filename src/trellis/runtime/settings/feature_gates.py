@@ -55,7 +55,7 @@ FEATURE_GATES: Final = (
 _BY_NAME: Final = tuple(gate.name for gate in FEATURE_GATES)
 _BY_STAGE: Final = tuple(f"All{stage}" for stage in FeatureStage)
 # Gates of earlier releases that users may still pass, with what to do about them.
-_REMOVED: Final = {"InPlaceOrRecreate": "is always on since VPA 1.6; remove it"}
+_REMOVED: Final = {"InPlaceOrRecreate": "was removed in VPA 1.7, because the mode is always on; remove it"}
 
 
 def parse_gates(value: object) -> FeatureGates:
@@ -74,7 +74,17 @@ def parse_gates(value: object) -> FeatureGates:
 
 def format_gates(gates: FeatureGates) -> str:
     """All gates as they are written in a flag."""
-    return ",".join(f"{gate.name}={str(getattr(gates, gate.field)).lower()}" for gate in FEATURE_GATES)
+    return ",".join(f"{name}={str(on).lower()}" for name, on in gates_as_map(gates).items())
+
+
+def gates_as_map(gates: FeatureGates) -> dict[str, bool]:
+    """All gates as they are written in a file."""
+    return {gate.name: getattr(gates, gate.field) for gate in FEATURE_GATES}
+
+
+def list_gate_names() -> tuple[str, ...]:
+    """The names that may be set: those of gates, and those that select gates by their stage."""
+    return (*_BY_NAME, *_BY_STAGE)
 
 
 def _split_pairs(value: object) -> Iterable[tuple[str, str]]:

@@ -16,7 +16,7 @@ import msgspec
 
 from trellis.base.errors import InvalidInput, format_value
 from trellis.base.names import suggest_name
-from trellis.runtime.settings.declarations import SettingDeclaration, Settings, declared_settings
+from trellis.runtime.settings.declarations import SettingDeclaration, Settings, component_settings, declared_settings
 
 # Kubernetes sets variables for services: one named trellis-webhook sets TRELLIS_WEBHOOK_PORT to this.
 _SERVICE_LINK: Final = re.compile(r"(tcp|udp|sctp)://.*")
@@ -29,24 +29,32 @@ class WrittenValue(msgspec.Struct, frozen=True):
     origin: str
 
 
-def from_flags(settings: type[Settings], parameters: Mapping[str, object]) -> dict[str, WrittenValue]:
-    """The values of the command line, from click's parameters."""
+def from_flags(
+    settings: type[Settings], parameters: Mapping[str, object], component: str = ""
+) -> dict[str, WrittenValue]:
+    """The values of the command line, from click's parameters; those for one component if it is named."""
     by_name: dict[str, WrittenValue] = {}
-    for setting in declared_settings(settings):
+    for setting in component_settings(settings, component):
         value = parameters.get(setting.parameter)
+        equals = "=" if setting.letter else ""  # what click leaves of `-v=4` before the value
         if isinstance(value, tuple):
-            value = ",".join(value) if value else None
-        if isinstance(value, str) and setting.setting.letter:
-            value = value.removeprefix("=")  # What click makes of `-v=4`.
+            value = ",".join(item.removeprefix(equals) for item in value) if value else None
+        elif isinstance(value, str):
+            value = value.removeprefix(equals)
         if value is not None:
-            by_name[setting.name] = WrittenValue(value, f"flag --{setting.name}")
+            by_name[setting.name] = WrittenValue(value, f"flag --{setting.flag}")
     return by_name
 
 
-def from_environment(settings: type[Settings], environment: Mapping[str, str]) -> dict[str, WrittenValue]:
-    """The values of environment variables. Unknown ones are ignored: Kubernetes adds some for every service."""
+def from_environment(
+    settings: type[Settings], environment: Mapping[str, str], component: str = ""
+) -> dict[str, WrittenValue]:
+    """The values of environment variables, those for one component if it is named.
+
+    Unknown ones are ignored: Kubernetes adds some for every service.
+    """
     by_name: dict[str, WrittenValue] = {}
-    for setting in declared_settings(settings):
+    for setting in component_settings(settings, component):
         for variable in (setting.variable, setting.setting.variable):
             value = environment.get(variable)
             if value is None or (variable.endswith("_PORT") and _SERVICE_LINK.fullmatch(value)):
@@ -95,7 +103,22 @@ class LoadedSettings(msgspec.Struct, Generic[S], frozen=True):
 
 
 def load_settings(settings: type[S], *sources: Mapping[str, WrittenValue]) -> LoadedSettings[S]:
-    """Settings from these sources; the first source that has a value wins."""
+    """Settings from these sources, valid together; the first source that has a value wins."""
+    loaded = combine_settings(settings, *sources)
+    _refuse(
+        [
+            (
+                setting.show(get_setting(loaded.settings, setting)),
+                f"{loaded.origins.get(setting.name, f'default of {setting.name}')}: {rule}",
+            )
+            for setting, rule in find_conflicts(loaded.settings)
+        ]
+    )
+    return loaded
+
+
+def combine_settings(settings: type[S], *sources: Mapping[str, WrittenValue]) -> LoadedSettings[S]:
+    """Settings whose values are valid one by one; rules over several settings are not checked."""
     refused: list[tuple[object, str]] = []
     origins: dict[str, str] = {}
     values: dict[tuple[str, ...], Any] = {}
@@ -110,14 +133,12 @@ def load_settings(settings: type[S], *sources: Mapping[str, WrittenValue]) -> Lo
             value = "(hidden)" if setting.setting.secret else written.value
             refused.append((value, f"{written.origin}: {_rule(error, written.value)}"))
     _refuse(refused)
-    loaded = _replaced(settings(), values)
-    _refuse(list(_conflicts(loaded, declared_settings(settings), origins)))
-    return LoadedSettings(loaded, origins)
+    return LoadedSettings(replace_settings(settings(), values), origins)
 
 
 def setting_values(settings: Settings) -> dict[str, str]:
     """Every setting and its value as text, for a log or a page; secrets are hidden."""
-    return {setting.name: setting.show(_value(settings, setting)) for setting in declared_settings(type(settings))}
+    return {setting.name: setting.show(get_setting(settings, setting)) for setting in declared_settings(type(settings))}
 
 
 def _rule(error: InvalidInput, value: object) -> str:
@@ -125,24 +146,21 @@ def _rule(error: InvalidInput, value: object) -> str:
     return error.rule if error.value == value else f"{format_value(error.value)} {error.rule}"
 
 
-def _replaced(base: S, values: Mapping[tuple[str, ...], Any]) -> S:
-    """The struct with the given fields changed, in groups too."""
+def replace_settings(base: S, values: Mapping[tuple[str, ...], Any]) -> S:
+    """The settings with the values at these paths changed, in groups too."""
     changed: dict[str, Any] = {path[0]: value for path, value in values.items() if len(path) == 1}
     for group in {path[0] for path in values if len(path) > 1}:
         inner = {path[1:]: value for path, value in values.items() if path[0] == group}
-        changed[group] = _replaced(getattr(base, group), inner)
+        changed[group] = replace_settings(getattr(base, group), inner)
     return msgspec.structs.replace(base, **changed)
 
 
-def _conflicts(
-    settings: Settings, declared: Sequence[SettingDeclaration], origins: Mapping[str, str]
-) -> Iterator[tuple[object, str]]:
-    by_name = {setting.name: setting for setting in declared}
+def find_conflicts(settings: Settings) -> Iterator[tuple[SettingDeclaration, str]]:
+    """The rules over several settings that these break, each with the setting at fault."""
+    by_name = {setting.name: setting for setting in declared_settings(type(settings))}
     for group in _groups(settings):
         for conflict in group.conflicts():
-            setting = by_name[conflict.setting]
-            origin = origins.get(setting.name, f"default of {setting.name}")
-            yield setting.show(_value(settings, setting)), f"{origin}: {conflict.rule}"
+            yield by_name[conflict.setting], conflict.rule
 
 
 def _groups(settings: Settings) -> Iterator[Settings]:
@@ -153,7 +171,8 @@ def _groups(settings: Settings) -> Iterator[Settings]:
             yield from _groups(value)
 
 
-def _value(settings: Settings, setting: SettingDeclaration) -> Any:
+def get_setting(settings: Settings, setting: SettingDeclaration) -> Any:
+    """The value of a setting."""
     value: Any = settings
     for step in setting.path:
         value = getattr(value, step)

@@ -9,13 +9,19 @@ underscores for dashes. A switch also has `--no-flag`; of several spellings on o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from trellis.runtime.settings.declarations import SettingDeclaration, Settings, declared_settings
+from trellis.runtime.settings.declarations import SettingDeclaration, Settings, component_settings
 
 if TYPE_CHECKING:
     import click
+    from click.shell_completion import CompletionItem
+
+
+# Lists the values that begin with a text, for a shell.
+Completer = Callable[["click.Context", "click.Parameter", str], "list[CompletionItem]"]
 
 
 def _with_dashes(name: str) -> str:
@@ -29,8 +35,13 @@ CLICK_CONTEXT: Final[dict[str, Any]] = {
 }
 
 
-def click_options(settings: type[Settings]) -> list[click.Option]:
-    """One option for each setting, in the order of declaration."""
+def click_options(
+    settings: type[Settings], component: str = "", completers: Mapping[str, Completer] = MappingProxyType({})
+) -> list[click.Option]:
+    """One option for each setting, in the order of declaration; those of a component have its name.
+
+    `completers` complete the values of settings in a shell, by the name of the setting.
+    """
     import click  # noqa: PLC0415 - see above
 
     class Switch(click.Option):
@@ -45,14 +56,16 @@ def click_options(settings: type[Settings]) -> list[click.Option]:
             parser.add_option(self, self.secondary_opts, self.name, action="store_const", const="false")
 
     return [
-        (Switch if setting.kind.switch else click.Option)(_flags(setting), **_attributes(setting))
-        for setting in declared_settings(settings)
+        (Switch if setting.kind.switch else click.Option)(
+            _flags(setting), shell_complete=completers.get(setting.name), **_attributes(setting)
+        )
+        for setting in component_settings(settings, component)
     ]
 
 
 def _flags(setting: SettingDeclaration) -> list[str]:
-    letters = [f"-{setting.setting.letter}"] if setting.setting.letter else []
-    return [*letters, f"--{setting.name}", setting.parameter]
+    letters = [f"-{setting.letter}"] if setting.letter else []
+    return [*letters, f"--{setting.flag}", setting.parameter]
 
 
 def _attributes(setting: SettingDeclaration) -> dict[str, Any]:
@@ -78,9 +91,9 @@ def format_metavar(setting: SettingDeclaration) -> str:
 def format_spelling(setting: SettingDeclaration) -> str:
     """A setting as its flag is written: `-v, --v NUMBER`, and `--[no-]leader-elect` for a switch."""
     if setting.kind.switch:
-        return f"--[no-]{setting.name}"
-    letter = f"-{setting.setting.letter}, " if setting.setting.letter else ""
-    return f"{letter}--{setting.name} {format_metavar(setting)}"
+        return f"--[no-]{setting.flag}"
+    letter = f"-{setting.letter}, " if setting.letter else ""
+    return f"{letter}--{setting.flag} {format_metavar(setting)}"
 
 
 def format_default(setting: SettingDeclaration) -> str:
@@ -100,7 +113,7 @@ def _row(setting: SettingDeclaration) -> str:
     unit = f", {setting.setting.unit}" if setting.setting.unit else ""
     default = setting.show(setting.default)
     cells = [
-        f"`--{setting.name}`",
+        f"`--{setting.flag}`",
         setting.kind.name + unit + _limits(setting),
         f"`{default}`" if default else "none",
         f"{setting.setting.meaning} {setting.setting.why}",

@@ -46,7 +46,7 @@ class EventFailureLog:
         now = asyncio.get_running_loop().time()
         if now >= self._silent_until:
             failed = self._unsaid
-            self._log.warning("Events cannot be written", failed=failed, result=outcome.result, why=outcome.message)
+            self._log.warning("writing Events failed", failed=failed, result=outcome.result, why=outcome.message)
             self._unsaid, self._silent_until = 0, now + _LOG_INTERVAL_SECONDS
 
 

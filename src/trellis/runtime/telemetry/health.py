@@ -52,9 +52,9 @@ class Activity:
         return f"last activity more than {_rounded(self._timeout)} ago: {_rounded(age)}"
 
 
-def health_check(activity: Activity) -> ProbeResponse:
+def health_check(activity: HealthCheck) -> ProbeResponse:
     """The response of upstream: OK, or a server error."""
-    problem = activity.check()
+    problem = activity()
     return ProbeResponse(500, f"Error: {problem}") if problem else ProbeResponse(200, "OK")
 
 

@@ -8,41 +8,61 @@ import threading
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated, ClassVar, NamedTuple, TypeAlias
 
 from aiohttp import web
 
 from trellis.base.errors import InvalidInput
 from trellis.runtime.addresses import Address, check_address, parse_address
-from trellis.runtime.settings.declarations import Setting, Settings
+from trellis.runtime.settings.declarations import Reload, Setting, Settings
 from trellis.runtime.telemetry.exposition import CONTENT_TYPE
-from trellis.runtime.telemetry.health import Activity, HealthCheck, ProbeResponse, Remarks, health_check, run_checks
-from trellis.runtime.telemetry.metrics import Metrics
+from trellis.runtime.telemetry.health import HealthCheck, ProbeResponse, Remarks, health_check, run_checks
+from trellis.runtime.telemetry.metrics import MetricsText
 from trellis.runtime.threads import DaemonThreads
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class PageRequest(NamedTuple):
-    """The path parameters and the query of a request for a page."""
+    """The path parameters and the query of a request for a page, its headers, and the address that it comes from."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
+    headers: Mapping[str, str] = MappingProxyType({})
+    remote: str = ""
 
 
 Page: TypeAlias = Callable[[PageRequest], Awaitable[ProbeResponse]]
 
 
-class HealthSettings(Settings, frozen=True):
-    """Server for probes and metrics."""
+def _check_endpoint(endpoint: str) -> str | None:
+    if not endpoint or endpoint.startswith(("http://", "https://")):
+        return None
+    return "must be a URL that begins with http:// or https://"
 
-    title: ClassVar[str] = "Probes and metrics"
+
+class ConfigPage(StrEnum):
+    """Who may read the settings in effect at `/config`."""
+
+    LOOPBACK = "loopback"
+    AUTHENTICATED = "authenticated"
+
+
+class HealthSettings(Settings, frozen=True):
+    """Server for probes and metrics, and the collector of traces."""
+
+    title: ClassVar[str] = "Probes, metrics and traces"
+    of_process: ClassVar[bool] = True
+    # The server has no gap in which a probe would fail.
+    reload: ClassVar[Reload | None] = Reload.RESTART_OF_PROCESS
 
     address: Annotated[
         str,
         Setting(
             "Address of the server for probes (/livez, /readyz, /health-check) and Prometheus metrics (/metrics).",
-            why="Each component has its own port: upstream's, where upstream has the component.",
+            why="Each component has its own port, upstream's where upstream has it; `trellis run` has :8940.",
             check=check_address,
         ),
     ] = ":8940"
@@ -53,20 +73,40 @@ class HealthSettings(Settings, frozen=True):
             why="Off, as upstream.",
         ),
     ] = False
+    config_page: Annotated[
+        ConfigPage,
+        Setting(
+            "Who may read the settings in effect at /config: `loopback` for requests from the same host or "
+            "`kubectl port-forward`, `authenticated` also for a bearer token with the right to get /config.",
+            why="Reviews of tokens need rights that a component has for nothing else. Secrets are never shown.",
+        ),
+    ] = ConfigPage.LOOPBACK
+    tracing_endpoint: Annotated[
+        str,
+        Setting(
+            "URL of a collector to which traces are sent by OTLP over HTTP, such as `http://collector:4318`. Requires "
+            "the extra `tracing` of the Python package.",
+            why="Empty: nothing is traced.",
+            variable="OTEL_EXPORTER_OTLP_ENDPOINT",
+            check=_check_endpoint,
+        ),
+    ] = ""
 
 
 @asynccontextmanager
 async def serve_health(
     settings: HealthSettings,
     *,
-    metrics: Metrics,
-    activity: Activity,
+    metrics: MetricsText,
+    activity: HealthCheck,
     alive: Mapping[str, HealthCheck],
     ready: Mapping[str, HealthCheck],
     remarks: Remarks = tuple,
     pages: Mapping[str, Page] = {},
 ) -> AsyncIterator[Address]:
     """Serve while the context is open; the value is the address, with the actual port for port 0.
+
+    `activity` is what `/health-check` reports, upstream's check of passes.
 
     `remarks` are part of the verbose readiness response and do not affect it. `pages` are the component's own, by their
     paths, such as `/pods/{namespace}/{name}`.
@@ -115,13 +155,14 @@ def _handle_check(answer: Callable[[bool], ProbeResponse]) -> _Handler:
 
 def _handle_page(page: Page) -> _Handler:
     async def handle(request: web.Request) -> web.Response:
-        document = await page(PageRequest(request.match_info, request.query))
+        page_request = PageRequest(request.match_info, request.query, request.headers, request.remote or "")
+        document = await page(page_request)
         return web.Response(status=document.status, text=document.text, content_type=document.kind)
 
     return handle
 
 
-def _handle_scrape(metrics: Metrics, threads: DaemonThreads) -> _Handler:
+def _handle_scrape(metrics: MetricsText, threads: DaemonThreads) -> _Handler:
     async def handle(_request: web.Request) -> web.Response:
         metrics.flush()
         # Ten thousand series are 50 ms of work: probes and leases do not wait for them.

@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import Annotated, ClassVar, Final, TextIO
 
 from trellis.base.times import format_micro_time
-from trellis.runtime.settings.declarations import Setting, Settings
+from trellis.runtime.settings.declarations import Reload, Setting, Settings
 
 HIDDEN: Final = "(hidden)"
 
@@ -70,6 +70,8 @@ class LogSettings(Settings, frozen=True):
     """Log level and format."""
 
     title: ClassVar[str] = "Logging"
+    of_process: ClassVar[bool] = True
+    reload: ClassVar[Reload | None] = Reload.AT_ONCE
 
     verbosity: Annotated[
         int,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -30,6 +30,7 @@ from prometheus_client.registry import Collector
 
 from trellis.base.errors import InternalError
 from trellis.runtime.telemetry.exposition import format_families, format_number
+from trellis.runtime.telemetry.tracing import current_trace
 
 _Values = npt.NDArray[np.float64]
 
@@ -81,6 +82,32 @@ class Histogram(Collector):
         yield family
 
 
+class Label(str):
+    """The name of a label, with its possible values: all of them, or what each of them is."""
+
+    __slots__ = ("meaning", "values")
+
+    values: tuple[str, ...]
+    meaning: str
+
+    def __new__(cls, name: str, meaning: str = "", *, values: Iterable[str] = ()) -> Self:
+        """A label with a closed set of values, or with a sentence about them."""
+        label = super().__new__(cls, name)
+        label.values = tuple(map(str, values))
+        label.meaning = meaning
+        return label
+
+
+# Labels that several components have.
+BOOLEANS: Final = ("true", "false")
+REASON: Final = Label("reason", "a [reason](reasons.md)")
+RESOURCE_AMOUNT: Final = Label("resource", values=("cpu", "memory"))
+# Those of a Buffer that has series of its own. Prometheus gives every series a label `namespace`, that of the scraped
+# pod, and would rename one of ours.
+_BUFFER_NAME: Final = Label("buffer_name", "name of the Buffer")
+BUFFER_LABELS: Final = (Label("buffer_namespace", "namespace of the Buffer"), _BUFFER_NAME)
+
+
 class _MetricSpec(msgspec.Struct, frozen=True):
     """The declaration of a metric. The name is served as written, without an added suffix."""
 
@@ -107,8 +134,18 @@ Spec = CounterSpec | GaugeSpec | HistogramSpec
 M = TypeVar("M", Counter, Gauge)
 
 
+class MetricsText(Protocol):
+    """Metrics that can be scraped."""
+
+    def flush(self) -> None:
+        """Add all accumulated counts, on the event loop."""
+
+    def format_text(self) -> bytes:
+        """The text for Prometheus; any thread may call it."""
+
+
 class Metrics:
-    """All metrics of a process."""
+    """All metrics of a process, or of one component of a process."""
 
     def __init__(self, specs: Iterable[Spec], *, about_process: bool = True) -> None:
         self._registry = CollectorRegistry()
@@ -116,6 +153,8 @@ class Metrics:
         self._gauges: dict[str, Gauge] = {}
         self._histograms: dict[str, Histogram] = {}
         self._label_values: dict[Spec, set[tuple[str, ...]]] = {}
+        # By name, because the hash of a spec is that of all its texts. Prometheus's own lookup takes as long as ten.
+        self._series_by_labels: dict[tuple[str, tuple[str, ...]], Any] = {}
         self._flushes: list[Callable[[], None]] = []
         for spec in specs:
             if any(spec.name == other.name for other in self._label_values):
@@ -174,7 +213,16 @@ class Metrics:
 
     def format_text(self) -> bytes:
         """All metrics in Prometheus's text format. Thousands of series take milliseconds: call it in a thread."""
-        return format_families(self._registry.collect(), {spec.name for spec in self._label_values})
+        return format_families(self.collect(), self.names)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the declared metrics."""
+        return {spec.name for spec in self._label_values}
+
+    def collect(self) -> Iterable[Metric]:
+        """All families, with their samples."""
+        return self._registry.collect()
 
     def _register(self, spec: Spec) -> None:
         if isinstance(spec, CounterSpec):
@@ -187,8 +235,11 @@ class Metrics:
             self._registry.register(histogram)
 
     def _series(self, metric: M, spec: Spec, labels: tuple[str, ...]) -> M:
-        self._track_labels(spec, labels)
-        return metric.labels(*labels) if labels else metric
+        found: M | None = self._series_by_labels.get((spec.name, labels))
+        if found is None:
+            self._track_labels(spec, labels)
+            found = self._series_by_labels[spec.name, labels] = metric.labels(*labels) if labels else metric
+        return found
 
     def _track_labels(self, spec: Spec, labels: tuple[str, ...]) -> None:
         if len(labels) != len(spec.labels):
@@ -199,6 +250,7 @@ class Metrics:
     def _remove(self, spec: Spec, obsolete: Iterable[tuple[str, ...]]) -> None:
         for values in obsolete:
             self._label_values[spec].discard(values)
+            self._series_by_labels.pop((spec.name, values), None)
             if isinstance(spec, HistogramSpec):
                 self._histograms[spec.name].remove(values)
             elif isinstance(spec, CounterSpec):
@@ -215,25 +267,30 @@ LATENCY_BUCKETS: Final = (
 TOTAL_STEP: Final = "total"
 
 
-def execution_latency(component: str) -> HistogramSpec:
-    """The histogram of a component such as `vpa_recommender`."""
-    name = f"{component}_execution_latency_seconds"
-    return HistogramSpec(name, "Time spent in each step of a pass, and in total.", ("step",), buckets=LATENCY_BUCKETS)
+def execution_latency(
+    component: str, *steps: str, meaning: str = "Time spent in each step of a pass, and in total."
+) -> HistogramSpec:
+    """The histogram of a component such as `vpa_recommender`, with the steps before the total."""
+    label = Label("step", values=(*steps, TOTAL_STEP))
+    return HistogramSpec(f"{component}_execution_latency_seconds", meaning, (label,), buckets=LATENCY_BUCKETS)
 
 
 class StepTimer:
-    """Times the steps of one pass: a step lasts from the end of the previous one."""
+    """Times the steps of one pass, for metrics and its trace: a step lasts from the end of the previous one."""
 
     def __init__(self, metrics: Metrics, latency: HistogramSpec, clock: Callable[[], float]) -> None:
         self._metrics = metrics
         self._latency = latency
         self._clock = clock
+        # A step may end in the thread of passes, which has no current trace.
+        self._trace = current_trace()
         self._began = self._last = clock()
 
     def step(self, name: str) -> None:
         """Observe the end of a step."""
         now = self._clock()
         self._metrics.observe(self._latency, now - self._last, name)
+        self._trace.step(name)
         self._last = now
 
     def total(self) -> None:

@@ -284,6 +284,17 @@ def test_all_duplicate_keys_are_reported_with_the_line_of_the_first() -> None:
     ]
 
 
+def test_a_second_object_without_a_separator_is_answered_with_the_separator() -> None:
+    first, second = errors("apiVersion: v1\nkind: Pod\napiVersion: v1\nkind: Service\n")
+    assert (
+        first.rule
+        == 'key is written twice, first on line 1; if a second object begins here, write a line "---" above it'
+    )
+    assert second.rule == "key is written twice, first on line 2"
+    (nested,) = errors("target:\n  apiVersion: v1\n  apiVersion: v1\n")
+    assert "---" not in nested.rule
+
+
 @pytest.mark.parametrize("text", ["1: a\n'1': b", "yes: a\ntrue: b", '{"a": 1, "a": 1}'])
 def test_keys_that_become_the_same_text_are_duplicates(text: str) -> None:
     (error,) = errors(text)

@@ -129,6 +129,27 @@ def test_without_a_pod_the_shape_is_the_template_as_admission_stores_it() -> Non
     world.run(play)
 
 
+def test_without_dry_runs_the_shape_is_the_template_with_the_defaults_of_limit_ranges() -> None:
+    world = World(admission_dry_run=False)
+    world.add_workload(replicas=0, template={"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [app()]}})
+    world.add_buffer()
+
+    def put_default(cpu: str) -> None:
+        item = {"type": "Container", "defaultRequest": {"cpu": cpu}}
+        world.put(path("limitranges", "defaults"), {"spec": {"limits": [item]}})
+
+    put_default("250m")
+
+    async def play(_: BufferController) -> None:
+        assert world.requests() == {"cpu": "250m"}
+        put_default("300m")
+        await world.wait(5.0)
+        assert world.requests() == {"cpu": "300m"}
+        assert (world.dry_runs, world.condition()) == (0, ("True", "BufferReady"))
+
+    world.run(play)
+
+
 def test_the_dry_run_of_a_stateful_set_has_its_volumes_which_are_noted() -> None:
     world = World()
     observed: list[Any] = []
@@ -648,9 +669,9 @@ def test_metrics_have_requested_and_actual_chunks_up_to_a_number_of_buffers() ->
 
     async def play(_: BufferController) -> None:
         await world.wait(60.0)
-        assert world.metric_value('trellis_buffers_wanted_chunks{name="a",namespace="shop"}') == 2
-        assert world.metric_value('trellis_buffers_chunks{name="a",namespace="shop"}') == 1
-        assert world.metric_value('trellis_buffers_chunks{name="b",namespace="shop"') == 0
+        assert world.metric_value('trellis_buffers_wanted_chunks{buffer_name="a",buffer_namespace="shop"}') == 2
+        assert world.metric_value('trellis_buffers_chunks{buffer_name="a",buffer_namespace="shop"}') == 1
+        assert world.metric_value('trellis_buffers_chunks{buffer_name="b",buffer_namespace="shop"') == 0
         assert world.metric_value('trellis_buffers_objects{reason="BufferReady"}') == 2
         assert world.metric_value('trellis_buffers_noted_objects{reason="LimitedByQuotas"}') == 2
         assert world.metric_value("trellis_buffers_last_change_timestamp_seconds") > 0

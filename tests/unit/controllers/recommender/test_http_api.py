@@ -35,7 +35,7 @@ class Elsewhere(Leadership):
 
     @property
     def served(self) -> frozenset[str]:
-        return frozenset(self._names - self._holders.keys())
+        return frozenset(self.names - self._holders.keys())
 
     def list_other_holders(self) -> dict[str, str]:
         return self._holders
@@ -51,7 +51,7 @@ def test_the_api_reports_the_decisions_of_the_last_pass() -> None:
     async def main() -> None:
         async with world.recommending() as recommender:
             status, nothing = await get(recommender.http_api, NAMESPACE, "web")
-            assert (status, nothing["error"]) == (503, "no pass has finished yet; retry in a minute")
+            assert (status, nothing["error"]) == (503, "no recommender pass has finished yet; retry in a minute")
             await world.passes(1)
             status, result = await get(recommender.http_api, NAMESPACE, "web")
             assert status == 200

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.controllers.recommender import CHECKPOINTS, VPAS, World
+from support.controllers.recommender import CHECKPOINTS, MINUTE, VPAS, World
 from trellis.base.errors import Unreachable
 from trellis.kube.transport.requests import Request
 from trellis.testing.scripted_transport import ScriptedResponse, error_response
@@ -33,6 +33,7 @@ def test_a_steady_workload_gets_upstreams_recommendation_and_a_checkpoint() -> N
         assert world.vpa("web")["status"]["observedGeneration"] == 1
         assert world.checkpoint("web-app")["status"]["totalSamplesCount"] == 6
         assert world.metric_value('vpa_recommender_execution_latency_seconds_count{step="total"}') == 3
+        assert world.now() - world.metric_value("trellis_component_last_pass_timestamp_seconds{") <= 60
 
     world.run(play)
 
@@ -100,15 +101,19 @@ def test_an_hour_without_metrics_changes_no_recommendation_and_is_counted() -> N
     async def play() -> None:
         await world.passes(5)
         target = world.target("web")
+        newest = world.metric_value("trellis_recommender_newest_sample_timestamp_seconds")
+        assert 0 <= world.now() - newest <= 2 * MINUTE
         world.fault = lambda request: (
             error_response(503, "ServiceUnavailable", "away") if "/metrics.k8s.io/" in request.path else None
         )
         await world.passes(61)
         assert world.target("web") == target != {}
+        assert world.metric_value("trellis_recommender_newest_sample_timestamp_seconds") == newest
         client = 'client_name="default-metrics-client"'
         assert world.metric_value(f'vpa_recommender_metric_server_responses{{{client},is_error="true"}}') >= 59
         world.fault = lambda _request: None
         await world.passes(3)
+        assert world.metric_value("trellis_recommender_newest_sample_timestamp_seconds") > newest + 61 * MINUTE
         assert world.checkpoint("web-app")["status"]["totalSamplesCount"] >= 14
 
     world.run(play)

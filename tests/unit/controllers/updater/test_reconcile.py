@@ -237,9 +237,11 @@ def test_a_process_that_does_not_lead_does_nothing_and_starts_when_it_leads() ->
         await world.passes(2)
         assert world.evictions == []
         assert world.metric_value('vpa_updater_execution_latency_seconds_count{step="total"}') == 0
+        assert "trellis_component_last_pass_timestamp_seconds{" not in world.metrics.format_text().decode()
         world.leads = True
         updater.on_started_leading()
         await asyncio.sleep(1.0)
+        assert world.now() - world.metric_value("trellis_component_last_pass_timestamp_seconds{") <= 1
         assert len(world.evictions) == 1
 
     world.run(play)

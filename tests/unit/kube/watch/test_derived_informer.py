@@ -148,7 +148,7 @@ def test_a_dropped_one_is_fed_no_longer() -> None:
 def test_an_unreadable_object_stays_as_it_was_and_is_reported_by_the_source_alone() -> None:
     world = World()
     world.put("web-0", "Running")
-    derived, elsewhere = world.derive(), world.derive(Selection("bank"))
+    derived, elsewhere = world.derive(), world.derive(Selection(("bank",)))
 
     async def play() -> None:
         world.server.put(pod_path("web-0"), {"status": {"phase": ["no", "text"]}})

@@ -107,7 +107,7 @@ def test_a_list_then_a_watch_from_its_version() -> None:
 
 
 def test_the_same_selection_is_listed_and_watched() -> None:
-    selection = Selection("shop", "app=web", "spec.nodeName=node-1")
+    selection = Selection(("shop",), "app=web", "spec.nodeName=node-1")
     _, transport = follow(list_response([], resource_version="7"), StreamScript(), selection=selection)
     for request in transport.requests:
         query = dict(request.query)
@@ -257,6 +257,13 @@ def test_silence_for_too_long_is_a_connection_that_died() -> None:
     quiet = StreamScript([bookmark_line("8")])
     story, transport = follow(list_response([], resource_version="7"), quiet, StreamScript(), seconds=QUIET_SECONDS + 5)
     assert story.calls[-2:] == ["failed: Unreachable", "watch"]
+    assert queries(transport)[-1]["resourceVersion"] == "8"
+
+
+def test_silence_of_a_kind_without_bookmarks_is_no_failure() -> None:
+    quiet = StreamScript([watch_line("ADDED", _pod("a", 8))])
+    story, transport = follow(list_response([], resource_version="7"), quiet, StreamScript(), seconds=QUIET_SECONDS + 5)
+    assert story.calls[-3:] == ["watch", "ADDED a", "watch"]
     assert queries(transport)[-1]["resourceVersion"] == "8"
 
 

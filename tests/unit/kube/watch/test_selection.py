@@ -22,7 +22,7 @@ def pod(phase: str, node: str = "n-1", namespace: str = "shop") -> Pod:
 
 SELECTIONS = st.builds(
     Selection,
-    namespace=st.sampled_from(["", "shop", "bank"]),
+    namespaces=st.sampled_from([(), ("shop",), ("bank",), ("bank", "shop")]),
     field_selector=st.lists(
         st.sampled_from(["spec.nodeName!=", "status.phase!=Failed", "status.phase=Running", "spec.nodeName=n-1"]),
         unique=True,
@@ -37,7 +37,7 @@ PODS = st.builds(
 
 
 def test_pods_are_chosen_by_phase_node_and_namespace() -> None:
-    selection = Selection("shop", field_selector=ON_NODES)
+    selection = Selection(("shop",), field_selector=ON_NODES)
     assert selection.matches(pod("Running"))
     assert not selection.matches(pod("Running", node=""))
     assert not selection.matches(pod("Failed"))
@@ -49,7 +49,8 @@ def test_what_several_components_follow_has_the_requirements_that_all_of_them_ma
     followed = [Selection(field_selector=ON_NODES), Selection(field_selector=ENDED)]
     assert widen_all(followed) == Selection(field_selector=ENDED)
     assert widen_all([*followed, Selection(field_selector=NOT_PENDING)]) == Selection()
-    assert widen_all([Selection("shop"), Selection("bank")]) == Selection()
+    assert widen_all([Selection(("shop",)), Selection(("bank",))]) == Selection(("bank", "shop"))
+    assert widen_all([Selection(("shop",)), Selection()]) == Selection()
 
 
 @pytest.mark.parametrize("other", [Selection(label_selector="a=c"), Selection()])

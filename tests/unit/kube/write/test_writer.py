@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from support import virtual_time
+from support.api_server.connections import Connection
+from support.api_server.server import ModelServer
 from trellis.api.kube.meta import PodMeta
 from trellis.api.kube.pods import Pod
 from trellis.base.errors import InvalidInput, Unreachable
@@ -397,6 +399,37 @@ def test_a_writer_that_does_not_lead_sends_nothing() -> None:
     (written,), transport, _ = write(actions=[PATCH], may_write=lambda: False)
     assert (written.result, written.reason) == (Result.SKIPPED, NOT_LEADING)
     assert transport.requests == []
+
+
+def test_a_writer_of_a_replica_that_shares_namespaces_writes_in_its_own_alone() -> None:
+    transport = ScriptedTransport(DONE, DONE)
+
+    async def main() -> list[WriteOutcome]:
+        writer = Writer(Client(transport), record=lambda _: None, may_write_in=lambda namespace: namespace != "shop")
+        return [await writer.write(action) for action in (PATCH, CREATE)]
+
+    inside, cluster = virtual_time.run(main())
+    assert (inside.result, inside.reason) == (Result.SKIPPED, NOT_LEADING)
+    assert cluster.applied
+    assert [request.path for request in transport.requests] == ["/api/v1/nodes"]
+
+
+def test_writes_in_flight_are_waited_for_but_not_those_to_other_namespaces() -> None:
+    async def main() -> list[float]:
+        connection = Connection(ModelServer())
+        connection.seconds = 3.0
+        writer = Writer(Client(connection), record=lambda _: None)
+        writing = asyncio.create_task(writer.write(PATCH))
+        await asyncio.sleep(1.0)
+        clock = asyncio.get_running_loop().time
+        times = []
+        for ignored in ("shop", "other"):
+            await writer.wait_for_writes(lambda namespace, ignored=ignored: namespace == ignored)  # type: ignore[misc]
+            times.append(clock())
+        await writing
+        return times
+
+    assert virtual_time.run(main()) == [1.0, 3.0]
 
 
 def test_leadership_lost_while_waiting_in_line_stops_the_write() -> None:

@@ -56,7 +56,7 @@ def test_gates_survive_being_written(gates: FeatureGates) -> None:
             "NativeSidecar=true",
             "is not a feature gate; the gates are CPUStartupBoost, InPlace, PerVPAConfig, AllAlpha, AllBeta",
         ),
-        ("InPlaceOrRecreate=true", "is always on since VPA 1.6; remove it"),
+        ("InPlaceOrRecreate=true", "was removed in VPA 1.7, because the mode is always on; remove it"),
         ("InPlace", "must be written like InPlace=true"),
         ("InPlace=yes", '"InPlace=yes": must be true or false'),
         (["InPlace"], "must be written like CPUStartupBoost=true,InPlace=false"),

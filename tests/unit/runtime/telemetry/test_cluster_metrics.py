@@ -11,7 +11,7 @@ from trellis.kube.resources import PODS
 from trellis.kube.watch.informer import WatchInformer
 from trellis.kube.write.actions import CreateEviction, Target
 from trellis.kube.write.outcomes import Result, WriteOutcome
-from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS, count_write, observe_informer
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS, PassGauges, count_write, observe_informer
 from trellis.runtime.telemetry.metrics import Metrics
 
 
@@ -58,3 +58,13 @@ def test_writes_are_counted_by_result() -> None:
     metrics_by_line = lines(metrics)
     assert metrics_by_line['trellis_writes_total{action="EvictPod",resource="pods",result="Refused"}'] == 2
     assert metrics_by_line['trellis_writes_total{action="EvictPod",resource="pods",result="Applied"}'] == 1
+
+
+def test_a_failed_pass_leaves_the_duration_of_the_last_successful_one() -> None:
+    metrics = Metrics(CLUSTER_METRICS, about_process=False)
+    gauges = PassGauges(metrics, "updater")
+    gauges.observe(2.5, 0)
+    gauges.observe(9.0, 3)
+    lines = metrics.format_text().decode().splitlines()
+    assert 'trellis_component_last_pass_duration_seconds{component="updater"} 2.5' in lines
+    assert 'trellis_component_failed_passes{component="updater"} 3' in lines

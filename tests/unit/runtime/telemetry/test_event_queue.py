@@ -71,7 +71,7 @@ def test_events_that_cannot_be_written_are_reported_once_a_minute_with_their_num
         assert failed() == [1, 50]
 
     def failed() -> list[int]:
-        records = [record for record in caplog.records if record.message == "Events cannot be written"]
+        records = [record for record in caplog.records if record.message == "writing Events failed"]
         return [getattr(record, "trellis_fields", {})["failed"] for record in records]
 
     virtual_time.run(main())

@@ -46,7 +46,7 @@ def served(
         context = serve_health(
             HealthSettings(address=address, profiling=profiling),
             metrics=metrics,
-            activity=activity or Activity(300.0, Clock()),
+            activity=(activity or Activity(300.0, Clock())).check,
             alive={"loop": lambda: None},
             ready=ready or {},
             pages=pages or {},
@@ -67,18 +67,18 @@ def test_health_check_is_ok_until_the_last_activity_is_too_old() -> None:
     clock = Clock()
     activity = Activity(300.0, clock)
     clock.now += 10_000
-    assert (health_check(activity).status, health_check(activity).text) == (200, "OK")
+    assert (health_check(activity.check).status, health_check(activity.check).text) == (200, "OK")
     activity.touch()
     clock.now += 300.0
-    assert health_check(activity).text == "OK"
+    assert health_check(activity.check).text == "OK"
     clock.now += 72.5
-    answer = health_check(activity)
+    answer = health_check(activity.check)
     assert (answer.status, answer.text) == (500, "Error: last activity more than 5m0s ago: 6m12.5s")
     activity.touch()
-    assert health_check(activity).text == "OK"
+    assert health_check(activity.check).text == "OK"
     clock.now += 1000
     activity.stop()
-    assert health_check(activity).text == "OK"
+    assert health_check(activity.check).text == "OK"
 
 
 def test_checks_are_listed_on_request_or_on_failure() -> None:

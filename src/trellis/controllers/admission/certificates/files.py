@@ -31,15 +31,16 @@ class CertificateFiles:
     def __str__(self) -> str:
         return f"{self._certificate}, {self._key}"
 
+    def may_have_changed(self, *, is_serving: bool) -> bool:
+        """Whether the files have changed, and are to be read again."""
+        return (self._reload or not is_serving) and self._sign() != self._last_signature
+
     async def read_if_changed(self, *, is_serving: bool) -> ServingCertificate | None:
         """The certificate in the files, if they have changed; `is_serving` says whether one is served already."""
-        if is_serving and not self._reload:
+        if not self.may_have_changed(is_serving=is_serving):
             return None
         # Before they are read: what changes in the middle of that is found the next time.
-        signature = tuple(map(_signature, (self._certificate, self._key, self._authorities)))
-        if signature == self._last_signature:
-            return None
-        self._last_signature = signature
+        self._last_signature = self._sign()
         try:
             pair = KeyPair(self._certificate.read_bytes(), self._key.read_bytes())
         except OSError as error:
@@ -47,6 +48,9 @@ class CertificateFiles:
             return None
         self.problem = ""
         return ServingCertificate(pair, self._bundle())
+
+    def _sign(self) -> _Signature:
+        return tuple(map(_signature, (self._certificate, self._key, self._authorities)))
 
     def _bundle(self) -> bytes:
         """The CA bundle; empty if it cannot be read, because only the webhook configuration needs it."""

@@ -144,5 +144,8 @@ class CertificateSource(Protocol):
     def interval(self) -> float:
         """Seconds from one check to the next."""
 
+    def may_have_changed(self, *, is_serving: bool) -> bool:
+        """Whether it is worth while to read it again; this costs little."""
+
     async def read_if_changed(self, *, is_serving: bool) -> ServingCertificate | None:
         """The certificate, if it is new. Invalid content is a `problem`, and raises nothing."""

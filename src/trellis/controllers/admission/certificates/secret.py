@@ -37,7 +37,7 @@ BUNDLE: Final = "ca.crt"
 AUTHORITY_KEY: Final = "ca.key"
 MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "trellis"}
 
-# After a conflict the Secret that another replica wrote is read, up to so many times.
+# Reads, after a conflict, of the Secret that another replica wrote.
 _ATTEMPTS: Final = 3
 
 # How often renewal is checked. Its handshakes take 9 ms, in which no review is answered.
@@ -86,6 +86,10 @@ class CertificateSecret:
 
     def __str__(self) -> str:
         return str(self._target)
+
+    def may_have_changed(self, *, is_serving: bool) -> bool:  # noqa: ARG002 - only the API server knows
+        """Another replica or a person may have changed it at any time."""
+        return True
 
     async def read_if_changed(self, *, is_serving: bool) -> ServingCertificate | None:
         """Read the Secret, renew what is due, and return the certificate if it is new."""

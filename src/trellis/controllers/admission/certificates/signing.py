@@ -67,7 +67,7 @@ def _read(authority: KeyPair) -> tuple[x509.Certificate, ec.EllipticCurvePrivate
     except (ValueError, TypeError) as error:
         raise InvalidInput("authority", f"cannot be read: {error}") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
-        raise InvalidInput("authority", "its key does not belong to its certificate")
+        raise InvalidInput("authority", "the key does not belong to the certificate")
     return certificate, key
 
 

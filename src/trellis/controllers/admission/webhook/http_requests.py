@@ -22,6 +22,8 @@ _CONTENT_TYPE: Final = b"content-type"
 _EXPECT: Final = b"expect"
 _HOST: Final = b"host"
 _TRANSFER_ENCODING: Final = b"transfer-encoding"
+# Of the API server's trace, if it has one.
+_TRACEPARENT: Final = b"traceparent"
 # The headers that are read. Each may occur once.
 _READ_HEADERS: Final = frozenset((_CONTENT_LENGTH, _CONTENT_TYPE, _EXPECT, _HOST, _TRANSFER_ENCODING))
 # The colon, the space and the line break of a header line.
@@ -44,6 +46,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
     content_type: str
     keep_alive: bool
     body: bytes
+    traceparent: bytes = b""
 
 
 class HttpRequestReader:
@@ -137,6 +140,8 @@ class HttpRequestReader:
             if key in self._headers:
                 raise BadRequest(400, f"there is more than one header {key.decode()}")
             self._headers[key] = value.strip(b" \t")
+        elif key == _TRACEPARENT:
+            self._headers[key] = value
 
     def on_headers_complete(self) -> None:
         self._has_head = self._has_progressed = True
@@ -181,6 +186,7 @@ class HttpRequestReader:
                 content_type=self._headers.get(_CONTENT_TYPE, b"").decode("latin-1"),
                 keep_alive=self._parser.should_keep_alive(),
                 body=bytes(self._body),
+                traceparent=self._headers.get(_TRACEPARENT, b""),
             )
         )
         self._body.clear()

@@ -11,6 +11,7 @@ upstream's webhook until its last pod is gone, is still trusted while certificat
 from __future__ import annotations
 
 import asyncio
+import math
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection
 from typing import Any, Final
@@ -122,7 +123,9 @@ def _namespace_requirements(
     """Select the namespaces in scope. Without a restriction this is empty: a selector is evaluated for every pod."""
     requirements: tuple[LabelSelectorRequirement, ...] = ()
     if scope.vpa_object_namespace:
-        requirements = (LabelSelectorRequirement(_NAMESPACE_NAME, "In", (scope.vpa_object_namespace,)),)
+        requirements = (
+            LabelSelectorRequirement(_NAMESPACE_NAME, "In", tuple(sorted(set(scope.vpa_object_namespace)))),
+        )
     elif scope.ignored_vpa_object_namespaces:
         ignored = tuple(sorted(set(scope.ignored_vpa_object_namespaces)))
         requirements = (LabelSelectorRequirement(_NAMESPACE_NAME, "NotIn", ignored),)
@@ -180,7 +183,7 @@ class WebhookRegistration:
         self._plurals: frozenset[str] = frozenset()
         self._foreign_since: dict[bytes, float] = {}
         self._loop = Periodic("registration", self.reconcile, INTERVAL, on_pass=self._report_pass)
-        metrics.set(REGISTERED, 0)
+        metrics.set(REGISTERED, 0 if settings.register_webhook else math.nan)
 
     def find_registration_problem(self) -> str | None:
         """Return why the API server sends no reviews; None if it does, or if registration is off."""

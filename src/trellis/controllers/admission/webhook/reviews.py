@@ -109,6 +109,13 @@ class PodReviewer(Protocol):
         """Return the decision about a new pod, or an awaitable of it."""
 
 
+class ReviewObserver(Protocol):
+    """Observes the results of reviews."""
+
+    def __call__(self, resource: str, reason: Reason, outcome: str, operations: int, /) -> None:
+        """A review ended with this reason and outcome, and so many operations on the object."""
+
+
 class _ReviewResult(msgspec.Struct, frozen=True):
     """The result of a review, with all that the answer needs."""
 
@@ -129,12 +136,15 @@ class _UidEnvelope(msgspec.Struct, frozen=True):
 
 
 class ReviewHandler:
-    """Answers requests. It never raises."""
+    """Answers requests. It never raises. `observe` is called with each result, if it is there."""
 
-    def __init__(self, pods: PodReviewer, gates: FeatureGates, metrics: ReviewMetrics) -> None:
+    def __init__(
+        self, pods: PodReviewer, gates: FeatureGates, metrics: ReviewMetrics, observe: ReviewObserver | None = None
+    ) -> None:
         self._pods = pods
         self._gates = gates
         self._metrics = metrics
+        self._observe = observe
 
     def handle(self, request: HttpRequest) -> HttpReply | Awaitable[HttpReply]:
         """Return the reply to a request, or an awaitable of it."""
@@ -240,6 +250,8 @@ class ReviewHandler:
         metrics = self._metrics
         metrics.count(named.REVIEWS, result.resource, result.reason.code)
         metrics.observe(named.LATENCY, seconds, result.status, result.resource)
+        if self._observe is not None:
+            self._observe(result.resource, result.reason, result.status, len(result.patch))
         if result.resource == named.POD:
             metrics.count(named.PODS, "true" if result.status == named.APPLIED else "false")
 

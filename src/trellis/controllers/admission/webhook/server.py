@@ -66,9 +66,15 @@ class ConnectionTimeouts(msgspec.Struct, frozen=True):
 class ReviewConnection(asyncio.Protocol):
     """One connection. It is a member of `connections` while it is open."""
 
-    def __init__(self, callbacks: ServerCallbacks, connections: set[ReviewConnection]) -> None:
+    def __init__(
+        self,
+        callbacks: ServerCallbacks,
+        connections: set[ReviewConnection],
+        on_opened: Callable[[], object] = lambda: None,
+    ) -> None:
         self._callbacks = callbacks
         self._connections = connections
+        self._on_opened = on_opened
         self._reader = HttpRequestReader()
         self._transport: asyncio.Transport | None = None
         self._pending_reply: asyncio.Task[None] | None = None
@@ -92,6 +98,7 @@ class ReviewConnection(asyncio.Protocol):
         # uvloop's transport has the methods of asyncio.Transport, but not its class.
         self._transport = cast("asyncio.Transport", transport)
         self._connections.add(self)
+        self._on_opened()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._connections.discard(self)
@@ -120,9 +127,13 @@ class ReviewConnection(asyncio.Protocol):
         self._resume()
 
     def shut_down(self, *, immediately: bool = False) -> None:
-        """Close the connection, at once or after the reply to the request that has begun."""
+        """Close the connection, at once or with the next reply.
+
+        An idle connection waits for a request too. Its client may be sending one at this moment, and would take the end
+        of the connection for a failed review, which it does not send again.
+        """
         self._shutting_down = True
-        if immediately or self._lingering or self.is_idle:
+        if immediately or self._lingering:
             self._close()
 
     def enforce_timeouts(self, now: float, timeouts: ConnectionTimeouts) -> None:
@@ -138,7 +149,7 @@ class ReviewConnection(asyncio.Protocol):
         elif self._reader.has_pending_request and elapsed > timeouts.request:
             self._refuse(BadRequest(408, f"the request took longer than {timeouts.request:g} s"))
         elif elapsed > timeouts.idle:
-            self.shut_down()
+            self._close()
 
     def _handle_requests(self) -> None:
         while self._can_reply and not self._closed and self._transport is not None:
@@ -211,7 +222,7 @@ DRAIN_SECONDS: Final = 0.5
 
 
 class ReviewServer:
-    """Listens, and holds all connections. `close` answers the requests that have begun, if that does not take long."""
+    """Listens, and holds all connections. `close` answers the requests that have come, if that does not take long."""
 
     def __init__(
         self, callbacks: ServerCallbacks, context: ssl.SSLContext | None, timeouts: ConnectionTimeouts | None = None
@@ -220,6 +231,7 @@ class ReviewServer:
         self._context = context
         self._timeouts = timeouts or ConnectionTimeouts()
         self._connections: set[ReviewConnection] = set()
+        self._has_connections = asyncio.Event()
         self._server: asyncio.Server | None = None
 
     def __len__(self) -> int:
@@ -232,7 +244,7 @@ class ReviewServer:
         except OSError as error:
             raise InvalidInput(str(address), f"cannot listen on --port: {error.strerror}") from error
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: ReviewConnection(self._callbacks, self._connections),
+            lambda: ReviewConnection(self._callbacks, self._connections, self._has_connections.set),
             sock=listener,
             ssl=self._context,
             ssl_handshake_timeout=_HANDSHAKE_SECONDS if self._context else None,
@@ -243,13 +255,16 @@ class ReviewServer:
     async def watch(self) -> None:
         """Close connections whose clients take too long, until cancelled."""
         while True:
+            if not self._connections:
+                self._has_connections.clear()
+                await self._has_connections.wait()
             await asyncio.sleep(_TIMEOUT_CHECK_SECONDS)
             now = perf_counter()
             for connection in tuple(self._connections):
                 connection.enforce_timeouts(now, self._timeouts)
 
     async def close(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Accept no new connection and no new request, and close connections when answered, or after this time."""
+        """Accept no new connection, and close each one with its next reply, or after this time."""
         if self._server is not None:
             self._server.close()
         for connection in tuple(self._connections):

@@ -13,6 +13,7 @@ import msgspec
 from trellis.api.kinds.buffer import Buffer
 from trellis.api.kube.capacity_buffers import CapacityBuffer
 from trellis.api.kube.pods import PodTemplate
+from trellis.controllers.buffers.admitted_templates import AdmittedTemplates
 from trellis.controllers.buffers.capacity_buffers.informers import CapacityBufferInformers, capacity_key
 from trellis.controllers.buffers.capacity_buffers.mirror import CapacityBufferMirror, CapacityBufferMirrorRemoval
 from trellis.controllers.buffers.capacity_buffers.reconcile import CapacityBufferReconciler
@@ -21,7 +22,6 @@ from trellis.controllers.buffers.capacity_buffers.status import CapacityBufferPu
 from trellis.controllers.buffers.capacity_buffers.view import CapacityBufferViewBuilder
 from trellis.controllers.buffers.quota_shares import QuotaShares
 from trellis.controllers.buffers.settings import CapacityBufferSettings
-from trellis.controllers.buffers.template_dry_runs import TemplateDryRuns
 from trellis.controllers.buffers.view import BufferViewBuilder
 from trellis.core.buffers import BufferSettings
 from trellis.core.cluster.store import ObjectKey
@@ -40,7 +40,7 @@ class SharedWithBuffers(msgspec.Struct, frozen=True):
     """The parts that CapacityBuffers share with Buffers: views of targets, dry runs, quotas and selectors."""
 
     view: BufferViewBuilder
-    templates: TemplateDryRuns
+    templates: AdmittedTemplates
     shares: QuotaShares
     selectors: TargetSelectorIndex
     settings: BufferSettings

@@ -177,7 +177,7 @@ class CapacityBufferMirrorRemoval:
             return None
 
 
-# After so many tries, five seconds apart, the condition says that the use of a minimum is not known.
+# Tries, five seconds apart, after which the condition says that the use of a minimum is not known.
 _UNOBSERVED_TRIES: Final = 6
 
 

@@ -30,11 +30,11 @@ from trellis.kube.write.writer import Writer
 
 OWNED_NAME_TAKEN = Reason(
     "OwnedNameTaken",
-    "Another object already has the name of an object that the buffer would own; it is not changed.",
+    "Another object already has the name of an object that the Buffer would own; it is not changed.",
     Severity.WARNING,
 )
 OWNED_REFUSED = Reason(
-    "OwnedObjectRefused", "The API server refuses an object that the buffer would own.", Severity.WARNING
+    "OwnedObjectRefused", "The API server refuses an object that the Buffer would own.", Severity.WARNING
 )
 
 # The label that selects all objects that are managed for buffers.

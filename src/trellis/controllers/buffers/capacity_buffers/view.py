@@ -9,11 +9,11 @@ import msgspec
 
 from trellis.api.kube.capacity_buffers import CapacityBuffer, ScalableReference
 from trellis.api.kube.pods import PodTemplateSpec
+from trellis.controllers.buffers.admitted_templates import AdmittedTemplates
 from trellis.controllers.buffers.capacity_buffers.informers import CapacityBufferInformers, capacity_key
 from trellis.controllers.buffers.capacity_buffers.owned_objects import is_owned
 from trellis.controllers.buffers.capacity_buffers.state import CapacityBufferState, observed_generation
 from trellis.controllers.buffers.state import TargetState
-from trellis.controllers.buffers.template_dry_runs import TemplateDryRuns
 from trellis.controllers.buffers.view import BufferViewBuilder
 from trellis.core.buffers import TargetFacts, TranslationFacts, managed_template_name
 from trellis.core.buffers.pods import select_scheduling_fields
@@ -36,7 +36,7 @@ class CapacityBufferViewBuilder:
         client: Client,
         informers: CapacityBufferInformers,
         workloads: BufferViewBuilder,
-        templates: TemplateDryRuns,
+        templates: AdmittedTemplates,
     ) -> None:
         self._client = client
         self._informers = informers
@@ -68,7 +68,7 @@ class CapacityBufferViewBuilder:
         if previous is None or previous.source != source or asyncio.get_running_loop().time() >= previous.until:
             response = await self._client.send(build_get(POD_TEMPLATES, target.name, target.namespace))
             document = msgspec.json.decode(response.body, type=dict[str, Any])
-            previous = await self._templates.dry_run_template(state, document.get("template"), target, source)
+            previous = await self._templates.admit_template(state, document.get("template"), target, source)
         return TargetFacts() if previous is None else TargetFacts(template=previous.template, refusal=previous.refusal)
 
     def _find_last_shape(self, buffer: CapacityBuffer, state: CapacityBufferState) -> PodTemplateSpec | None:

@@ -28,8 +28,8 @@ from trellis.runtime.component import ControllerContext
 from trellis.runtime.settings.component import NamespaceSettings
 from trellis.runtime.telemetry.logs import Logger
 
-# How often the Lease is read, as often as its holder renews it.
-_POLL_SECONDS: Final = 2.0
+# How often the Lease is read: its holder renews it about as often.
+_POLL_SECONDS: Final = 5.0
 
 _WAIT: Final = ProvisioningReport(StatusOwnership.WAIT)
 _LEAVE: Final = ProvisioningReport(StatusOwnership.LEAVE)
@@ -114,7 +114,7 @@ class HeadroomController:
         await self._lease.poll()
         if self._lease.last_error and self._lease.last_error != before:
             lease = self._settings.nodes_lease
-            _log.warning("the Lease of trellis nodes cannot be read", lease=lease, why=self._lease.last_error)
+            _log.warning("reading the Lease of trellis nodes failed", lease=lease, why=self._lease.last_error)
 
     def _forget(self) -> None:
         self._has_observed, self._reports, self._on_top = False, {}, {}

@@ -25,17 +25,17 @@ _NO_VOLUMES: Final = OptionalKind("for Buffers, the volumes of pending pods are 
 
 
 class HeadroomInformers:
-    """All that is observed. Only Buffers may be those of one namespace: nodes hold pods of all of them."""
+    """All that is observed. Only Buffers may be those of some namespaces: nodes hold pods of all of them."""
 
     daemon_sets: None = None
 
-    def __init__(self, informers: Informers, namespace: str) -> None:
-        self.buffers: Informer[Buffer] = informers.follow(PLAIN_BUFFERS, namespace=namespace)
+    def __init__(self, informers: Informers, namespaces: tuple[str, ...]) -> None:
+        self.buffers: Informer[Buffer] = informers.follow(PLAIN_BUFFERS, namespaces=namespaces)
         self.nodes: Informer[Node] = informers.follow(NODES)
-        self.pods: Informer[Pod] = informers.follow(PLACED_PODS, namespace="", field_selector=UNFINISHED_PODS)
+        self.pods: Informer[Pod] = informers.follow(PLACED_PODS, namespaces=(), field_selector=UNFINISHED_PODS)
         self.namespaces: Informer[KubeObject] = informers.follow(FULL_NAMESPACES, dispensable=_NO_NAMESPACES)
         self.claims: Informer[PersistentVolumeClaim] = informers.follow(
-            VOLUME_CLAIMS, namespace="", dispensable=_NO_VOLUMES
+            VOLUME_CLAIMS, namespaces=(), dispensable=_NO_VOLUMES
         )
         self.volumes: Informer[PersistentVolume] = informers.follow(VOLUMES, dispensable=_NO_VOLUMES)
         self.classes: Informer[StorageClass] = informers.follow(STORAGE_CLASSES, dispensable=_NO_VOLUMES)

@@ -64,7 +64,7 @@ class HeadroomLoop:
     async def _pass(self) -> None:
         skip_reason = self._informer_set.find_staleness_problem() if self._context.may_act() else "not leading"
         if skip_reason is not None:
-            _log.detail(2, "the headroom of Buffers is not observed", why=skip_reason)
+            _log.detail(2, "headroom pass skipped", why=skip_reason)
             return
         observer, self._observer = self._observer, None
         if observer is None:
@@ -78,4 +78,4 @@ class HeadroomLoop:
 
 def _report(report: PassReport) -> None:
     if report.error is not None:
-        _log.error("an observation of headroom failed", error=report.error, failures=report.failures)
+        _log.error("observing the headroom of Buffers failed", error=report.error, failures=report.failures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Collection
 from typing import Final
 
@@ -15,6 +16,7 @@ from trellis.core.recommend.registry import create_built_in_recommenders
 from trellis.core.recommend.validation import needs_runs
 
 _SECONDS: Final = 30.0
+_NO_WORKERS: Final = "recommenders of packages run in processes of their own, which need Linux or macOS"
 
 
 class CatalogEntry(msgspec.Struct, frozen=True):
@@ -63,6 +65,8 @@ def _load_entry(plugin: RecommenderPlugin, is_built_in: bool, is_ambiguous: bool
         return msgspec.structs.replace(entry, problem="a built-in recommender has this name and is used")
     if is_ambiguous:
         return msgspec.structs.replace(entry, problem="several packages provide a recommender of this name: keep one")
+    if not hasattr(select, "poll"):  # Windows
+        return msgspec.structs.replace(entry, problem=_NO_WORKERS)
     worker = RecommenderWorker(plugin, WorkerSettings(start_seconds=_SECONDS), presets={}, observe=_ignore)
     try:
         worker.start().result()

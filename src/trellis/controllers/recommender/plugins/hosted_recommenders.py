@@ -41,7 +41,7 @@ class HostedRecommenders:
         self._workers = tuple(workers)
 
     def start(self, seconds: float) -> None:
-        """Start the worker processes, and wait for them for so long at most."""
+        """Start the worker processes, and wait for them for at most `seconds`."""
         wait([worker.start() for worker in self._workers], seconds)
 
     def get_recommenders(self) -> Mapping[str, Recommender]:
@@ -115,4 +115,4 @@ def _log_choice(name: str, is_built_in: bool, plugins: Sequence[RecommenderPlugi
             recommender=name,
         )
     elif len(plugins) > 1:
-        _log.error("a recommender is not available", recommender=name, why=_describe_ambiguity(name, plugins))
+        _log.error("a recommender is unavailable", recommender=name, why=_describe_ambiguity(name, plugins))

@@ -157,8 +157,8 @@ def test_a_url_is_registered_as_it_is_given() -> None:
     [
         (ScopeSettings(), []),
         (
-            ScopeSettings(vpa_object_namespace="shop"),
-            [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop"]}],
+            ScopeSettings(vpa_object_namespace=("shop", "bank")),
+            [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["bank", "shop"]}],
         ),
         (
             ScopeSettings(ignored_vpa_object_namespaces=("kube-system", "infra")),
@@ -358,6 +358,11 @@ def test_replicas_that_start_together_make_one_configuration() -> None:
 
     world.run(main, *replicas)
     assert world.writes == 1
+
+
+def test_without_registration_no_state_of_it_is_exported() -> None:
+    world = World(register_webhook=False)
+    assert "trellis_admission_webhook_registered NaN\n" in world.metrics.format_text().decode()
 
 
 def test_without_an_authority_nothing_is_registered() -> None:

@@ -244,7 +244,7 @@ def test_shutdown_answers_the_requests_that_have_begun() -> None:
         busy.protocol.data_received(encode_request(b"1"))
         await asyncio.sleep(1)
         busy.protocol.shut_down()
-        idle.protocol.shut_down()
+        idle.protocol.shut_down(immediately=True)
         assert idle.transport.closed
         assert not busy.transport.closed
         await asyncio.sleep(5)
@@ -253,6 +253,32 @@ def test_shutdown_answers_the_requests_that_have_begun() -> None:
         assert busy.transport.closed
 
     virtual_time.run(main())
+
+
+def test_shutdown_answers_a_request_that_was_on_its_way_to_an_idle_connection() -> None:
+    connection = ObservedConnection()
+    connection.protocol.data_received(encode_request(b"1"))
+    connection.protocol.shut_down()
+    assert not connection.transport.closed
+    connection.protocol.data_received(encode_request(b"2"))
+    assert connection.transport.bodies() == [b"1", b"2"]
+    assert b"Connection: close" in connection.transport.written[1]
+    assert connection.transport.closed
+
+
+def test_server_that_is_closed_does_not_wait_long_for_idle_connections() -> None:
+    async def main() -> None:
+        callbacks = ServerCallbacks(echo, lambda error: HttpReply(error.status, b""), lambda _times: None)
+        server = ReviewServer(callbacks, None)
+        address = await server.start(Address("127.0.0.1", 0))
+        reader, writer = await asyncio.open_connection("127.0.0.1", address.port)
+        writer.write(encode_request(b"1"))
+        assert (await reader.readuntil(b"\r\n\r\n1")).startswith(b"HTTP/1.1 200 OK")
+        await server.close(seconds=0.05)
+        assert await reader.read() == b""
+        writer.close()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])

@@ -1,15 +1,17 @@
-"""Templates as the API server would store a pod of them, found by a dry run through all of admission.
+"""Templates as the API server would store a pod of them.
 
-Webhooks, LimitRanges and priority classes change a pod when it is created. If the API server refuses the pod, the
-template is used as it is written: capacity for a pod that is not quite right is worth more than none, and the condition
-says what was refused. An answer is valid for a while, because all of them may change; until then the same template is
-not tried again.
+Webhooks, LimitRanges and priority classes change a pod when it is created. Without dry runs a template gets the
+defaults of LimitRanges, and is otherwise used as it is written. With dry runs, which need the right to create pods, all
+of admission takes part. If the API server refuses the pod, the template is used as without a dry run: capacity for a
+pod that is not quite right is worth more than none, and the condition says what was refused. An answer is valid for a
+while, because all of them may change; until then the same template is not tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -18,10 +20,12 @@ import msgspec
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.pods import Pod, PodTemplateSpec
+from trellis.api.kube.policies import LimitRange
 from trellis.base.errors import ServerFault, Throttled, Unreachable, UnreadableObject
 from trellis.controllers.buffers import metrics as named
 from trellis.controllers.buffers.state import ShapeTemplate, TargetState
 from trellis.core.buffers import template_in
+from trellis.core.buffers.template_defaults import with_namespace_defaults
 from trellis.core.cluster.owners import TargetRef
 from trellis.kube.client import Client
 from trellis.kube.resources import Resource
@@ -35,12 +39,21 @@ _REFUSED_SECONDS: Final = 60.0
 _RETRIABLE: Final = (Throttled, Unreachable, ServerFault)
 
 
-class TemplateDryRuns:
-    """Reads templates, and creates pods of them as dry runs."""
+class AdmittedTemplates:
+    """Reads templates, and creates pods of them as dry runs if these are `enabled`."""
 
-    def __init__(self, client: Client, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        client: Client,
+        metrics: Metrics,
+        *,
+        enabled: bool,
+        list_limit_ranges: Callable[[str], Iterable[LimitRange]],
+    ) -> None:
         self._client = client
         self._metrics = metrics
+        self._enabled = enabled
+        self._list_limit_ranges = list_limit_ranges
 
     async def read_workload_template(
         self, state: TargetState, resource: Resource[Any], target: TargetRef, source: tuple[str, int]
@@ -51,9 +64,9 @@ class TemplateDryRuns:
             return previous
         response = await self._client.send(build_get(resource, target.name, target.namespace))
         document = msgspec.json.decode(response.body, type=dict[str, Any])
-        return await self.dry_run_template(state, template_in(document), target, source)
+        return await self.admit_template(state, template_in(document), target, source)
 
-    async def dry_run_template(
+    async def admit_template(
         self, state: TargetState, template: Mapping[str, Any] | None, target: TargetRef, source: tuple[str, int]
     ) -> ShapeTemplate | None:
         """The result for a template that has been read."""
@@ -66,8 +79,11 @@ class TemplateDryRuns:
         if previous is not None and previous.digest == digest and _read_clock() < previous.until:
             # Only another field of the workload has changed, such as its replicas.
             state.template = msgspec.structs.replace(previous, source=source)
-        else:
+        elif self._enabled:
             state.template = await self._dry_run(template, target, source, digest, previous)
+        else:
+            as_written = self._read_as_written(template, target.namespace)
+            state.template = ShapeTemplate(source, digest, math.inf, as_written)
         return state.template
 
     async def _dry_run(
@@ -87,22 +103,25 @@ class TemplateDryRuns:
             "spec": template.get("spec") or {},
         }
         result = await dry_run_pod(self._client, document, target.namespace)
-        self._metrics.add(named.DRY_RUNS, 1, "made" if isinstance(result, Pod) else "refused")
+        self._metrics.add(named.DRY_RUNS, 1, named.MADE if isinstance(result, Pod) else named.REFUSED)
         if isinstance(result, Pod):
             admitted = PodTemplateSpec(ObjectMeta(labels=result.metadata.labels), result.spec)
             return ShapeTemplate(source, digest, _read_clock() + _FRESH_SECONDS, admitted)
         if isinstance(result, _RETRIABLE) and before is not None and before.digest == digest:
             return msgspec.structs.replace(before, source=source, until=_read_clock() + _REFUSED_SECONDS)
         refusal = f"the API server would refuse a pod of the template, which is used as it is: {result}"
-        return ShapeTemplate(source, digest, _read_clock() + _REFUSED_SECONDS, _read_as_written(template), refusal)
+        as_written = self._read_as_written(template, target.namespace)
+        return ShapeTemplate(source, digest, _read_clock() + _REFUSED_SECONDS, as_written, refusal)
 
-
-def _read_as_written(template: Mapping[str, Any]) -> PodTemplateSpec:
-    try:
-        return convert_object(dict(template), PodTemplateSpec)
-    except UnreadableObject:
-        # A pod without containers is translated to the reason that it is unreadable.
-        return PodTemplateSpec()
+    def _read_as_written(self, template: Mapping[str, Any], namespace: str) -> PodTemplateSpec:
+        """The template with the defaults of its namespace."""
+        try:
+            written = convert_object(dict(template), PodTemplateSpec)
+        except UnreadableObject:
+            # A pod without containers is translated to the reason that it is unreadable.
+            return PodTemplateSpec()
+        spec = with_namespace_defaults(written.spec, self._list_limit_ranges(namespace))
+        return msgspec.structs.replace(written, spec=spec)
 
 
 def _read_clock() -> float:
