@@ -42,15 +42,17 @@ def _list_recommenders(_ctx: click.Context, incomplete: str) -> Iterable[str]:
 def _list_contexts(ctx: click.Context, _incomplete: str) -> Iterable[str]:
     from trellis.kube.auth.kubeconfig_files import default_files, load_kubeconfig  # noqa: PLC0415 -- YAML comes with it
 
-    chosen: Path | None = ctx.params.get("kubeconfig")
-    files = [chosen] if chosen else default_files(os.environ, Path.home())
+    chosen = ctx.params.get("kubeconfig")
+    files = [Path(chosen)] if chosen else default_files(os.environ, Path.home())
     return sorted(load_kubeconfig(files, must_exist=False).contexts)
 
 
-def _list_namespaces(ctx: click.Context, _incomplete: str) -> Iterable[str]:
+def _list_namespaces(ctx: click.Context, incomplete: str) -> Iterable[str]:
     from trellis.kube.resources import NAMESPACES  # noqa: PLC0415 -- see above
 
-    return asyncio.run(asyncio.wait_for(_list_names(ctx, NAMESPACES), _TIMEOUT))
+    before, comma, _ = incomplete.rpartition(",")
+    names = asyncio.run(asyncio.wait_for(_list_names(ctx, NAMESPACES), _TIMEOUT))
+    return (f"{before}{comma}{name}" for name in names)
 
 
 def _list_objects(ctx: click.Context, incomplete: str) -> Iterable[str]:
@@ -65,6 +67,18 @@ def _list_objects(ctx: click.Context, incomplete: str) -> Iterable[str]:
         return []
     names = asyncio.run(asyncio.wait_for(_list_names(ctx, _find_resource(kind)), _TIMEOUT))
     return names if words else [f"{named}/{name}" for name in names]
+
+
+def _list_workloads(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    """Kinds of workloads, and after `deployment/` the names of objects."""
+    head, slash, _ = incomplete.partition("/")
+    if not slash:
+        return [f"{names[0]}/" for names in WORKLOAD_NAMES.values()]
+    kind = find_kind(head)
+    if kind not in WORKLOAD_NAMES:
+        return []
+    names = asyncio.run(asyncio.wait_for(_list_names(ctx, _find_resource(kind)), _TIMEOUT))
+    return [f"{head}/{name}" for name in names]
 
 
 def _find_resource(kind: str) -> Any:
@@ -98,7 +112,8 @@ async def _list_names(ctx: click.Context, resource: Any) -> list[str]:
     from trellis.kube.transport.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
 
     params = ctx.params
-    connection = find_connection(os.environ, kubeconfig=params.get("kubeconfig"), context=params.get("context") or "")
+    kubeconfig = Path(params["kubeconfig"]) if params.get("kubeconfig") else None
+    connection = find_connection(os.environ, kubeconfig=kubeconfig, context=params.get("context") or "")
     chosen = params.get("namespace") or connection.namespace
     client = Client(AiohttpTransport(connection), "trellis-completion")
     try:
@@ -115,6 +130,7 @@ _FINDERS: Final[dict[str, Callable[[click.Context, str], Iterable[str]]]] = {
     "contexts": _list_contexts,
     "namespaces": _list_namespaces,
     "objects": _list_objects,
+    "workloads": _list_workloads,
 }
 
 

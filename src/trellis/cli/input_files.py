@@ -62,6 +62,16 @@ def open_input(name: Path) -> Iterator[Path]:
         yield Path(path)
 
 
+def check_file(option: str, name: Path) -> None:
+    """Refuse a file that does not exist or is a directory, by the name of its option."""
+    if str(name) == STANDARD_INPUT:
+        return
+    if name.is_dir():
+        raise click.UsageError(f"{option} {name}: is a directory; name a file")
+    if not name.exists():
+        raise click.UsageError(f"{option} {name}: there is no such file")
+
+
 def read_input(name: Path) -> tuple[str, bytes]:
     """The whole of a file or of standard input, and what messages call it."""
     if str(name) == STANDARD_INPUT:

@@ -6,17 +6,19 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from trellis import __version__
-from trellis.base.errors import TrellisError
+from trellis.base.errors import TrellisError, Unauthorized
 from trellis.base.names import suggest_name
+from trellis.cli.command_class import format_help, format_usage
 from trellis.cli.interrupts import INTERRUPTED
-from trellis.cli.standard_output import discard_output_without_reader
+from trellis.cli.standard_streams import discard_output_without_reader, wrap_message, write_message
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -30,19 +32,26 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "check": ("trellis.cli.commands.check", "Find mistakes in autoscaling manifests."),
         "examples": ("trellis.cli.commands.examples", "List the examples, or copy them into a directory."),
     },
+    "Look after a cluster": {
+        "status": ("trellis.cli.commands.diagnosis.status", "Show what works, and what needs attention."),
+        "doctor": ("trellis.cli.commands.diagnosis.doctor", "Check a cluster before and after an installation."),
+        "top": ("trellis.cli.commands.diagnosis.top", "Show workloads by waste and by risk."),
+    },
     "Ask a cluster, or a dump of it": {
-        "recommend": ("trellis.cli.commands.recommend", "Advise requests for workloads, with savings and risks."),
+        "recommend": ("trellis.cli.commands.recommend", "Advise requests and limits, with savings and risks."),
         "explain": ("trellis.cli.commands.explain", "Explain what is decided about an object, and why."),
         "dump": ("trellis.cli.commands.dump", "Save the objects that decide about sizes and counts."),
         "version": ("trellis.cli.commands.version", "Print versions of the client and of the components."),
     },
     "Look up and set up": {
         "recommenders": ("trellis.cli.commands.recommenders", "List the available recommenders and their parameters."),
+        "install": ("trellis.cli.commands.install", "Print the manifests of an installation."),
         "crds": ("trellis.cli.commands.crds", "Print the CustomResourceDefinitions."),
         "schema": ("trellis.cli.commands.schema", "Print JSON Schemas of the kinds, for editors."),
         "completion": ("trellis.cli.commands.completion", "Print the completion script of a shell."),
     },
     "Run in a cluster": {
+        "run": ("trellis.cli.commands.components.run", "Run all components, or some, in one process."),
         "recommender": (
             "trellis.cli.commands.components.recommender",
             "Recommend CPU and memory for the containers of VPAs.",
@@ -55,21 +64,24 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "hvpa": ("trellis.cli.commands.components.hvpa", "Scale replica counts and pod sizes together."),
         "buffers": ("trellis.cli.commands.components.buffers", "Publish how much spare capacity each Buffer asks for."),
         "nodes": ("trellis.cli.commands.components.nodes", "Add missing nodes, and remove unneeded nodes."),
+        "node-provider-server": (
+            "trellis.cli.commands.components.node_provider_server",
+            "Offer node groups to Cluster Autoscaler by gRPC.",
+        ),
     },
 }
 COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 _STANDARD_OUTPUT = 1
 # The errors of writing to a full disk.
+_UNAUTHORIZED = 401
 _DISK_FULL_ERRORS = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)
 # Shorter names, which no list shows.
 ALIASES = {"admission": "admission-controller"}
 # Commands that other tools have, and what to type here.
 _REPLACEMENTS = {
-    "status": "`trellis version` lists the components in the cluster, and `trellis explain` answers for one object",
-    "run": f"start each component by its name: {', '.join(SECTIONS['Run in a cluster'])}",
     "get": "kubectl lists the objects, as in `kubectl get vpa,hvpa,buffers`; `trellis explain` explains one",
     "describe": "`trellis explain vpa/web` explains an object",
-    "install": "`trellis crds | kubectl apply --server-side -f -` installs the kinds, and deploy/ has the components",
+    "uninstall": "`trellis install --to-delete | kubectl delete -f -` removes what `trellis install` printed",
 }
 
 
@@ -120,19 +132,29 @@ class LazyGroup(click.Group):
         options = [] if incomplete[:1].isalnum() else click.Command.shell_complete(self, ctx, incomplete)
         return [item for item in commands if item.value.startswith(incomplete)] + options
 
+    def get_help(self, ctx: click.Context) -> str:
+        """The help, wrapped to the terminal."""
+        return format_help(self, ctx)
+
+    def get_usage(self, ctx: click.Context) -> str:
+        """The line of usage, wrapped to the terminal."""
+        return format_usage(self, ctx)
+
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Parse the command; Ctrl-C during that ends the process silently."""
         try:
-            return super().make_context(info_name, args, parent, **extra)
+            with _wrap_usage_errors():
+                return super().make_context(info_name, args, parent, **extra)
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; Ctrl-C without results prints a message and sets the exit status."""
         try:
-            return super().invoke(ctx)
+            with _wrap_usage_errors():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("\ntrellis: stopped", err=True)
             return ctx.exit(INTERRUPTED)
@@ -143,6 +165,16 @@ class LazyGroup(click.Group):
         for title, section in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(longest), line) for name, (_, line) in section.items()])
+
+
+@contextmanager
+def _wrap_usage_errors() -> Iterator[None]:
+    """Wrap the text of an error for a terminal."""
+    try:
+        yield
+    except click.UsageError as error:
+        prefix = "Error: "  # as click has it
+        raise click.UsageError(wrap_message(prefix + error.format_message()).removeprefix(prefix), error.ctx) from error
 
 
 def _suggest_command(name: str) -> str:
@@ -167,23 +199,30 @@ def _find_program_name() -> str:
     return "kubectl trellis" if Path(sys.argv[0]).stem == "kubectl-trellis" else "trellis"
 
 
+def _describe_error(error: TrellisError) -> str:
+    """The message of an error. The API server's own word for refused credentials does not say what to do."""
+    if isinstance(error, Unauthorized) and error.code == _UNAUTHORIZED:
+        return f"the API server does not accept your credentials ({error}): log in again, or choose another --context"
+    return str(error)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; a `TrellisError` or an error of the disk is one line, never a traceback."""
     discard_output_without_reader()
     try:
         trellis.main(args=list(arguments) if arguments is not None else None, prog_name=_find_program_name())
     except TrellisError as error:
-        click.echo(f"trellis: {error}", err=True)
+        write_message(_describe_error(error))
         sys.exit(2)
     except PermissionError as error:
         if error.filename is None:
             raise
-        click.echo(f"trellis: {error.filename}: {error.strerror}", err=True)
+        write_message(f"{error.filename}: {error.strerror}")
         sys.exit(2)
     except OSError as error:
         if error.errno not in _DISK_FULL_ERRORS or error.filename is not None:
             raise
         # What was not written is still waiting to be, and would fail once more at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), _STANDARD_OUTPUT)
-        click.echo(f"trellis: the output could not be written: {error.strerror}", err=True)
+        write_message(f"the output could not be written: {error.strerror}")
         sys.exit(2)

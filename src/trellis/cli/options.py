@@ -9,10 +9,12 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from click.core import ParameterSource
+
+from trellis.cli.standard_streams import write_message
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+CONTRADICTION: Final = "-n names namespaces, and -A means all of them: give one of the two"
 
 
 def cluster_access_options(command: F) -> F:
@@ -54,10 +58,6 @@ def namespace_option(help_text: str) -> Callable[[F], F]:
 def namespaces_options(help_text: str) -> Callable[[F], F]:
     """Add `-n` for namespaces by name or pattern, and `-A`, which is the default and contradicts `-n`."""
 
-    def refuse_both(ctx: click.Context, _option: click.Parameter, everywhere: bool) -> None:
-        if everywhere and ctx.params.get("namespaces"):
-            raise click.UsageError("-n names namespaces, and -A means all of them: give one of the two")
-
     def decorate(command: F) -> F:
         namespaces = click.option(
             "-n",
@@ -69,17 +69,45 @@ def namespaces_options(help_text: str) -> Callable[[F], F]:
             shell_complete=complete("namespaces"),
             help=help_text,
         )
-        everywhere = click.option(
-            "-A",
-            "--all-namespaces",
-            is_flag=True,
-            expose_value=False,
-            callback=refuse_both,
-            help="All namespaces, which is the default.",
-        )
-        return namespaces(everywhere(command))
+        return namespaces(_everywhere_option("namespaces")(command))
 
     return decorate
+
+
+def namespace_or_all_options(help_text: str) -> Callable[[F], F]:
+    """Add `-n` for one namespace, and `-A`, which is the default and contradicts `-n`."""
+
+    def decorate(command: F) -> F:
+        namespace = click.option(
+            "-n",
+            "--namespace",
+            default="",
+            metavar="NAME",
+            is_eager=True,
+            shell_complete=complete("namespaces"),
+            help=help_text,
+        )
+        return namespace(_everywhere_option("namespace")(command))
+
+    return decorate
+
+
+def _everywhere_option(other: str) -> Callable[[F], F]:
+    """Add `-A`, which contradicts -n; `other` is the parameter of that."""
+
+    def refuse_both(ctx: click.Context, _option: click.Parameter, everywhere: bool) -> None:
+        if everywhere and ctx.params.get(other):
+            raise click.UsageError(CONTRADICTION)
+
+    option: Callable[[F], F] = click.option(
+        "-A",
+        "--all-namespaces",
+        is_flag=True,
+        expose_value=False,
+        callback=refuse_both,
+        help="All namespaces, which is the default.",
+    )
+    return option
 
 
 def processes_option(command: F) -> F:
@@ -129,7 +157,7 @@ async def open_chosen_client(
 
     connection = find_connection(os.environ, kubeconfig=kubeconfig, context=context)
     for warning in connection.warnings:
-        click.echo(f"trellis: {warning}", err=True)
+        write_message(warning)
     client = Client(AiohttpTransport(connection), field_manager)
     try:
         yield client, connection.namespace
@@ -161,13 +189,33 @@ def _check_history(context: click.Context, option: click.Parameter, text: str) -
     return text
 
 
-def refuse_with_files(*names: str) -> None:
-    """Refuse options of a query of Prometheus that are given although usage is read from files."""
-    context = click.get_current_context()
-    given = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if given:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise click.UsageError(f"{flags}: only for usage from Prometheus; here usage is read from files")
+def is_default(name: str) -> bool:
+    """Whether the command line leaves out an option, which is named by its parameter."""
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.COMMANDLINE
+
+
+def refuse_options(*names: str, because: str) -> None:
+    """Refuse options, by their parameters, that have no effect beside the others on the command line."""
+    flags = [
+        max(option.opts, key=len)
+        for option in click.get_current_context().command.params
+        if option.name in names and not is_default(option.name)
+    ]
+    if flags:
+        raise click.UsageError(f"{', '.join(flags)}: {because}")
+
+
+def refuse_with_files(
+    *names: str, because: str = "only for usage from Prometheus; here usage is read from files"
+) -> None:
+    """Refuse options that have no effect on usage from files."""
+    refuse_options(*names, because=because)
+
+
+def refuse_without_prometheus(prometheus_url: str | None) -> None:
+    """Refuse the options of `prometheus_history_url_option` where no Prometheus is named."""
+    if not prometheus_url:
+        refuse_options("history", "resolution", "prometheus_config", because="needs --prometheus-url")
 
 
 def prometheus_history_url_option(command: F) -> F:
@@ -220,7 +268,7 @@ def read_machine(text: str) -> Machine:
         machine = Machine(float(Quantity.parse(cores).exact()), float(Quantity.parse(memory).exact()))
     except InvalidInput as error:
         raise click.BadParameter(
-            f"must be cores and memory, as in 64,256Gi: {error}", param_hint="--machine"
+            f'"{text}": must be cores and memory, as in 64,256Gi: {error}', param_hint="--machine"
         ) from error
     if machine.cores <= 0 or machine.bytes <= 0:
         raise click.BadParameter(f'"{text}" is no machine: both must be above zero', param_hint="--machine")

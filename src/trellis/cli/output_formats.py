@@ -1,12 +1,13 @@
 """The options `-o` and `--output-file` of a command that prints a result, and the older ones in their place.
 
-Every command takes `-o FORMAT` and `--output-file FILE`. Without `-o`, the ending of the file decides, as in
-`--output-file report.html`; else it is the text for people. Older spellings such as
-`--html FILE` are hidden and work.
+Every command takes `-o FORMAT` and `--output-file FILE`. Without `-o`, the ending of the file selects its format, as in
+`--output-file report.html`, and the text for people is printed as well. Older spellings such as `--html FILE` are
+hidden and work.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,9 @@ from click.core import ParameterSource
 
 from trellis.cli.output_files import STANDARD_OUTPUT, check_writable, get_text_width, write_output
 
+if TYPE_CHECKING:
+    from trellis.reports.html.documentation import Documentation
+
 F = TypeVar("F", bound=Callable[..., Any])
 if TYPE_CHECKING:
     _Choice = click.Choice[str]
@@ -26,6 +30,7 @@ else:
 # What people read is `text` where it is prose, else `table`. Each word is understood in place of the other.
 TEXT: Final = "text"
 TABLE: Final = "table"
+HTML: Final = "html"
 _PLAIN_FORMATS: Final = (TEXT, TABLE)
 _ALIASES: Final = {"yml": "yaml", "md": "markdown"}
 _FORMATS_BY_SUFFIX: Final = {
@@ -41,15 +46,29 @@ _PATH: Final = click.Path(path_type=Path)
 
 
 class Output(NamedTuple):
-    """The format of a result, and the file to write it to; without one it is printed."""
+    """The format of a result, and the file to write it to; without one it is printed.
+
+    `printed` is a second format, for standard output while the first goes to a file.
+    """
 
     format: str
     file: Path | None = None
+    printed: str | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether it is the text for people."""
         return self.format in _PLAIN_FORMATS
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The formats to render."""
+        return (self.format,) if self.printed is None else (self.format, self.printed)
+
+    @property
+    def is_plain_in_file(self) -> bool:
+        """Whether the text for people goes to a file, where no terminal limits its width."""
+        return self.is_plain and self.file is not None
 
 
 class FormatChoice(_Choice):
@@ -76,7 +95,9 @@ def output_options(formats: Sequence[str]) -> Callable[[F], F]:
             expose_value=False,
             is_eager=True,
             callback=_remember_file,
-            help="File for the result, instead of standard output. Without -o its ending selects the format.",
+            help="File for the result. Without -o its ending selects the format, and the table or text is printed too."
+            if formats[0] in _PLAIN_FORMATS
+            else "File for the result, instead of standard output. Without -o its ending selects the format.",
         )
         choice = click.option(
             "-o",
@@ -101,12 +122,31 @@ def _combine(ctx: click.Context, option: click.Parameter, name: str) -> Output:
     path: Path | None = ctx.meta.get("output-file")
     check_writable({"--output-file": path})
     if path is None:
+        _check_documentation(name)
         return Output(name)
+    file = None if path == STANDARD_OUTPUT else path
+    printed = None
     if ctx.get_parameter_source(option.name or "") is ParameterSource.DEFAULT:
         by_suffix = _FORMATS_BY_SUFFIX.get(path.suffix.lower(), name)
         choices = option.type.choices if isinstance(option.type, click.Choice) else ()
-        name = by_suffix if by_suffix in choices else name
-    return Output(name, None if path == STANDARD_OUTPUT else path)
+        if by_suffix in choices and by_suffix != name:
+            printed = name if name in _PLAIN_FORMATS else None
+            name = by_suffix
+    _check_documentation(name)
+    return Output(name, file, printed)
+
+
+def read_documentation() -> Documentation:
+    """The documentation that a page links to, from the environment or the metadata of the package."""
+    from trellis.cli.documentation import find_documentation  # noqa: PLC0415 -- for pages alone
+
+    return find_documentation(os.environ)
+
+
+def _check_documentation(form: str) -> None:
+    """Refuse a wrong address before the work that a page takes."""
+    if form == HTML:
+        read_documentation()
 
 
 def older_file_option(name: str) -> Callable[[F], F]:
@@ -133,8 +173,9 @@ def write_result(
     if output.file is not None:
         write_output(output.file, partial(_render, formats[output.format]))
         written.append(output.file)
-    elif STANDARD_OUTPUT not in others.values():
-        click.echo(_render(formats[output.format]), nl=False)
+    printed = output.format if output.file is None else output.printed
+    if printed is not None and STANDARD_OUTPUT not in others.values():
+        click.echo(_render(formats[printed]), nl=False)
     for path in written:
         click.echo(f"wrote {path}", err=True)
 
@@ -142,6 +183,8 @@ def write_result(
 def check_older_files(output: Output, older_files: Mapping[str, Path | None]) -> None:
     """Refuse files that cannot be written, and two results for standard output."""
     check_writable({f"--{name}": path for name, path in older_files.items()})
+    for name in (name for name, path in older_files.items() if path is not None):
+        _check_documentation(name)
     to_standard_output = [f"--{name}" for name, path in older_files.items() if path == STANDARD_OUTPUT]
     if to_standard_output and not output.is_plain and output.file is None:
         raise click.UsageError(f"-o {output.format} and {to_standard_output[0]} cannot both go to standard output")

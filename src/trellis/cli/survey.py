@@ -19,7 +19,7 @@ from trellis.base.errors import InvalidInput
 from trellis.base.names import suggest_name
 from trellis.cli.input_files import open_inputs
 from trellis.cli.interrupts import catch_interrupt
-from trellis.cli.options import open_chosen_client, read_machine, refuse_with_files
+from trellis.cli.options import open_chosen_client, read_machine, refuse_options, refuse_with_files
 from trellis.cli.progress import show_progress
 from trellis.cli.prometheus_series import PrometheusOptions
 from trellis.controllers.recommender.plugins.entry_points import find_plugins
@@ -57,10 +57,15 @@ def configure_recommender(name: str, sets: Sequence[str]) -> ConfiguredRecommend
     if name not in choices:
         guess = suggest_name(name, choices)
         hint = f' (did you mean "{guess}"?)' if guess else ""
-        raise InvalidInput(name, f"there is no such recommender{hint}; there are {', '.join(choices)}")
+        raise InvalidInput(
+            name, f"flag --recommender: there is none of this name{hint}; there are {', '.join(choices)}"
+        )
     recommender = load_recommender(name, choices[name])
-    parameters = _expand_names(recommender, read_presets(sets, [name]).get(name, {}))
-    return ConfiguredRecommender(apply_preset(recommender, parameters), parameters)
+    try:
+        parameters = _expand_names(recommender, read_presets(sets, [name]).get(name, {}))
+        return ConfiguredRecommender(apply_preset(recommender, parameters), parameters)
+    except InvalidInput as error:
+        raise InvalidInput(error.value, f"flag --set: {error.rule}") from error
 
 
 def _expand_names(recommender: Recommender, parameters: dict[str, str]) -> dict[str, str]:
@@ -75,6 +80,12 @@ def _expand_names(recommender: Recommender, parameters: dict[str, str]) -> dict[
 
 _PART = "reading usage"
 _FIELD_MANAGER = "trellis-recommend"
+# What only a recommendation that is computed here depends on.
+_COMPUTES = (
+    *("recommender", "sets", "history", "resolution", "resume"),
+    *("prometheus_config", "prometheus_headers", "prometheus_tenant"),
+)
+_FILES_NAME_NO_KINDS = "only for a cluster or Prometheus; files of usage name neither kinds nor labels of workloads"
 
 
 class SurveyOptions(msgspec.Struct, frozen=True):
@@ -103,8 +114,18 @@ class SurveyOptions(msgspec.Struct, frozen=True):
 
     @property
     def workload_filter(self) -> WorkloadFilter:
-        """The filter for workloads; raises `InvalidInput`."""
+        """The filter for workloads; raises `InvalidInput` with the flag."""
         labels = [label.strip() for label in self.job_labels.split(",") if label.strip()]
+        parts: dict[str, dict[str, Any]] = {
+            "--selector": {"selector": self.selector},
+            "--kind": {"kinds": self.kinds},
+            "--job-grouping-labels": {"job_labels": labels},
+        }
+        for flag, part in parts.items():
+            try:
+                WorkloadFilter.parse(**part)
+            except InvalidInput as error:
+                raise InvalidInput(error.value, f"flag {flag}: {error.rule}") from error
         return WorkloadFilter.parse(self.namespaces, self.selector, self.kinds, labels)
 
     def load_settings(self) -> PrometheusSettings:
@@ -155,12 +176,20 @@ def _survey_files(
 def _check(traces: Sequence[str], options: SurveyOptions) -> None:
     if options.vpas and (traces or options.no_cluster or options.prometheus_url):
         raise click.UsageError("--vpas reads everything from the cluster: give neither files nor options of Prometheus")
+    if options.vpas:
+        refuse_options(*_COMPUTES, because="--vpas reads recommendations and computes none")
     if options.suggest_buckets and (traces or options.vpas):
         raise click.UsageError("--suggest-buckets needs Prometheus, which knows how many pods there were")
     if traces and (options.prometheus_url or options.no_cluster or options.resume):
         raise click.UsageError("give files with usage or options of Prometheus, and not both")
     if traces:
-        refuse_with_files("history", "resolution", "prometheus_config", "prometheus_tenant")
+        refuse_with_files("history", "resolution", "prometheus_config", "prometheus_headers", "prometheus_tenant")
+        refuse_with_files("selector", "kinds", "job_labels", because=_FILES_NAME_NO_KINDS)
+        refuse_with_files("context", "kubeconfig", because="only for a cluster; here usage is read from files")
+    else:
+        refuse_options("machine", because="only for files with usage")
+    if options.no_cluster:
+        refuse_options("context", "kubeconfig", because="--no-cluster asks no API server")
     if options.no_cluster and not options.prometheus_url:
         raise click.UsageError("--no-cluster needs --prometheus-url: Prometheus is found only in a cluster")
 
@@ -183,8 +212,8 @@ async def _run_in_cluster(options: SurveyOptions, survey_settings: SurveySetting
             outcome = await _survey_prometheus(
                 options, prometheus, settings, survey_settings=survey_settings, now=now, present=present
             )
-            surveyed = msgspec.structs.replace(outcome.result, source=str(place))
-            return msgspec.structs.replace(outcome, surveyed=surveyed)
+            result = msgspec.structs.replace(outcome.result, source=str(place))
+            return msgspec.structs.replace(outcome, result=result)
 
 
 def _survey_vpas(present: SurveyObjects, choice: WorkloadFilter, now: float) -> SurveyResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +87,8 @@ def test_the_downgrade_check_lists_what_upstream_would_lose(cluster: Cluster, na
     ours = [line for line in result.output.splitlines() if f"{namespace}/web" in line]
     assert result.exit_code == 1
     assert [line.rpartition(" ")[2] for line in ours] == ["[Pruned]", "[UnsupportedStoredValue]"]
+    document = json.loads(run("crds", "--downgrade-check", "-n", namespace, "-o", "json").output)
+    assert [(loss["path"], loss["reason"]) for loss in document["losses"]] == [
+        ("spec.updatePolicy.actuationRequirements", "Pruned"),
+        ("spec.updatePolicy.updateMode", "UnsupportedStoredValue"),
+    ]

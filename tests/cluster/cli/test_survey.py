@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner, Result
 
+from support.cluster.rights import get_advisor_kubeconfig
+from support.docs.transcripts import BLOCK
 from testbed import workloads
 from testbed.cluster import Cluster
 from testbed.processes import reserve_ports
 from testbed.prometheus import Prometheus
 from testbed.waiting import until
 from trellis.base.errors import InvalidInput
+from trellis.cli.main import trellis
 from trellis.cli.options import open_chosen_client
 from trellis.core.advice.survey.model import SurveyedWorkload, SurveyResult
 from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
@@ -35,6 +40,7 @@ Start = Callable[..., Prometheus]
 HOURS = 26
 SCRAPE = 60
 CORES, MEMORY = 0.3, 4e8
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "size-a-cluster.md"
 
 
 @pytest.fixture
@@ -72,10 +78,11 @@ def survey(cluster: Cluster, namespace: str, now: float, url: str = "") -> tuple
     """Of one namespace, from a Prometheus at an address or else from the one that is found; and which that was."""
     choice, asked = WorkloadFilter.parse([namespace]), SurveySettings(create_built_in_recommenders()["default"])
     written = {"history-length": "1d", "prometheus-retries": "0"} | ({"prometheus-address": url} if url else {})
+    kubeconfig = get_advisor_kubeconfig(cluster)
     settings = survey_settings({name: WrittenValue(value, name) for name, value in written.items()})
 
     async def main() -> tuple[SurveyResult, str]:
-        async with open_chosen_client(cluster.kubeconfig, "", "test") as (client, home):
+        async with open_chosen_client(kubeconfig, "", "test") as (client, home):
             here = await list_cluster_workloads(client, choice, home)
             if url:
                 async with PrometheusClient(settings, environment={}) as prometheus:
@@ -133,6 +140,30 @@ def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(
     assert place == f"Prometheus {elsewhere}/prom"
     [workload] = result.workloads
     assert workload.containers[0].estimate.target.cpu == pytest.approx(1.15 * 1000 * CORES, rel=0.1)
+
+    advice = until("the rights of the account", lambda: advise_with_role_of_guide(cluster, namespace))
+    assert advice.exit_code == 0, advice.output
+    assert f"from {place}, no CPU limits" in " ".join(advice.stdout.split())
+    assert advice.stdout.startswith("1 workload, 1 container, 1 pod, 1 d of history,")
+
+
+def advise_with_role_of_guide(cluster: Cluster, namespace: str) -> Result | None:
+    """`trellis recommend` as an account with the ClusterRole of the guide; None until its rights are in force."""
+    [role] = [
+        yaml.safe_load(match[2]) for match in BLOCK.finditer(GUIDE.read_text()) if "kind: ClusterRole" in match[2]
+    ]
+    group, name = "rbac.authorization.k8s.io", f"advice-{namespace}"
+    account = {"kind": "ServiceAccount", "name": "adviser", "namespace": namespace}
+    if cluster.api.find(f"/apis/{group}/v1/clusterroles/{name}") is None:
+        cluster.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "adviser"}}, namespace)
+        cluster.api.create({**role, "metadata": {"name": name}})
+        reference = {"apiGroup": group, "kind": "ClusterRole", "name": name}
+        binding = {"apiVersion": role["apiVersion"], "kind": "ClusterRoleBinding", "metadata": {"name": name}}
+        cluster.api.create({**binding, "roleRef": reference, "subjects": [account]})
+    kubeconfig = cluster.kubeconfig_for("adviser", namespace)
+    options = ["-n", namespace, "--history", "1d", "--kubeconfig", str(kubeconfig), "--quiet"]
+    result = CliRunner().invoke(trellis, ["recommend", *options])
+    return None if "forbidden" in result.output or "may not be read" in result.output else result
 
 
 def test_namespaces_that_may_not_be_read_are_named(cluster: Cluster, namespace: str, elsewhere: str) -> None:

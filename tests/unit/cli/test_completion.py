@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -81,10 +82,18 @@ def test_objects_are_completed_in_the_namespace_of_the_command_line(server: Mode
     assert complete("explain", "--dump", "file", "vpa/") == []
 
 
+def test_workloads_are_completed(server: ModelServer) -> None:
+    assert "deployment/" in complete("top", "")
+    assert complete("top", "v") == []
+    assert complete("top", "deploy/w") == ["deploy/web"]
+    assert complete("top", "vpa/w") == []
+
+
 def test_contexts_are_completed_from_the_kubeconfig(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("contexts: [{name: prod, context: {}}, {name: test, context: {}}]\n")
     assert complete("explain", "--kubeconfig", str(config), "--context", "p") == ["prod"]
+    assert complete("recommender", "--kubeconfig", str(config), "--context", "t") == ["test"]
 
 
 @pytest.mark.parametrize("failure", ["no kubeconfig", "refused", "slow"])
@@ -121,6 +130,46 @@ def test_bash_completes_with_the_script() -> None:
     """
     done = subprocess.run(["bash", "--norc", "-c", line], capture_output=True, text=True, check=False)
     assert done.stdout == "option -o nospace\ndeployment/\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("shell", "changed"),
+    [
+        ("bash", "&& compopt -o nospace"),
+        ("zsh", "compadd -U -V unsorted -S '' -a kinds"),
+        ("fish", 'string split --max 1 "," $completion'),
+    ],
+)
+def test_scripts_have_what_clicks_lack(shell: str, changed: str) -> None:
+    assert CliRunner().invoke(trellis, ["completion", shell]).stdout.count(changed) == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("trellis expl", "explain"),
+        ("trellis explain deploym", "deployment/"),
+        ("trellis backtest --recommenders default,ada", "default,adaptive"),
+    ],
+)
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
+def test_fish_completes_with_the_script(typed: str, completed: str) -> None:
+    directory = Path(sys.executable).parent
+    line = f'set -gx PATH {directory} $PATH; trellis completion fish | source; complete --do-complete "{typed}"'
+    done = subprocess.run(["fish", "--no-config", "-c", line], capture_output=True, text=True, check=False)
+    assert [shown.partition("\t")[0] for shown in done.stdout.splitlines()] == [completed], done.stderr
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
+def test_zsh_reads_the_script() -> None:
+    script = CliRunner().invoke(trellis, ["completion", "zsh"]).stdout
+    done = subprocess.run(["zsh", "-f", "-n"], input=script, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_namespaces_of_components_are_completed_also_after_a_comma(server: ModelServer) -> None:
+    assert complete("updater", "-n", "sh") == ["shop"]
+    assert complete("run", "--vpa-object-namespace", "bank,s") == ["bank,shop"]
 
 
 def test_kubectl_gets_its_own_form(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from trellis.cli.process.configuration_format import build_configuration_format
 from trellis.core.lint.check import CheckResult, check
 from trellis.core.lint.manifests import ManifestSource
 from trellis.reports.describe import describe_objects
 
+FORMAT = build_configuration_format()
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 
 
 def examined(*names: str) -> CheckResult:
     files = [path for name in names for path in sorted(EXAMPLES.glob(name))]
-    return check([ManifestSource(str(path.relative_to(EXAMPLES)), path.read_bytes()) for path in files])
+    return check([ManifestSource(str(path.relative_to(EXAMPLES)), path.read_bytes()) for path in files], [FORMAT])
 
 
 def test_every_example_passes() -> None:
@@ -68,7 +70,7 @@ def test_boost_is_explained_with_the_containers_of_its_workload() -> None:
         ),
         (
             "actuation-requirements/either-up.yaml",
-            "Where fewer than 2 replicas live (the updater's default), running pods are left as they are.",
+            "With fewer than 2 running replicas (the updater's default), running pods are not changed.",
         ),
         (
             "startup-boost/container-without-boost.yaml",

@@ -82,7 +82,7 @@ def test_a_scenario_is_read_from_standard_input_with_its_files_in_the_working_di
 def test_findings_about_a_scenario_name_standard_input() -> None:
     refused = run("simulate", "-", stdin=b"kind: Deployment\napiVersion: apps/v1\nmetadata: {name: web}\n")
     assert refused.exit_code == 1
-    assert "<stdin>:1:1: error: the file holds no Scenario" in refused.stderr
+    assert "<stdin>:1:1: error: the file contains no Scenario" in refused.stderr
 
 
 def test_a_recording_is_read_from_standard_input() -> None:

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from trellis import __version__
 from trellis.api.registry import KINDS
 from trellis.base.errors import InvalidQuantity
-from trellis.cli.main import COMMANDS, main, trellis
+from trellis.cli.main import COMMANDS, SECTIONS, main, trellis
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -57,8 +57,6 @@ def test_an_unknown_command_is_a_usage_error() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("status", "`trellis version` lists the components in the cluster"),
-        ("run", "start each component by its name: recommender, admission-controller, updater"),
         ("get", "`kubectl get vpa,hvpa,buffers`"),
         ("describe", "`trellis explain vpa/web`"),
         ("frobnicate", "the commands are simulate, backtest, check"),
@@ -108,15 +106,27 @@ def test_defaults_and_flags_stay_whole_in_help() -> None:
     assert "\u2011" not in shown
 
 
-@pytest.mark.parametrize("name", ["recommend", "explain", "dump", "version", "crds", "check"])
+@pytest.mark.parametrize(
+    "name", ["recommend", "explain", "dump", "version", "crds", "check", "status", "doctor", "top"]
+)
 def test_commands_that_read_a_cluster_choose_it_as_kubectl_does(name: str) -> None:
     shown = CliRunner().invoke(trellis, [name, "--help"]).stdout
     for option in ("--kubeconfig FILE", "--context NAME", "-n, --namespace"):
         assert option in shown
-    if name not in ("explain", "check"):  # about one object, and about files
+    if name not in ("explain", "check", "doctor"):  # about one object, about files, and about one installation
         assert "-A, --all-namespaces" in shown
         both = CliRunner().invoke(trellis, [name, "-A", "-n", "shop"])
         assert (both.exit_code, "give one of the two" in both.stderr) == (2, True)
+
+
+# A server of node groups works for all namespaces.
+@pytest.mark.parametrize("name", [name for name in SECTIONS["Run in a cluster"] if name != "node-provider-server"])
+def test_components_choose_cluster_and_namespaces_as_kubectl_does(name: str) -> None:
+    shown = CliRunner().invoke(trellis, [name, "--help-all"]).stdout
+    for option in ("--kubeconfig ", "--context ", "-n, --vpa-object-namespace ", "-A, --all-namespaces"):
+        assert option in shown
+    both = CliRunner().invoke(trellis, [name, "-A", "-n", "shop"])
+    assert (both.exit_code, "give one of the two" in both.stderr) == (2, True)
 
 
 def test_a_trellis_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,8 +23,8 @@ EXPLAIN = ("explain", "vpa/web", "--dump", DUMP)
 CHECK = ("check", WEB)
 # The formats of each command, the one for people first.
 FORMATS = {
-    SIMULATE: "table json yaml csv html",
-    BACKTEST: "table json yaml csv html",
+    SIMULATE: "table json yaml csv html markdown",
+    BACKTEST: "table json yaml csv html markdown",
     RECOMMEND: "table json yaml csv html markdown",
     EXPLAIN: "text json yaml",
     CHECK: "text json yaml sarif",
@@ -100,6 +100,26 @@ def test_the_ending_of_the_file_decides_where_no_format_is_given() -> None:
     assert Path("r.html").read_text().startswith("VerticalPodAutoscaler shop/web")
     assert run(*EXPLAIN, "-o", "json", "--output-file", "r.yaml").exit_code == 0
     assert json.loads(Path("r.yaml").read_text())["kind"] == "vpa"
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [(SIMULATE, "r.html"), (BACKTEST, "r.md"), (RECOMMEND, "r.csv"), (EXPLAIN, "r.json"), (CHECK, "r.sarif")],
+    ids=lambda value: value[0],
+)
+def test_what_people_read_is_printed_beside_a_file_whose_ending_selects_another_format(
+    command: tuple[str, ...], file: str
+) -> None:
+    result = run(*command, "--output-file", file)
+    assert (result.exit_code, result.stdout) == (0, run(*command).stdout)
+    assert result.stderr.endswith(f"wrote {file}\n")
+    assert Path(file).stat().st_size > 0
+    assert run(*command, "--output-file", "r.txt").stdout == ""
+
+
+def test_a_command_without_a_format_for_people_prints_nothing_beside_its_file() -> None:
+    assert run("crds", "vpa", "--output-file", "r.json").stdout == ""
+    assert json.loads(Path("r.json").read_text())["items"]
 
 
 @pytest.mark.parametrize(("command", "word"), [(CHECK, "table"), (RECOMMEND, "text"), (BACKTEST, "TABLE")])

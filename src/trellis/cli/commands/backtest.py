@@ -21,11 +21,13 @@ from trellis.cli.options import (
     prometheus_config_option,
     quiet_option,
     read_machine,
+    refuse_options,
     refuse_with_files,
     resolution_option,
 )
 from trellis.cli.output_formats import Output, check_older_files, older_file_option, output_options, write_result
 from trellis.cli.progress import show_progress
+from trellis.cli.standard_streams import write_message
 
 if TYPE_CHECKING:
     from trellis.sim.backtest.request import BacktestRequest
@@ -119,7 +121,8 @@ def command(
     \b
         trellis backtest usage.csv
         cat usage.csv | trellis backtest -
-        trellis backtest traces/ --set seasonal.horizon=2h -o html > report.html
+        trellis backtest traces/ --set seasonal.horizon=2h
+        trellis backtest traces/ --output-file report.html
         trellis backtest traces/ --sweep default.percentile=0.8:0.99:0.05
         trellis backtest --prometheus-url http://localhost:9090 -n shop
 
@@ -136,6 +139,8 @@ def command(
         raise click.UsageError("--namespace needs --prometheus-url; of files all series are scored")
     if not options["prometheus_url"]:
         refuse_with_files("history", "resolution", "prometheus_config")
+    if not traces:
+        refuse_options("machine", because="only for files with usage")
     older_files = {"html": html_file, "json": json_file, "csv": csv_file}
     check_older_files(output, older_files)
     limits = _parse_limits(fail_above)
@@ -149,7 +154,7 @@ def command(
     write_result(build_report_formats(report, result), output, older_files)
     worse, missing = list(find_exceeded(result, limits)), list(find_uncompared(result, limits))
     for line in (*worse, *(f"--fail-above: {line}" for line in missing)):
-        click.echo(f"trellis: {line}", err=True)
+        write_message(line)
     if is_stopped:
         sys.exit(INTERRUPTED)
     if worse or result.left_out:
@@ -185,7 +190,7 @@ def _replay(
     skipped = [restore_names(problem) for problem in (*problems, *result.left_out)]
     if not result.facts:
         for line in skipped or ["stopped before anything was finished"]:
-            click.echo(f"trellis: {line}", err=True)
+            write_message(line)
         return None, is_stopped
     from msgspec.structs import replace  # noqa: PLC0415 -- see above
 

@@ -12,12 +12,14 @@ from typing import Any, NoReturn
 import click
 
 from trellis import __version__
-from trellis.api.registry import FILE_KINDS
+from trellis.api.registry import FILE_KINDS, Kind
 from trellis.base.reasons import Severity
 from trellis.cli.command_class import TrellisCommand
-from trellis.cli.options import cluster_access_options, namespace_option, open_chosen_client
+from trellis.cli.options import cluster_access_options, namespace_option, open_chosen_client, refuse_options
 from trellis.cli.output_files import get_wrap_width
 from trellis.cli.output_formats import Output, RenderResult, encode_as_yaml, output_options, write_result
+from trellis.cli.process.configuration_format import build_configuration_format
+from trellis.cli.standard_streams import write_message
 from trellis.core.lint.check import CheckResult, check
 from trellis.core.lint.findings import Finding
 from trellis.core.lint.manifests import ManifestSource
@@ -53,13 +55,14 @@ def command(
     """Find mistakes in autoscaling manifests.
 
     No cluster is needed. Reads files, directories (all .yaml, .yml and .json files below them) and standard input (-).
-    VerticalPodAutoscalers, Hvpas, Buffers and Scenarios are checked against every rule of their APIs. Workloads and
-    HPAs are read where one of these objects refers to them. All other objects are ignored.
+    VerticalPodAutoscalers, Hvpas, Buffers, Scenarios and configuration files (TrellisConfiguration, also in ConfigMaps)
+    are checked against every rule. Workloads and HPAs are read where one of these objects refers to them. All other
+    objects are ignored.
 
     \b
         trellis check manifests/
         kustomize build . | trellis check - --strict
-        trellis check manifests/ -o sarif --output-file check.sarif
+        trellis check manifests/ --output-file check.sarif
 
     \b
     Exit status:
@@ -69,11 +72,13 @@ def command(
     """  # noqa: D301 -- click wants the backspace character itself
     if explain and output.format == "sarif":
         raise click.UsageError("--explain does not work with -o sarif: use text, json or yaml")
-    checked = check(_read_sources(paths))
+    if not cluster:
+        refuse_options("namespace", "context", "kubeconfig", because="needs --cluster")
+    checked = check(_read_sources(paths), [build_configuration_format()])
     if cluster:
         checked = checked.with_findings(asyncio.run(_check_in_cluster(checked, namespace, kubeconfig, context)))
     formats: dict[str, RenderResult] = {
-        "text": lambda: _render_text(checked, explain, to_file=output.file is not None),
+        "text": lambda: _render_text(checked, explain, to_file=output.is_plain_in_file),
         "json": lambda: _render_json(checked, explain),
         "yaml": encode_as_yaml(lambda: _render_json(checked, explain)),
         "sarif": lambda: encode_indented(as_sarif(checked, __version__)),
@@ -83,7 +88,7 @@ def command(
         sys.exit(1)
     if strict and not checked.objects:
         missing = "no VerticalPodAutoscaler, Hvpa, Buffer or other object that is checked"
-        click.echo(f"trellis: --strict: there is {missing} in {', '.join(paths)}; is the path right?", err=True)
+        write_message(f"--strict: there is {missing} in {', '.join(paths)}; is the path right?")
         sys.exit(2)
 
 
@@ -97,11 +102,12 @@ async def _check_in_cluster(
     findings: list[Finding] = []
     async with open_chosen_client(kubeconfig, context, "trellis-check") as (client, context_namespace):
         for trellis_object in checked.valid_objects:
-            if trellis_object.kind in FILE_KINDS:
+            kind = trellis_object.kind
+            if not isinstance(kind, Kind) or kind in FILE_KINDS:
                 continue
             manifest = trellis_object.manifest
             where = manifest.namespace or chosen_namespace or context_namespace
-            error = await dry_run(client, trellis_object.kind, manifest.value, where)
+            error = await dry_run(client, kind, manifest.value, where)
             if error is not None:
                 findings += convert_server_error(trellis_object, error)
     return findings
@@ -120,12 +126,12 @@ def _list_lines(checked: CheckResult, explain: bool, width: int) -> Iterator[str
     """The lines of the report; a width of zero leaves sentences whole, for programs."""
     if explain:
         for explanation in _describe(checked):
-            yield f"{explanation['object']} ({explanation['file']})"
+            yield from wrap_line(f"{explanation['object']} ({explanation['file']})", width)
             for sentence in explanation["sentences"]:
                 yield from wrap_line(f"  {sentence}", width)
             yield ""
     coloured = bool(width) and not os.environ.get("NO_COLOR")
-    yield from as_text(checked, _paint if coloured else without_colour)
+    yield from as_text(checked, _paint if coloured else without_colour, width)
 
 
 def _describe(checked: CheckResult) -> list[dict[str, Any]]:

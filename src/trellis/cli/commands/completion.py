@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 from trellis.cli.command_class import TrellisCommand
 
-_BASH_ADDS = "COMPREPLY+=($value)"
+# What click's scripts lack. After `vpa/` follows a name, and no space; and a value may contain a comma, at which fish
+# would cut it, as in `--recommenders default,seasonal`.
+_CHANGES: Final = (
+    ("COMPREPLY+=($value)", "COMPREPLY+=($value)\n            [[ $value == */ ]] && compopt -o nospace"),
+    (
+        "compadd -U -V unsorted -a completions",
+        "local -a kinds=(${(M)completions:#*/})\n        compadd -U -V unsorted -S '' -a kinds\n"
+        "        completions=(${completions:#*/})\n        compadd -U -V unsorted -a completions",
+    ),
+    ('string split "," $completion', 'string split --max 1 "," $completion'),
+)
 _SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
 
@@ -29,5 +41,6 @@ def command(shell: str) -> None:
     completer = _SHELLS[shell](click.Command("trellis"), {}, "trellis", "_TRELLIS_COMPLETE")
     # The method of the base class: that of bash starts a bash to find its version.
     script = ShellComplete.source(completer)
-    # After `vpa/` follows a name, and no space.
-    click.echo(script.replace(_BASH_ADDS, f"{_BASH_ADDS}\n            [[ $value == */ ]] && compopt -o nospace"))
+    for clicks, ours in _CHANGES:
+        script = script.replace(clicks, ours)
+    click.echo(script)

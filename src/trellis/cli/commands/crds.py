@@ -14,8 +14,14 @@ import click
 from trellis.api.registry import CHECKPOINT, KINDS, VPA
 from trellis.api.schema.crds import build_crds
 from trellis.cli.command_class import TrellisCommand
-from trellis.cli.options import cluster_access_options, namespaces_options, open_chosen_client
-from trellis.cli.output_formats import Output, output_options, write_result
+from trellis.cli.options import (
+    cluster_access_options,
+    is_default,
+    namespaces_options,
+    open_chosen_client,
+    refuse_options,
+)
+from trellis.cli.output_formats import Output, encode_as_yaml, output_options, write_result
 
 
 @click.command(name="crds", cls=TrellisCommand)
@@ -52,12 +58,12 @@ def command(
       1  something would be lost
     """  # noqa: D301 -- click wants the backspace character itself
     if downgrade_check:
+        if kinds:
+            raise click.UsageError("--downgrade-check reads VerticalPodAutoscalers and checkpoints: leave out KIND")
         losses = asyncio.run(_find_losses(namespaces, kubeconfig, context))
-        for line in losses:
-            click.echo(line)
-        nouns = "field or value" if len(losses) == 1 else "fields and values"
-        click.echo(f"{len(losses)} {nouns} would be lost" if losses else "nothing would be lost")
+        _write_losses(losses, output)
         sys.exit(1 if losses else 0)
+    refuse_options("namespaces", "all_namespaces", "context", "kubeconfig", because="needs --downgrade-check")
     chosen = set(_choose_kinds(kinds))
     definitions = [crd for crd in build_crds() if crd["spec"]["names"]["kind"] in chosen]
     formats = {
@@ -73,12 +79,25 @@ def _encode_yaml(definitions: list[dict[str, Any]]) -> str:
     return encode_yaml(definitions)
 
 
-async def _find_losses(namespaces: tuple[str, ...], kubeconfig: Path | None, context: str) -> list[str]:
+def _write_losses(losses: list[dict[str, str]], output: Output) -> None:
+    """What would be lost: a line each, or a document with -o."""
+    if is_default("output") and output.file is None:
+        for loss in losses:
+            click.echo(f"{loss['object']}: {loss['path']}: {loss['message']} [{loss['reason']}]")
+        nouns = "field or value" if len(losses) == 1 else "fields and values"
+        click.echo(f"{len(losses)} {nouns} would be lost" if losses else "nothing would be lost")
+        return
+    encoded = json.dumps({"losses": losses}, indent=2) + "\n"
+    write_result({"json": lambda: encoded, "yaml": encode_as_yaml(encoded.encode)}, output)
+
+
+async def _find_losses(namespaces: tuple[str, ...], kubeconfig: Path | None, context: str) -> list[dict[str, str]]:
     """The fields and values that upstream's CRDs would drop or strand, object by object."""
-    from trellis.api.schema.downgrade import find_losses  # noqa: PLC0415 -- only for those who ask a cluster
+    from trellis.api.problems import format_path  # noqa: PLC0415 -- only for those who ask a cluster
+    from trellis.api.schema.downgrade import find_losses  # noqa: PLC0415
     from trellis.kube.client import iterate_stored_objects  # noqa: PLC0415
 
-    losses: list[str] = []
+    losses: list[dict[str, str]] = []
     async with open_chosen_client(kubeconfig, context, "trellis-crds") as (client, _):
         for kind in (VPA, CHECKPOINT):
             async for document in iterate_stored_objects(client, kind):
@@ -87,7 +106,15 @@ async def _find_losses(namespaces: tuple[str, ...], kubeconfig: Path | None, con
                 if namespaces and not any(fnmatchcase(where, pattern) for pattern in namespaces):
                     continue
                 name = f"{kind.name} {where}/{metadata.get('name')}"
-                losses += [f"{name}: {problem} [{problem.reason}]" for problem in find_losses(kind, document)]
+                losses += [
+                    {
+                        "object": name,
+                        "path": format_path(problem.path),
+                        "reason": problem.reason.code,
+                        "message": problem.message,
+                    }
+                    for problem in find_losses(kind, document)
+                ]
     return losses
 
 

@@ -25,10 +25,12 @@ from trellis.cli.options import (
     prometheus_config_option,
     prometheus_history_url_option,
     quiet_option,
+    refuse_without_prometheus,
     resolution_option,
 )
 from trellis.cli.output_files import STANDARD_OUTPUT, check_writable, open_atomically
 from trellis.cli.progress import format_plural, show_progress
+from trellis.cli.standard_streams import write_message
 
 if TYPE_CHECKING:
     from trellis.cli.prometheus_series import PrometheusOptions
@@ -105,6 +107,7 @@ def command(
         raise click.UsageError(
             f"a dump has one format, and -o names its file; for a file of that name write ./{output}"
         )
+    refuse_without_prometheus(prometheus_url)
     now = time.time()
     path = output or Path(f"trellis-dump-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}.jsonl.gz")
     check_writable({"--output-file": path})
@@ -122,12 +125,12 @@ def command(
                 file.writelines(_read_history(writing, options, namespaces, quiet=quiet))
             file.write(writing.encode_end())
     except KeyboardInterrupt:
-        click.echo("trellis: stopped; nothing was written", err=True)
+        write_message("stopped; nothing was written")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         raise  # the reader of standard output has closed it
     except OSError as error:
-        click.echo(f"trellis: {path}: {error.strerror or error}", err=True)
+        write_message(f"{path}: {error.strerror or error}")
         sys.exit(2)
     for line in _summarize(writing):
         click.echo(line, err=True)

@@ -9,7 +9,7 @@ import asyncio
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -24,6 +24,8 @@ from trellis.cli.options import (
     open_chosen_client,
     prometheus_config_option,
     prometheus_history_url_option,
+    refuse_options,
+    refuse_without_prometheus,
     resolution_option,
 )
 from trellis.cli.output_files import get_text_width
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from trellis.cli.prometheus_series import PrometheusOptions
     from trellis.core.cluster.state import ClusterState
     from trellis.core.explain import Evidence, ObjectExplanation
+    from trellis.kube.client import Client
+
+_WAITING_KINDS: Final = ("vpa", "recommendation")
+_WAIT_INTERVAL_SECONDS: Final = 1.0
 
 
 def load_dump(path: Path, namespace: str) -> tuple[ClusterState, str]:
@@ -76,7 +82,32 @@ async def load_cluster_nodes(access: tuple[Path | None, str]) -> ClusterState:
         return await collect_state(client, scope, time.time())
 
 
+async def wait_for_recommendation(client: Client, namespace: str, name: str, seconds: float) -> bool:
+    """Whether a VPA has a recommendation, or gets one before the time is over. A VPA that does not exist gets none."""
+    from trellis.base.errors import NotFound  # noqa: PLC0415 -- see above
+    from trellis.kube.resources import VPAS  # noqa: PLC0415
+
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while True:
+        try:
+            status = (await client.get(VPAS, name, namespace)).status
+        except NotFound:
+            return False
+        if status is not None and status.recommendation and status.recommendation.container_recommendations:
+            return True
+        if loop.time() >= end:
+            return False
+        await asyncio.sleep(_WAIT_INTERVAL_SECONDS)
+
+
+async def _wait(access: tuple[Path | None, str], subject: NamedObject, seconds: float) -> bool:
+    async with open_chosen_client(*access, "trellis-explain") as (client, own_namespace):
+        return await wait_for_recommendation(client, subject.namespace or own_namespace, subject.name, seconds)
+
+
 _MAX_WIDTH = 120  # columns of text
+_USAGE_OPTIONS = ("prometheus_url", "history", "resolution", "prometheus_config")
 
 
 @click.command(name="explain", cls=TrellisCommand)
@@ -91,6 +122,12 @@ _MAX_WIDTH = 120  # columns of text
 )
 @output_options(["text", "json", "yaml"])
 @click.option("--json", "json_", is_flag=True, hidden=True)
+@click.option(
+    "--wait",
+    default="",
+    metavar="DURATION",
+    help="Wait up to this long for the VPA to have a recommendation, such as 3m.",
+)
 @click.option(
     "--ready-patience",
     default="",
@@ -107,6 +144,7 @@ def command(
     *,
     namespace: str,
     container: str,
+    wait: str,
     ready_patience: str,
     dump: Path | None,
     output: Output,
@@ -134,6 +172,7 @@ def command(
 
     \b
         trellis explain vpa/web -n shop
+        trellis explain vpa/web --wait 3m
         trellis explain deployment web
         trellis explain pod/web-7d4b9-x2x7k -o yaml
         trellis explain recommendation/web -c app --dump dump.jsonl.gz
@@ -141,7 +180,8 @@ def command(
     \b
     Exit status:
       0  the answer is complete
-      1  the answer is partial: something could not be read
+      1  the answer is partial: something could not be read, or there is
+         no recommendation after --wait
       2  there is no such object, or the command could not run
     """  # noqa: D301 -- click wants the backspace character itself
     subject = parse_object_name(words, namespace)
@@ -149,15 +189,14 @@ def command(
         raise click.UsageError("--container needs a recommendation, as in recommendation/web")
     if ready_patience and subject.kind != "hvpa":
         raise click.UsageError("--ready-patience needs an Hvpa, as in hvpa/web")
-    if dump is not None and prometheus_url:
-        raise click.UsageError("--prometheus-url needs a cluster: a dump brings its own history")
+    _check_sources(subject, namespace, dump, prometheus_url)
+    seconds = _read_wait(wait, subject, dump)
     chosen = Output("json", output.file) if json_ else output
     access = (kubeconfig, context)
     if subject.kind == "node":
-        if subject.namespace or prometheus_url:
-            raise click.UsageError("a node has no namespace and no usage: leave out -n and --prometheus-url")
         _finish(_explain_node(subject.name, dump, access), chosen)
         return
+    is_complete = seconds is None or asyncio.run(_wait(access, subject, seconds))
     if dump is not None:
         with open_input(dump) as path:
             collected, own = load_dump(path, subject.namespace)
@@ -169,13 +208,38 @@ def command(
         options = PrometheusOptions(prometheus_url, history, resolution, prometheus_config)
         collected = _add_history(collected, own, options)
     _finish(_explain(collected, own, subject, container, ready_patience=ready_patience), chosen)
+    if not is_complete:
+        sys.exit(1)
+
+
+def _read_wait(text: str, subject: NamedObject, dump: Path | None) -> float | None:
+    """How many seconds to wait at most; None if not at all."""
+    if not text:
+        return None
+    if subject.kind not in _WAITING_KINDS or dump is not None:
+        raise click.UsageError("--wait needs a VPA of a cluster, as in vpa/web")
+    from trellis.base.durations import parse_span  # noqa: PLC0415 -- see above
+
+    return parse_span(text)
+
+
+def _check_sources(subject: NamedObject, namespace: str, dump: Path | None, prometheus_url: str | None) -> None:
+    """Refuse options that would have no effect. As with kubectl, -n beside a node has none and is no mistake."""
+    if subject.kind == "node":
+        if subject.namespace and not namespace:
+            raise click.UsageError(f"a node is in no namespace: name it as in node/{subject.name}")
+        refuse_options(*_USAGE_OPTIONS, because="a node is explained without usage")
+    if dump is not None:
+        refuse_options(*_USAGE_OPTIONS, because="only for a cluster; a dump brings its own history")
+        refuse_options("context", "kubeconfig", because="only for a cluster; here the objects are read from a dump")
+    refuse_without_prometheus(prometheus_url)
 
 
 def _finish(explained: ObjectExplanation, output: Output) -> None:
     from trellis.reports.explain.report import as_json, as_text  # noqa: PLC0415 -- see above
 
     # A file takes every character; a terminal may not.
-    plain = output.file is None and "utf" not in (sys.stdout.encoding or "").lower()
+    plain = not output.is_plain_in_file and "utf" not in (sys.stdout.encoding or "").lower()
     formats = {
         "text": lambda: "".join(f"{line}\n" for line in as_text(explained, get_text_width(_MAX_WIDTH), plain=plain)),
         "json": lambda: as_json(explained).decode(),

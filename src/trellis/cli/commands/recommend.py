@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -24,11 +24,13 @@ from trellis.cli.options import (
     namespaces_options,
     prometheus_config_option,
     quiet_option,
+    refuse_options,
     resolution_option,
 )
 from trellis.cli.output_files import check_directory, get_text_width, write_texts
-from trellis.cli.output_formats import Output, output_options, write_result
+from trellis.cli.output_formats import HTML, Output, output_options, read_documentation, write_result
 from trellis.cli.progress import format_plural
+from trellis.cli.standard_streams import write_message
 
 if TYPE_CHECKING:
     from trellis.cli.survey import SurveyOutcome
@@ -113,7 +115,7 @@ _SOURCE_OPTIONS = (
         "--vpas", is_flag=True, help="Read recommendations from VerticalPodAutoscalers instead of computing them."
     ),
     click.option(
-        "--no-cluster", is_flag=True, help="Read workloads and requests from Prometheus too, and ask no API server."
+        "--no-cluster", is_flag=True, help="Read workloads and requests from Prometheus too, and contact no API server."
     ),
     click.option(
         "--prometheus-url",
@@ -213,18 +215,20 @@ _RESULT_OPTIONS = (
         help=f"Mode of the VerticalPodAutoscalers to write: {', '.join(UPDATE_MODES)}.",
     ),
     click.option(
-        "--fail-over",
+        "--fail-on-savings",
         callback=_read_share,
         metavar="SHARE",
         help="Exit with 1 if more than this share of the cost of all requests can be saved, and with 2 if no container "
-        "can be judged.",
+        "can be assessed.",
     ),
+    # The older name, which reads like "failover".
+    click.option("--fail-over", callback=_read_share, metavar="SHARE", hidden=True),
     quiet_option,
 )
 
 
 def recommend_options(command: F) -> F:
-    """Add all options in the order of the lists above; the four bounds become one argument."""
+    """Add all options in the order of the lists above; the four bounds and the two names of a limit become one each."""
 
     @wraps(command)
     def bounded(**options: Any) -> Any:
@@ -232,6 +236,9 @@ def recommend_options(command: F) -> F:
         for resource, low, high in zip(("cpu", "memory"), least, most, strict=True):
             if low > high:  # never of NaN
                 raise click.UsageError(f"--min-{resource} is more than --max-{resource}")
+        older_limit = options.pop("fail_over")
+        if options["fail_on_savings"] is None:
+            options["fail_on_savings"] = older_limit
         return command(bounds=RequestBounds(least, most), **options)
 
     wrapped: Any = bounded
@@ -254,7 +261,7 @@ def command(
     output: Output,
     emit: tuple[str, Path] | None,
     update_mode: str,
-    fail_over: float | None,
+    fail_on_savings: float | None,
     top: int,
     limits: str,
     bounds: RequestBounds,
@@ -264,7 +271,7 @@ def command(
     suggest_buckets: bool,
     **options: Any,
 ) -> None:
-    """Advise requests for workloads, with savings and risks.
+    """Advise requests and limits, with savings and risks.
 
     No autoscaler needs to be installed, and nothing is changed. Workloads and their requests are read from the
     cluster, and usage from its Prometheus, Thanos, VictoriaMetrics or Mimir. With --no-cluster everything comes from
@@ -274,23 +281,25 @@ def command(
         trellis recommend
         trellis recommend -n 'team-*' --recommender seasonal --top 20
         cat usage.csv | trellis recommend -
-        trellis recommend -o html --output-file sizes.html
+        trellis recommend --output-file sizes.html
         trellis recommend --prometheus-url http://localhost:9090 --no-cluster
         trellis recommend --vpas --emit kustomize sizes/
-        trellis recommend --fail-over 20% -o markdown
+        trellis recommend --fail-on-savings 20% -o markdown
         trellis recommend -n shop --suggest-buckets -o yaml
 
     \b
     Exit status:
       0    done, also if something could not be read
-      1    --fail-over applies
-      2    the command could not run, found no workload, or could judge
-           none for --fail-over
+      1    more can be saved than --fail-on-savings allows
+      2    the command could not run, found no workload, or --fail-on-savings
+           could assess none
       130  interrupted by Ctrl-C; the results so far are printed
     """  # noqa: D301 -- click wants the backspace character itself
+    if emit is None or emit[0] != "vpa":
+        refuse_options("update_mode", because="needs --emit vpa")
     if emit is not None:
         if suggest_buckets:
-            raise click.UsageError("--suggest-buckets prints its manifests with -o yaml, and goes with no --emit")
+            raise click.UsageError("--suggest-buckets prints manifests with -o yaml: it cannot be combined with --emit")
         if traces:
             raise click.UsageError(
                 "--emit needs a cluster or Prometheus: files of usage do not name the kinds of workloads"
@@ -309,7 +318,7 @@ def command(
     if surveyed.is_partial and not surveyed.workloads and not outcome.is_stopped:
         # A report of nothing would be taken for an answer.
         for line in (*surveyed.missing, "there is no workload to advise on"):
-            click.echo(f"trellis: {line}", err=True)
+            write_message(str(line))
         sys.exit(2)
     advised = advise(surveyed, policy, priced, surveyed.time, parameters=outcome.parameters)
     notices = _write_manifests(advised, emit[0], emit[1], update_mode) if emit is not None else []
@@ -318,24 +327,23 @@ def command(
         click.echo(notice, err=True)
     if outcome.is_stopped:
         sys.exit(INTERRUPTED)
-    if fail_over is not None:
-        _check_limit(advised, fail_over)
+    if fail_on_savings is not None:
+        _check_savings(advised, fail_on_savings)
 
 
-def _check_limit(advised: SurveyAdvice, limit: float) -> None:
-    """Fail if too much of what is requested is not needed, or if nothing of it could be judged."""
+def _check_savings(advised: SurveyAdvice, limit: float) -> None:
+    """Fail if too much of the cost of all requests can be saved, or if no container could be assessed."""
     share = advised.total.saved_share
     if share > limit:
-        click.echo(
-            f"trellis: {100 * share:.1f} % of what is requested is not needed, and {100 * limit:g} % is the most",
-            err=True,
+        write_message(
+            f"--fail-on-savings: {100 * share:.1f} % of the cost of all requests can be saved; {100 * limit:g} % is "
+            "allowed"
         )
         sys.exit(1)
     if not advised.compared:
-        click.echo(
-            "trellis: --fail-over: of no container both its requests and enough of its usage are known; "
-            "look at the namespaces, at --min-history and at what is listed above",
-            err=True,
+        write_message(
+            "--fail-on-savings: no container has both known requests and enough known usage; check the namespaces, "
+            "--min-history and what is listed above"
         )
         sys.exit(2)
 
@@ -379,7 +387,9 @@ def _write(advised: SurveyAdvice, output: Output, top: int, *, buckets: bool) ->
     else:
         from trellis.reports.advice.report import render_advice as render  # noqa: PLC0415 -- see above
 
-    write_result({output.format: lambda: render(advised, output.format, get_text_width(), top)}, output)
+    documentation = (read_documentation(),) if HTML in output.formats else ()
+    formats = {name: partial(render, advised, name, get_text_width(), top, *documentation) for name in output.formats}
+    write_result(formats, output)
 
 
 def _write_manifests(advised: SurveyAdvice, form: str, directory: Path, update_mode: str) -> list[str]:

@@ -12,6 +12,7 @@ from trellis.cli.command_class import TrellisCommand
 from trellis.cli.options import complete
 from trellis.cli.output_files import get_wrap_width
 from trellis.cli.output_formats import Output, encode_as_yaml, output_options, write_result
+from trellis.cli.standard_streams import write_message
 from trellis.controllers.recommender.plugins.catalog import list_names, list_recommenders
 from trellis.reports.recommenders import as_json, as_text
 
@@ -33,7 +34,9 @@ def command(names: tuple[str, ...], output: Output) -> None:
     logging.getLogger("trellis").addHandler(logging.NullHandler())  # the list has the problems
     listed = list_recommenders(names)
     formats = {
-        "text": lambda: "".join(f"{line}\n" for line in as_text(listed, 0 if output.file else get_wrap_width())),
+        "text": lambda: "".join(
+            f"{line}\n" for line in as_text(listed, 0 if output.is_plain_in_file else get_wrap_width())
+        ),
         "json": lambda: json.dumps(as_json(listed), indent=2) + "\n",
         "yaml": encode_as_yaml(lambda: json.dumps(as_json(listed)).encode()),
     }
@@ -41,7 +44,7 @@ def command(names: tuple[str, ...], output: Output) -> None:
     missing = [name for name in names if name not in {recommender.name for recommender in listed}]
     for name in missing:
         available = ", ".join(list_names())
-        remedy = "install the package that provides it; until then the default algorithm runs under that name"
-        click.echo(f"trellis: there is no recommender {name}; available: {available}. {remedy}", err=True)
+        remedy = "Install the package that provides it; until then the default algorithm runs under that name"
+        write_message(f"there is no recommender {name}; available: {available}. {remedy}")
     if missing or any(recommender.problem for recommender in listed):
         sys.exit(1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from trellis.base.wording import pluralize
 from trellis.cli.command_class import TrellisCommand
 from trellis.cli.input_files import STANDARD_INPUT, open_input, read_input
 from trellis.cli.interrupts import INTERRUPTED, catch_interrupt
-from trellis.cli.options import complete, processes_option, quiet_option
+from trellis.cli.options import complete, processes_option, quiet_option, refuse_options
 from trellis.cli.output_formats import (
     Output,
     check_older_files,
@@ -21,20 +22,24 @@ from trellis.cli.output_formats import (
     join_lines,
     older_file_option,
     output_options,
+    read_documentation,
     write_result,
 )
 from trellis.cli.progress import FormatSpeed, show_progress
+from trellis.cli.standard_streams import get_message_width, write_message
 
 if TYPE_CHECKING:
     from trellis.sim.fleet import Fleet
+    from trellis.sim.replay.replay import ReplayReport
     from trellis.sim.results import NotPlayed, RunResult
 
 
 _HOUR, _DAY = 3_600.0, 86_400.0
 
 
-# The formats of simulations and backtests.
-REPORT_FORMATS = ("table", "json", "yaml", "csv", "html")
+# The formats of simulations and backtests, and of replays.
+REPORT_FORMATS = ("table", "json", "yaml", "csv", "html", "markdown")
+_REPLAY_FORMATS = ("table", "json", "yaml")
 _FILE = click.Path(path_type=Path, allow_dash=True)
 
 
@@ -90,7 +95,7 @@ def command(
 
     \b
         trellis simulate examples/simulate/small.yaml
-        trellis simulate fleet.yaml -o html --output-file report.html
+        trellis simulate fleet.yaml --output-file report.html
         trellis simulate fleet.yaml --only fixed,seasonal -o csv
         trellis simulate --dump cluster.jsonl.gz --recommenders default,seasonal
         trellis simulate --replay updater.jsonl.gz
@@ -107,8 +112,7 @@ def command(
     if recommenders and dump is None:
         raise click.UsageError("--recommenders needs --dump; a SCENARIO names recommenders in its variants")
     if replay is not None:
-        with open_input(replay) as path:
-            _replay(path, str(replay))
+        _replay(replay, output)
         return
     older_files = {"html": html_file, "json": json_file, "csv": csv_file}
     check_older_files(output, older_files)
@@ -138,7 +142,8 @@ def build_report_formats(report: Any, result: Any) -> Mapping[str, Callable[[], 
         "json": lambda: report.as_json(result),
         "yaml": encode_as_yaml(lambda: report.as_json(result)),
         "csv": lambda: report.as_csv(result),
-        "html": lambda: report.as_html(result),
+        "html": lambda: report.as_html(result, read_documentation()),
+        "markdown": lambda: report.as_markdown(result),
     }
 
 
@@ -154,7 +159,7 @@ def _load_scenario(scenario: Path, seed: int | None) -> Fleet:
     # What a scenario from standard input names lies in the working directory.
     directory = Path() if str(scenario) == STANDARD_INPUT else scenario.parent
     loaded = parse_scenario(ManifestSource(name, content), directory, seed=seed)
-    for line in format_findings(loaded.findings):
+    for line in format_findings(loaded.findings, width=get_message_width()):
         click.echo(line, err=True)
     if loaded.fleet is None:
         sys.exit(1)
@@ -164,7 +169,7 @@ def _load_scenario(scenario: Path, seed: int | None) -> Fleet:
 def _load_dump(
     dump: Path, recommenders: Sequence[str], seed: int | None
 ) -> tuple[Fleet, Sequence[str], Sequence[NotPlayed]]:
-    """The fleet, what had to be assumed, and what is not played."""
+    """The fleet, the assumptions, and the objects that are not simulated."""
     from trellis.cli.dump_reader import read_dump, read_node_groups  # noqa: PLC0415
     from trellis.sim.dump.fleet import build_fleet_from_dump  # noqa: PLC0415
 
@@ -186,11 +191,15 @@ def _simulate(
     """The result, and whether Ctrl-C ended the run early."""
     from msgspec.structs import replace  # noqa: PLC0415 -- see above
 
+    from trellis.base.errors import InvalidInput  # noqa: PLC0415
     from trellis.reports.text.numbers import format_days  # noqa: PLC0415
     from trellis.sim.run import simulate  # noqa: PLC0415
     from trellis.sim.scenario.files import select_variants  # noqa: PLC0415
 
-    fleet = select_variants(fleet, only) if only else fleet
+    try:
+        fleet = select_variants(fleet, only) if only else fleet
+    except InvalidInput as error:
+        raise InvalidInput(error.value, f"flag --only: {error.rule}") from error
     clock = fleet.clock
     facts = [pluralize(len(fleet.workloads), "workload"), format_days(clock.steps * clock.step)]
     facts.append(pluralize(len(fleet.variants), "variant"))
@@ -220,20 +229,38 @@ def _choose_speed_format(step: float) -> FormatSpeed:
     )
 
 
-def _replay(recording: Path, shown: str) -> None:
-    from trellis.cli.dump_reader import name_file_in_errors  # noqa: PLC0415 -- see above
+def _replay(recording: Path, output: Output) -> None:
+    """Replay a recording, and write what differs."""
+    refuse_options(
+        *("only", "seed", "html_file", "json_file", "csv_file"),
+        because="--replay repeats the decisions in a recording and simulates nothing",
+    )
+    if output.format not in _REPLAY_FORMATS:
+        raise click.UsageError(f"--replay has no format {output.format}; choose one of {', '.join(_REPLAY_FORMATS)}")
+    import msgspec  # noqa: PLC0415 -- NumPy comes with the rest
+
+    from trellis.cli.dump_reader import name_file_in_errors  # noqa: PLC0415
     from trellis.runtime.recorder import read_recording  # noqa: PLC0415
     from trellis.sim.replay.replay import replay  # noqa: PLC0415
 
-    with name_file_in_errors(recording):
-        report = replay(read_recording(recording))
-    click.echo(f"{report.component} of release {report.release}: {report}")
-    for difference in report.differences[1:]:
-        click.echo(f"  {difference}")
-    if report.different > len(report.differences):
-        click.echo(f"  and {report.different - len(report.differences)} more")
+    with open_input(recording) as path, name_file_in_errors(path):
+        report = replay(read_recording(path))
+    encoded = json.dumps(msgspec.to_builtins(report), indent=2) + "\n"
+    formats = {
+        "table": lambda: "".join(f"{line}\n" for line in _list_differences(report)),
+        "json": lambda: encoded,
+        "yaml": encode_as_yaml(encoded.encode),
+    }
+    write_result(formats, output)
     if report.different:
         sys.exit(1)
     if not report.decisions:
-        click.echo(f"trellis: {shown}: the recording has no decision to compare; record for longer", err=True)
+        write_message(f"{recording}: the recording has no decision to compare; record for longer")
         sys.exit(2)
+
+
+def _list_differences(report: ReplayReport) -> Iterator[str]:
+    yield f"{report.component} of release {report.release}: {report}"
+    yield from (f"  {difference}" for difference in report.differences[1:])
+    if report.different > len(report.differences):
+        yield f"  and {report.different - len(report.differences)} more"

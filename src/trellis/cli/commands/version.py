@@ -15,7 +15,9 @@ import click
 from trellis import __version__
 from trellis.cli.command_class import TrellisCommand
 from trellis.cli.options import cluster_access_options, namespaces_options, open_chosen_client
+from trellis.cli.output_files import get_wrap_width
 from trellis.cli.output_formats import Output, encode_as_yaml, output_options, write_result
+from trellis.cli.standard_streams import write_message
 
 if TYPE_CHECKING:
     from trellis.sources.cluster.installed_components import InstalledComponents
@@ -24,7 +26,7 @@ _TIMEOUT: Final = 10.0  # seconds for all requests
 
 
 @click.command(name="version", cls=TrellisCommand)
-@click.option("--client", is_flag=True, help="Print only the version of the client, and ask no cluster.")
+@click.option("--client", is_flag=True, help="Print only the version of the client, and contact no cluster.")
 @output_options(["text", "json", "yaml"])
 @namespaces_options("Only components in namespaces that match the pattern, such as `kube-*`.")
 @cluster_access_options
@@ -34,7 +36,7 @@ def command(
     """Print versions of the client and of the components.
 
     Components of Trellis and of upstream's VPA are found by their Deployments in all namespaces, and by their Leases in
-    kube-system. The version is the tag of the image. The leader is the process that holds the Lease.
+    kube-system and trellis-system. The version is the tag of the image. The leader is the process that holds the Lease.
 
     \b
     Exit status:
@@ -44,14 +46,16 @@ def command(
     installed, problem = (None, "") if client else _ask_cluster(namespaces, kubeconfig, context)
     document = _build_document(installed)
     formats = {
-        "text": lambda: "".join(f"{line}\n" for line in _list_lines(document)),
+        "text": lambda: "".join(
+            f"{line}\n" for line in _list_lines(document, 0 if output.is_plain_in_file else get_wrap_width())
+        ),
         "json": lambda: json.dumps(document, indent=2) + "\n",
         "yaml": encode_as_yaml(lambda: json.dumps(document).encode()),
     }
     write_result(formats, output)
     problems = [problem] if problem else list(installed.problems if installed is not None else ())
     for line in problems:
-        click.echo(f"trellis: {line}", err=True)
+        write_message(line)
     if problems:
         sys.exit(1)
 
@@ -88,17 +92,23 @@ def _build_document(installed: InstalledComponents | None) -> dict[str, Any]:
     return document
 
 
-def _list_lines(document: dict[str, Any]) -> list[str]:
+def _list_lines(document: dict[str, Any], width: int) -> list[str]:
+    """The lines for people; where the columns do not fit, what is known of a component stands below its name."""
     client = document["client"]
     lines = [f"client  {client['version']} (Python {client['python']})"]
     if "server" not in document:
         return lines
     lines.append(f"server  {document['server']['version']}")
+    from trellis.reports.text.tables import (  # noqa: PLC0415 -- for those who ask a cluster
+        align_columns,
+        measure_width,
+        stack_rows,
+        wrap_line,
+    )
+
     components = document["components"]
     if not components:
-        return [*lines, "", "The cluster runs no component of Trellis or of upstream's VPA."]
-    from trellis.reports.text.tables import align_columns  # noqa: PLC0415 -- for those who ask a cluster
-
+        return [*lines, "", *wrap_line("The cluster runs no component of Trellis or of upstream's VPA.", width)]
     rows = [
         [
             component["component"],
@@ -111,4 +121,5 @@ def _list_lines(document: dict[str, Any]) -> list[str]:
         for component in components
     ]
     titles = ["component", "version", "ready", "deployment", "image", "leader"]
-    return [*lines, "", *align_columns([titles, *rows], left_aligned=len(titles))]
+    table = align_columns([titles, *rows], left_aligned=len(titles))
+    return [*lines, "", *(stack_rows(titles, rows, width) if 0 < width < measure_width(table) else table)]

@@ -5,8 +5,8 @@ Forbidden kinds are reported and the others collected. Only an unreachable serve
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -93,6 +93,8 @@ _NO_NAMESPACE: Final = NamespaceScope(("default",), ("default",))
 _CLUSTER: Final = NamespaceScope((), ("",))
 # Of the node autoscaler: which ConfigMap declares groups.
 _GROUPS_FLAG: Final = "kwok-node-groups"
+# Of the updater: which ConfigMap freezes the cluster.
+_FREEZE_FLAG: Final = "freeze-config-map"
 
 
 def _ignore_progress(_done: int, _total: int) -> None:
@@ -245,25 +247,41 @@ class _ClusterReader:
 
         Node groups are declared in the ConfigMap named by a flag of the node autoscaler, or else by `node_groups`.
         """
-        namespace, config_map = components.NAMESPACE, node_groups
-        try:
-            deployments = await self._client.list_all(components.COMPONENT_DEPLOYMENTS, namespace)
-        except (KubeError, UnreadableObject) as error:
-            yield self._writer.encode_missing(
-                MissingData("Deployments of components", namespace, describe_error(error))
-            )
-        else:
-            for component in components.find_components(deployments.items):
-                config_map = _read_node_groups_flag(component) or config_map
-                yield self._writer.encode_component(component)
-        named: list[tuple[Resource[Any], str]] = [(LEASES, name) for name in components.LEASES]
-        for resource, name in (*named, (CONFIG_MAPS, CLUSTER_FREEZE_CONFIG_MAP)):
-            async for line in self._read_object(resource, namespace, name, f"{resource.kind} {name}"):
-                yield line
+        deployments, missing = await self._list_component_deployments()
+        for item in missing:
+            yield self._writer.encode_missing(item)
+        read = partial(components.read_config_map, self._client)
+        found = await components.find_components(deployments, read)
+        for component in found:
+            yield self._writer.encode_component(component)
+        for namespace in sorted({component.namespace for component in found} | {components.NAMESPACE}):
+            for name in components.LEASES:
+                async for line in self._read_object(LEASES, namespace, name, f"{LEASES.kind} {name}"):
+                    yield line
+        switch = _find_flag(found, "updater", _FREEZE_FLAG) or f"{components.NAMESPACE}/{CLUSTER_FREEZE_CONFIG_MAP}"
+        namespace, _, name = switch.partition("/")
+        async for line in self._read_object(CONFIG_MAPS, namespace, name, f"{CONFIG_MAPS.kind} {name}"):
+            yield line
+        config_map = _find_flag(found, "nodes", _GROUPS_FLAG) or node_groups
         if node_groups:
             namespace, _, name = config_map.partition("/")
             async for line in self._read_object(CONFIG_MAPS, namespace, name, NODE_GROUPS):
                 yield line
+
+    async def _list_component_deployments(
+        self,
+    ) -> tuple[list[components.ComponentDeployment], list[MissingData]]:
+        """Deployments of all namespaces; of the usual ones where all together may not be listed."""
+        with suppress(KubeError, UnreadableObject):
+            return list((await self._client.list_all(components.COMPONENT_DEPLOYMENTS)).items), []
+        found: list[components.ComponentDeployment] = []
+        missing: list[MissingData] = []
+        for namespace in components.NAMESPACES:
+            try:
+                found += (await self._client.list_all(components.COMPONENT_DEPLOYMENTS, namespace)).items
+            except (KubeError, UnreadableObject) as error:
+                missing.append(MissingData("Deployments of components", namespace, describe_error(error)))
+        return found, [] if found else missing[:1]
 
     async def _read_object(
         self, resource: Resource[Any], namespace: str, name: str, title: str
@@ -279,9 +297,10 @@ class _ClusterReader:
             yield self._writer.encode_object(item, resource.api_version, resource.kind)
 
 
-def _read_node_groups_flag(component: DumpedComponent) -> str:
-    """The ConfigMap of node groups that the node autoscaler's flag names; empty for other components."""
-    return component.flags.get(_GROUPS_FLAG, "") if component.component == "nodes" else ""
+def _find_flag(found: Iterable[DumpedComponent], component: str, flag: str) -> str:
+    """The value of a component's flag; empty if it is not set."""
+    values = (item.flags.get(flag, "") for item in found if item.component == component)
+    return next(filter(None, values), "")
 
 
 def _is_relevant(item: Any) -> bool:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
-from urllib.parse import urlsplit, urlunsplit
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Final, TypeAlias
 
+from trellis.api.kube.coordination import ConfigMap
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.slices import Slice
+from trellis.base.errors import InvalidInput, KubeError, UnreadableObject
 from trellis.core.cluster.dump_format import DumpedComponent
-from trellis.kube.resources import DEPLOYMENTS, Resource
+from trellis.kube.client import Client
+from trellis.kube.resources import CONFIG_MAPS, DEPLOYMENTS, Resource
+from trellis.runtime.manager.settings import ADMISSION, ALL, choose_components
+from trellis.sources.cluster.component_flags import CommandContainer, ConfigVolume, read_flags, select_flags
 
+# The default of flags, and where upstream's components and those of the preset `drop-in` are.
 NAMESPACE: Final = "kube-system"
+# Where components are looked for by a user who may not read all namespaces; the other presets have the second one.
+NAMESPACES: Final = (NAMESPACE, "trellis-system")
 LEASES: Final = ("vpa-recommender-lease", "vpa-recommender", "vpa-updater", "vpa-admission-controller")
 
+_ADMISSION_COMMAND: Final = "admission-controller"
 _COMPONENTS: Final = {
     "recommender": "recommender",
     "updater": "updater",
-    "admission-controller": "admission-controller",
-    "admission": "admission-controller",
+    _ADMISSION_COMMAND: _ADMISSION_COMMAND,
+    "admission": _ADMISSION_COMMAND,
     "buffers": "buffers",
     "nodes": "nodes",
     "hvpa": "hvpa",
@@ -27,19 +35,12 @@ _COMPONENTS: Final = {
 # Names of components that other programs use as well.
 _OURS: Final = "trellis"
 _COMMON_WORDS: Final = frozenset({"nodes", "hvpa"})
-# Flags whose names match may hold secrets, and are left out.
-_SECRET: Final = re.compile("token|passw|secret|credential|header|user|auth|key|cert", re.IGNORECASE)
-_FLAG: Final = re.compile(r"--?([A-Za-z0-9][A-Za-z0-9._-]*)(?:=(.*))?", re.DOTALL)
-
-
-class _CommandContainer(Slice, frozen=True):
-    image: str = ""
-    command: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
+_RUN: Final = "run"
 
 
 class _CommandPodSpec(Slice, frozen=True):
-    containers: tuple[_CommandContainer, ...] = ()
+    containers: tuple[CommandContainer, ...] = ()
+    volumes: tuple[ConfigVolume, ...] = ()
 
 
 class _CommandTemplate(Slice, frozen=True):
@@ -59,34 +60,65 @@ class ComponentDeployment(KubeObject, frozen=True):
 
 COMPONENT_DEPLOYMENTS: Final[Resource[ComponentDeployment]] = DEPLOYMENTS.read_as(ComponentDeployment)
 
+# Reads a ConfigMap by its namespace and name; None if there is none, or if it may not be read.
+ReadConfiguration: TypeAlias = Callable[[str, str], Awaitable[ConfigMap | None]]
 
-def find_components(deployments: Iterable[ComponentDeployment]) -> Iterator[DumpedComponent]:
-    """The Deployments that run components of an autoscaler, upstream's included."""
+
+async def read_config_map(client: Client, namespace: str, name: str) -> ConfigMap | None:
+    """A ConfigMap of a component; None if there is none, or if it may not be read."""
+    try:
+        return await client.get(CONFIG_MAPS, name, namespace)
+    except (KubeError, UnreadableObject):
+        return None
+
+
+async def find_components(
+    deployments: Iterable[ComponentDeployment], read: ReadConfiguration
+) -> tuple[DumpedComponent, ...]:
+    """The components of an autoscaler that Deployments run, upstream's included; those of one process are apart."""
+    components: list[DumpedComponent] = []
     for deployment in deployments:
-        for container in deployment.spec.template.spec.containers:
-            words = (*container.command, *container.args)
-            component = _find_component(words, container.image)
-            if component:
-                replicas = 1 if deployment.spec.replicas is None else deployment.spec.replicas
-                namespace, name = deployment.metadata.namespace, deployment.metadata.name
-                yield DumpedComponent(component, namespace, name, container.image, replicas, parse_flags(words))
+        namespace, name = deployment.metadata.namespace, deployment.metadata.name
+        pod = deployment.spec.template.spec
+        for container in pod.containers:
+            is_process = runs_several(container)
+            component = "" if is_process else find_component(container.words, container.image)
+            if not component and not is_process:
+                continue
+            flags = await read_flags(container, pod.volumes, partial(read, namespace))
+            replicas = 1 if deployment.spec.replicas is None else deployment.spec.replicas
+            components += [
+                DumpedComponent(command, namespace, name, container.image, replicas, own)
+                for command, own in ([(component, flags)] if component else _divide_flags(flags))
+            ]
+    return tuple(components)
 
 
-def parse_flags(words: Iterable[str]) -> Mapping[str, str]:
-    """Flags by name, without those that may be secret; one without a value says `true`."""
-    flags: dict[str, str] = {}
-    last = ""
-    for word in words:
-        flag = _FLAG.fullmatch(word)
-        if flag:
-            last = flag[1] if flag[2] is None else ""
-            flags[flag[1]] = "true" if flag[2] is None else flag[2]
-        elif last:
-            flags[last], last = word, ""
-    return {name: _strip_login(value) for name, value in flags.items() if not _SECRET.search(name)}
+def _divide_flags(flags: Mapping[str, str]) -> list[tuple[str, Mapping[str, str]]]:
+    """The command of each component of a process, with the flags that it would have."""
+    return [
+        (_ADMISSION_COMMAND if component == ADMISSION else component, select_flags(flags, component))
+        for component in choose_running(flags)
+    ]
 
 
-def _find_component(words: tuple[str, ...], image: str) -> str:
+def runs_several(container: CommandContainer) -> bool:
+    """Whether it is `trellis run`, by its command or, with the program in the image, by its arguments."""
+    words = [word.rpartition("/")[2] for word in container.words]
+    program = find_image_name(container.image) == _OURS and not container.command
+    return (program and words[:1] == [_RUN]) or (_OURS in words and words[words.index(_OURS) + 1 :][:1] == [_RUN])
+
+
+def choose_running(flags: Mapping[str, str]) -> tuple[str, ...]:
+    """The components of `trellis run` with these flags; all by default."""
+    words = [word.strip() for word in flags.get("components", "").split(",") if word.strip()]
+    try:
+        return choose_components(words or [ALL])
+    except InvalidInput:
+        return choose_components([ALL])
+
+
+def find_component(words: tuple[str, ...], image: str) -> str:
     """The component by its command (`trellis updater` or `/updater`), else by its image (`vpa-updater`)."""
     previous = ""
     for word in words:
@@ -94,16 +126,10 @@ def _find_component(words: tuple[str, ...], image: str) -> str:
         if component and (component not in _COMMON_WORDS or previous == _OURS):
             return component
         previous = word.rpartition("/")[2]
-    base = image.rpartition("/")[2].partition("@")[0].partition(":")[0]
+    base = find_image_name(image)
     return _COMPONENTS.get(base.removeprefix("vpa-"), "") if base.startswith("vpa-") else ""
 
 
-def _strip_login(value: str) -> str:
-    """An address without the name and password that may be written into it."""
-    if "://" not in value or "@" not in value:
-        return value
-    try:
-        address = urlsplit(value)
-    except ValueError:
-        return ""
-    return urlunsplit(address._replace(netloc=address.netloc.rpartition("@")[2]))
+def find_image_name(image: str) -> str:
+    """The name of an image, without registry, tag and digest."""
+    return image.rpartition("/")[2].partition("@")[0].partition(":")[0]

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -13,10 +14,11 @@ import msgspec
 from trellis.api.kube.coordination import Lease
 from trellis.api.kube.workloads import ReplicatedStatus
 from trellis.base.errors import KubeError
+from trellis.base.replica_assignment import is_member_lease
 from trellis.core.cluster.dump_format import DumpedComponent
 from trellis.kube.client import Client
 from trellis.kube.resources import DEPLOYMENTS, LEASES, Resource
-from trellis.sources.cluster.components import NAMESPACE, ComponentDeployment, find_components
+from trellis.sources.cluster.components import NAMESPACES, ComponentDeployment, find_components, read_config_map
 from trellis.sources.cluster.lists import describe_error
 
 
@@ -80,9 +82,9 @@ async def find_installed_components(client: Client, namespaces: Sequence[str], n
             item for item in deployments if any(fnmatchcase(item.metadata.namespace, pattern) for pattern in namespaces)
         ]
     by_key = {(item.metadata.namespace, item.metadata.name): item for item in deployments}
-    components = list(find_components(deployments))
+    components = await find_components(deployments, partial(read_config_map, client))
     leases: list[Lease] = []
-    for namespace in sorted({component.namespace for component in components} | {NAMESPACE}):
+    for namespace in sorted({component.namespace for component in components} | set(NAMESPACES)):
         if namespaces and not any(fnmatchcase(namespace, pattern) for pattern in namespaces):
             continue
         try:
@@ -107,19 +109,28 @@ def _find_by_leases(leases: Iterable[Lease], found: Collection[str], now: float)
 
 
 async def _list_deployments(client: Client, namespace: str, problems: list[str]) -> list[InstalledDeployment]:
-    """The Deployments of a namespace; where all together may not be listed, those of kube-system."""
+    """The Deployments of a namespace; where all together may not be listed, those of the usual namespaces."""
     try:
         return list((await client.list_all(_DEPLOYMENTS, namespace)).items)
     except KubeError as error:
         where = f"in namespace {namespace}" if namespace else "in all namespaces"
         problems.append(f"Deployments {where}: {describe_error(error)}")
-    return [] if namespace else await _list_deployments(client, NAMESPACE, problems)
+    usual = () if namespace else NAMESPACES
+    return [deployment for name in usual for deployment in await _list_deployments(client, name, problems)]
 
 
 def _describe(
     component: DumpedComponent, deployment: InstalledDeployment, leases: Iterable[Lease]
 ) -> InstalledComponent:
-    holders = (lease.spec.holder_identity for lease in leases if lease.metadata.namespace == component.namespace)
+    own = [lease for lease in leases if lease.metadata.namespace == component.namespace]
+    # Its own Lease first, and then those of names that a recommender serves.
+    own.sort(key=lambda lease: COMPONENTS_BY_LEASE.get(lease.metadata.name) != component.component)
+    holders = (
+        lease.spec.holder_identity
+        for lease in own
+        if COMPONENTS_BY_LEASE.get(lease.metadata.name, component.component) == component.component
+        and not is_member_lease(lease.metadata.name)
+    )
     return InstalledComponent(
         component=component.component,
         namespace=component.namespace,

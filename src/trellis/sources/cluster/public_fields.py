@@ -153,6 +153,7 @@ PUBLIC_NAMES: Final = (
         "system-cluster-critical",
         "system-node-critical",
         "trellis-freeze",
+        "trellis-system",
         "vpa-admission-controller",
         "vpa-recommender",
         "vpa-recommender-lease",

@@ -2,7 +2,7 @@
 
 A query that fails for a transient reason (no connection, 5xx, 429) is retried a few times. A query for too much is not,
 because it would fail again: the caller gets an error and queries less. Credentials are a bearer
-token, from a file that may change, or a user name and a password.
+token or a user name and a password; token and password may come from a file that may change.
 """
 
 from __future__ import annotations
@@ -50,31 +50,37 @@ class PrometheusCredentials:
     """Credentials in upstream's order: token file, token, name and password; last those in the address."""
 
     def __init__(self, settings: PrometheusSettings, user: str = "", password: str = "") -> None:
-        self._file = settings.prometheus_bearer_token_file
         token = settings.prometheus_bearer_token.strip()
-        self._tokens: Credentials | None = None
-        if self._file:
-            self._tokens = TokenFile(Path(self._file))
+        self._secret: Credentials | None = None
+        self._user = ""
+        self._flag = "--prometheus-bearer-token-file"
+        if settings.prometheus_bearer_token_file:
+            self._secret = TokenFile(Path(settings.prometheus_bearer_token_file))
         elif token:
-            self._tokens = FixedCredentials(Identity(token))
-        if settings.username:
-            user, password = settings.username, settings.password
-        self._basic = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}" if user else ""
+            self._secret = FixedCredentials(Identity(token))
+        elif settings.username and settings.password_file:
+            self._user, self._flag = settings.username, "--password-file"
+            self._secret = TokenFile(Path(settings.password_file), encoding="utf-8")
+        elif settings.username or user:
+            self._user = settings.username or user
+            self._secret = FixedCredentials(Identity(settings.password if settings.username else password))
         self._identity = Identity()
 
     async def header(self) -> Mapping[str, str]:
         """The Authorization header; empty without credentials."""
-        if self._tokens is None:
-            return {"Authorization": self._basic} if self._basic else {}
+        if self._secret is None:
+            return {}
         try:
-            self._identity = await self._tokens.identity()
+            self._identity = await self._secret.identity()
         except Unauthorized as error:
-            raise PrometheusRefused(f"--prometheus-bearer-token-file: {error}", 401) from error
+            raise PrometheusRefused(f"{self._flag}: {error}", 401) from error
+        if self._user:
+            return {"Authorization": f"Basic {b64encode(f'{self._user}:{self._identity.token}'.encode()).decode()}"}
         return {"Authorization": f"Bearer {self._identity.token}"}
 
     async def renew(self) -> bool:
         """Reload credentials that were refused; returns whether they have changed."""
-        return self._tokens is not None and await self._tokens.renew(self._identity)
+        return self._secret is not None and await self._secret.renew(self._identity)
 
 
 # Called for every request with the status of HTTP as text, the method in lower case, and how long it took.

@@ -122,7 +122,7 @@ class TimeGrid(msgspec.Struct, frozen=True):
         return cls(now - length, step, int(length / step) + 1)
 
     def split_into_windows(self, groups: Sequence[tuple[str, ...] | None], longest: float) -> QueryWindows:
-        """Windows of at most so many steps."""
+        """Windows of at most `steps` steps."""
         return QueryWindows(groups, self.count, max(1, int(min(longest, _MOST_STEPS))))
 
 

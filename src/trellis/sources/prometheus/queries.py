@@ -52,7 +52,7 @@ def get_container_labels(settings: PrometheusSettings) -> tuple[str, str, str]:
 
 
 def group_namespaces(namespaces: Collection[str], most: int) -> list[tuple[str, ...]]:
-    """The namespaces in the order of their names, at most so many in a group."""
+    """The namespaces in the order of their names, in groups of limited size."""
     ordered = sorted(set(namespaces))
     return [tuple(ordered[first : first + most]) for first in range(0, len(ordered), most)]
 

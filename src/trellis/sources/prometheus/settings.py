@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, ClassVar, Final
 from urllib.parse import urlsplit
 
@@ -103,6 +104,13 @@ class PrometheusSettings(Settings, frozen=True):
             secret=True,
         ),
     ] = ""
+    password_file: Annotated[
+        str,
+        Setting(
+            "Path of the password, read again when it changes; takes precedence over `--password`.",
+            why="Empty: no file.",
+        ),
+    ] = ""
     prometheus_headers: Annotated[
         tuple[str, ...],
         Setting(
@@ -112,6 +120,14 @@ class PrometheusSettings(Settings, frozen=True):
             secret=True,
         ),
     ] = ()
+    prometheus_headers_file: Annotated[
+        str,
+        Setting(
+            "Path of a file with additional headers, one `Name=value` on each line, read at the start; those of "
+            "`--prometheus-headers` win.",
+            why="Empty: no file.",
+        ),
+    ] = ""
     prometheus_retries: Annotated[
         int,
         Setting(
@@ -258,11 +274,29 @@ class PrometheusSettings(Settings, frozen=True):
             yield SettingConflict("history-length", "must not be shorter than --history-resolution")
 
     def headers(self) -> dict[str, str]:
-        """The additional headers by name."""
-        matches = [_HEADER.fullmatch(header) for header in self.prometheus_headers]
-        if None in matches:
-            raise InvalidInput("(hidden)", "--prometheus-headers: each must be of the form Name=value")
-        return {match[1]: match[2] for match in matches if match}
+        """The additional headers by name, with those of the file; raises `InvalidInput`."""
+        headers: dict[str, str] = {}
+        for setting, lines in (
+            (f"--prometheus-headers-file {self.prometheus_headers_file}", self._read_headers_file()),
+            ("--prometheus-headers", self.prometheus_headers),
+        ):
+            for line in lines:
+                match = _HEADER.fullmatch(line)
+                if match is None:
+                    raise InvalidInput("(hidden)", f"{setting}: each must be of the form Name=value")
+                headers[match[1]] = match[2]
+        return headers
+
+    def _read_headers_file(self) -> tuple[str, ...]:
+        if not self.prometheus_headers_file:
+            return ()
+        try:
+            text = Path(self.prometheus_headers_file).read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not ASCII"
+            rule = f"--prometheus-headers-file cannot be read: {reason}"
+            raise InvalidInput(self.prometheus_headers_file, rule) from error
+        return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
 def duration_seconds(span: str) -> float:

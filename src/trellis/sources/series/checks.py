@@ -23,7 +23,7 @@ _LEAST_SAMPLES: Final = 2
 _GAP: Final = 3.5  # usual distances: two samples may be lost before it is one
 _YEAR: Final = 365 * 86_400.0
 _MOST_YEARS: Final = 5
-_RISING: Final = 50  # samples: what never falls for so long is hardly what was used
+_RISING: Final = 50  # samples: a series that never falls for this long is hardly usage
 
 
 class SeriesOrigin(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ def check_series(name: str, times: FloatColumn, cpu: FloatColumn, memory: FloatC
     if len(times) < _LEAST_SAMPLES:
         raise origin.build_error("has fewer than two samples")
     for place in _find_first(~np.isfinite(times)):
-        raise origin.build_row_error(place, origin.time, "there is no time")
+        raise origin.build_row_error(place, origin.time, "the time is missing")
     _check_order(times, origin)
     _check_span(times, origin)
     for values, column in ((cpu, origin.cpu), (memory, origin.memory)):

@@ -44,7 +44,7 @@ def _open_file(path: Path) -> Iterator[BinaryIO]:
             compressed = raw.read(2) == _GZIP
             raw.seek(0)
             if path.suffix == ".gz" and not compressed and path.stat().st_size:
-                raise InvalidSeries(str(path), "is not compressed with gzip, as its name says")
+                raise InvalidSeries(str(path), "is not gzip data, although its name ends in .gz")
             if compressed:
                 with gzip.open(raw) as stream:
                     yield cast("BinaryIO", stream)

@@ -32,7 +32,7 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # Other formats by their first bytes, and the remedy.
 _OTHER_FORMATS: Final = (
     (b"PK\x03\x04", "is a spreadsheet or another archive: export it as CSV"),
-    (b"PAR1", "is Parquet: let its name end in .parquet"),
+    (b"PAR1", "is Parquet: rename it to end in .parquet"),
     (b"\xff\xfe", "is UTF-16: save it as UTF-8"),
     (b"\xfe\xff", "is UTF-16: save it as UTF-8"),
     (b"{", "is JSON: give CSV or Parquet"),

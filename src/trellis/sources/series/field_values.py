@@ -79,6 +79,6 @@ def parse_amounts(source: str, roles: ColumnRoles, amount: AmountColumn, texts: 
             (row for row, text in enumerate(texts_or_none) if text is not None and not text[-1].isdigit()), 0
         )
         expected_name = f"{column.rpartition('_')[0]}_{'cores' if is_cpu else 'bytes'}".lstrip("_")
-        rule = f"has a unit other than the name of its column says: call the column {expected_name}"
+        rule = f"has another unit than its column name: rename the column to {expected_name}"
         raise build_field_error(source, first + invalid, column, bytes(texts[invalid]), rule)
     return amounts

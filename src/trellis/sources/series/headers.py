@@ -139,7 +139,9 @@ def assign_roles(source: str, header: Sequence[str], machine: Machine) -> Column
     times = Counter(names)
     for column in roles.columns:
         if times[names[column]] > 1:
-            raise InvalidSeries(source, f"has {times[names[column]]} columns `{roles.header[column]}`; keep one")
+            raise InvalidSeries(
+                source, f"has {times[names[column]]} columns `{roles.header[column]}`; remove all but one"
+            )
     return roles
 
 

@@ -76,7 +76,7 @@ class SeriesTable(msgspec.Struct, frozen=True):
 
 
 def number_names(names: Sequence[SeriesName], lengths: IntColumn) -> tuple[list[SeriesName], IntColumn | None]:
-    """Different names in their order, and their numbers row by row, from a name for each stretch of so many rows."""
+    """Different names in their order, and their numbers row by row, from a name for each stretch of rows."""
     if not len(names):
         return [], None
     numbers: dict[SeriesName, int] = {}

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from trellis.api.kube.nodes import Node
-from trellis.base.errors import KubeError, Unreachable, UnreadableObject
+from trellis.base.errors import KubeError, Unauthorized, Unreachable, UnreadableObject
 from trellis.core.advice.survey.model import ResourceAmount
 from trellis.core.advice.survey.scope import SurveyObjects, WorkloadFilter
 from trellis.core.cluster.dump_format import MissingData
@@ -106,7 +106,7 @@ async def _find_largest_node(client: Client) -> tuple[ResourceAmount, list[Missi
     try:
         async for page in list_pages(client, NODES):
             nodes += page.items
-    except Unreachable:
+    except (Unreachable, Unauthorized):
         raise
     except (KubeError, UnreadableObject) as error:
         return ResourceAmount(), [MissingData(NODES.kind, "", describe_error(error, NODES))]
@@ -135,7 +135,7 @@ async def _list(
                     for rejected in page.rejected
                     if workload_filter.covers(rejected.namespace)
                 )
-        except Unreachable:
+        except (Unreachable, Unauthorized):
             raise
         except (KubeError, UnreadableObject) as error:
             return describe_error(error, resource)

@@ -33,8 +33,8 @@ KILLS: Final = "out-of-memory kills"
 _TERMINATED_REASON: Final = "kube_pod_container_status_last_terminated_reason"
 _TERMINATED_TIMESTAMP: Final = "kube_pod_container_status_last_terminated_timestamp"
 _GUESSED: Final = (
-    "Prometheus has no metrics of kube-state-metrics: workloads are guessed from the names of "
-    "pods, and their requests are unknown"
+    "Prometheus has no metrics of kube-state-metrics: workloads are derived from the names of pods, and "
+    "their requests are unknown"
 )
 
 

@@ -82,7 +82,7 @@ STATE_METRICS: Final = (*OWNER_METRICS, CONTAINER, SIDECAR, *RESOURCE_METRICS, *
 
 
 class LabelNames(msgspec.Struct, frozen=True):
-    """The names of labels. Prometheus renames those that it would overwrite, unless told to honor them."""
+    """The names of labels. Prometheus renames those that it would overwrite, unless it is configured to honor them."""
 
     prefix: str = ""
 

@@ -15,7 +15,14 @@ import msgspec
 
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.slices import Slice
-from trellis.base.errors import InvalidInput, KubeError, PrometheusError, PrometheusLimitExceeded, Unreachable
+from trellis.base.errors import (
+    InvalidInput,
+    KubeError,
+    PrometheusError,
+    PrometheusLimitExceeded,
+    Unauthorized,
+    Unreachable,
+)
 from trellis.kube.client import Client
 from trellis.kube.resources import Resource
 from trellis.kube.transport.requests import Request
@@ -184,6 +191,8 @@ async def find_prometheus(
     """The Prometheus of a cluster, while the context is open; raises `InvalidInput` if there is none to be found."""
     try:
         services = await client.list_all(SERVICES)
+    except Unauthorized:
+        raise
     except KubeError as error:
         raise InvalidInput("services", f"could not be searched for a Prometheus ({error.message}); {_HOW}") from error
     failures: list[str] = []

@@ -30,7 +30,7 @@ class ResumeFile:
             else:
                 path.write_bytes(encode_survey_start(now, settings_key or {}, __version__))
         except OSError as error:
-            raise InvalidInput(str(path), f"cannot be used to resume from: {error.strerror}") from error
+            raise InvalidInput(str(path), f"cannot be used as a file to resume from: {error.strerror}") from error
 
     def pop_saved(self, namespace: str) -> SavedNamespace | None:
         """The saved usage of a namespace, if it was read completely; each is returned once."""

@@ -57,7 +57,7 @@ async def read_usage(
     now: float,
     report: ReportUsage,
 ) -> SavedNamespace:
-    """Read the usage of a namespace in which about so many containers run; raises `PrometheusError`."""
+    """Read the usage of a namespace; the number of its containers is an estimate; raises `PrometheusError`."""
     times = TimeGrid.until(now, settings)
     most = min(_SAMPLES_AT_ONCE / max(1, containers), duration_seconds(settings.history_chunk) / times.step)
     windows = times.split_into_windows([(namespace,)], most)
@@ -243,9 +243,9 @@ class PrometheusSurvey:
             yield "no workload matches the selection"
         elif not self._samples and not any(missing.what == USAGE for missing in self._missing):
             yield (
-                f"Prometheus has no usage of these workloads: it was asked for {settings.history_memory_metric} and "
-                f"{settings.history_cpu_metric} with the labels {settings.container_pod_name_label} and "
-                f"{settings.container_name_label}"
+                "Prometheus has no usage of these workloads; the queries use the metrics "
+                f"{settings.history_memory_metric} and {settings.history_cpu_metric} with the labels "
+                f"{settings.container_pod_name_label} and {settings.container_name_label}"
             )
         elif self._lacks_cpu():
             yield (

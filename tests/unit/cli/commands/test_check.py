@@ -203,3 +203,26 @@ def test_explanations_are_in_the_json_too_and_refused_in_sarif(folder: Path) -> 
     assert explained["object"] == "VerticalPodAutoscaler web"
     assert explained["sentences"][-1] == "The recommender default computes the recommendation."
     assert run("--explain", "-o", "sarif", "vpa.yaml").exit_code == 2
+
+
+def test_a_configuration_file_is_checked_and_its_effect_described(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("apiVersion: config.trellis.k8s.io/v1alpha1\nkind: TrellisConfiguration\nreadOnly: 3\n")
+    result = CliRunner().invoke(trellis, ["check", str(file)])
+    assert result.exit_code == 1
+    assert "write config.trellis.x-k8s.io/v1alpha1 [UnknownKind]" in result.stdout
+    assert "3:1: error: readOnly: Invalid value: 3: must be of type boolean, not integer" in result.stdout
+    assert "1 object in 1 file: 2 errors, 0 warnings" in result.stdout
+    file.write_text("apiVersion: config.trellis.x-k8s.io/v1alpha1\nkind: TrellisConfiguration\nreadOnly: true\n")
+    result = CliRunner().invoke(trellis, ["check", "--explain", str(file)])
+    assert "Sets what the components of Trellis do, for a command whose --config names the file." in result.stdout
+
+
+def test_the_line_of_a_secret_is_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    head = "apiVersion: config.trellis.x-k8s.io/v1alpha1\nkind: TrellisConfiguration\n"
+    file.write_text(f"{head}recommender:\n  password: s3cret\n")
+    for output in ("text", "json", "sarif"):
+        result = CliRunner().invoke(trellis, ["check", "-o", output, str(file)])
+        assert "recommender.passwordFile" in result.stdout
+        assert "s3cret" not in result.stdout

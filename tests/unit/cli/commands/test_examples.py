@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from trellis.cli.commands.examples import TOPICS
@@ -49,6 +51,13 @@ def test_some_are_copied_with_the_schema_that_they_name() -> None:
 
 def test_the_files_of_one_are_listed() -> None:
     assert run("examples", "web").stdout == "web/autoscaling.yaml\nweb/workload.yaml\n"
+
+
+def test_the_list_is_data_too() -> None:
+    every = json.loads(run("examples", "-o", "json").stdout)["examples"]
+    assert {example["name"] for example in every} == TOPICS.keys()
+    [web] = yaml.safe_load(run("examples", "web", "-o", "yaml").stdout)["examples"]
+    assert web == {"name": "web", "about": TOPICS["web"], "files": ["web/autoscaling.yaml", "web/workload.yaml"]}
 
 
 def test_a_changed_file_is_overwritten_only_by_force() -> None:

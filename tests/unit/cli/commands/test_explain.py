@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from support import virtual_time
+from support.api_server.server import ModelServer
 from support.builders.collected_clusters import Cluster, search
 from support.worlds.resizes import NOW, container, time
 from trellis.base.errors import InvalidInput, InvalidRecording
+from trellis.cli.commands.explain import wait_for_recommendation
 from trellis.cli.main import trellis
 from trellis.core.cluster.dump_format import DumpedComponent, MissingData
 
@@ -226,10 +231,65 @@ def test_a_workload_is_explained_as_a_whole(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "Size: VerticalPodAutoscaler web governs 2 pods of Deployment web in mode Recreate" in result.output
     assert "Count: 2 replicas" in result.output
-    assert "Spare capacity: no Buffer asks for any." in result.output
+    assert "Spare capacity: no Buffer." in result.output
     document = json.loads(explain("deploy/web", "--dump", file, "-o", "json").output)
     assert (document["kind"], document["workload"]["kind"], document["workload"]["replicas"]) == (
         "deployment",
         "Deployment",
         2,
     )
+
+
+VPA_PATH = "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web"
+
+
+def stored_vpa(**status: object) -> dict[str, Any]:
+    spec = {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}
+    return {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": spec,
+        "status": status,
+    }
+
+
+def wait_while(seconds_to_recommendation: float, most_seconds: float) -> tuple[bool, float]:
+    """Whether the wait for a recommendation ends with one, and how long it takes."""
+    server = ModelServer()
+    server.put(VPA_PATH, stored_vpa(recommendation={"containerRecommendations": []}))
+
+    async def measure() -> tuple[bool, float]:
+        loop = asyncio.get_running_loop()
+        container = {"containerName": "app", "target": {"cpu": "250m"}}
+        recommended = stored_vpa(recommendation={"containerRecommendations": [container]})
+        loop.call_later(seconds_to_recommendation, lambda: server.put(VPA_PATH, recommended))
+        result = await wait_for_recommendation(server.client, "shop", "web", most_seconds)
+        return result, loop.time()
+
+    return virtual_time.run(measure())
+
+
+def test_a_wait_ends_soon_after_the_recommendation_comes() -> None:
+    found, seconds = wait_while(40.5, 180)
+    assert found
+    assert 40.5 <= seconds <= 41.5
+
+
+def test_a_wait_without_a_recommendation_ends_in_time() -> None:
+    assert wait_while(400, 180) == (False, 180)
+
+
+def test_there_is_no_wait_for_a_vpa_that_does_not_exist() -> None:
+    assert virtual_time.run(wait_for_recommendation(ModelServer().client, "shop", "web", 180)) is False
+
+
+@pytest.mark.parametrize("arguments", [("pod", "web-1-0", "--wait", "3m"), ("vpa", "web", "--wait=3m", "--dump=-")])
+def test_only_a_vpa_of_a_cluster_can_be_waited_for(arguments: tuple[str, ...]) -> None:
+    result = explain(*arguments)
+    assert (result.exit_code, "--wait needs a VPA of a cluster" in result.output) == (2, True)
+
+
+def test_a_wait_must_have_a_unit() -> None:
+    result = explain("vpa", "web", "--wait", "180")
+    assert isinstance(result.exception, InvalidInput)

@@ -22,7 +22,7 @@ def test_a_buffer_is_explained(tmp_path: Path) -> None:
     result = explain(spare(), tmp_path, "web")
     assert result.exit_code == 0, result.output
     assert "It keeps spare capacity for 2 further pods of Deployment web" in result.output
-    assert "WHAT COULD NOT BE SEEN" not in result.output
+    assert "NOT OBSERVED" not in result.output
 
 
 def test_json_is_the_structure(tmp_path: Path) -> None:

@@ -126,15 +126,21 @@ def test_rules_bounds_and_prices_are_heeded(asked: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("limit", "code"), [("20%", 1), ("0.2", 1), ("56%", 0), ("100%", 0)])
 def test_unneeded_requests_above_the_limit_fail(limit: str, code: int, asked: dict[str, Any]) -> None:
-    result = run("--fail-over", limit)
+    result = run("--fail-on-savings", limit)
     assert result.exit_code == code
-    assert ("55.4 % of what is requested is not needed" in result.stderr) == bool(code)
+    assert ("55.4 % of the cost of all requests can be saved" in result.stderr) == bool(code)
     assert "shop/checkout" in result.stdout
+
+
+def test_the_older_name_of_the_limit_works_and_is_hidden(asked: dict[str, Any]) -> None:
+    assert [run(f"--fail-over={limit}").exit_code for limit in ("20%", "100%")] == [1, 0]
+    assert run("--fail-over=lots").exit_code == 2
+    assert "--fail-over" not in run("--help").stdout
 
 
 def test_a_survey_that_was_stopped_shows_what_there_is(asked: dict[str, Any]) -> None:
     asked["is_stopped"] = True
-    result = run("--fail-over=1%")
+    result = run("--fail-on-savings=1%")
     assert result.exit_code == 130
     assert "shop/checkout" in result.stdout
 
@@ -157,13 +163,13 @@ def test_an_empty_survey_is_reported_and_fails_a_limit(asked: dict[str, Any]) ->
     result = run()
     assert result.exit_code == 0
     assert "No containers were found." in result.stdout
-    judged = run("--fail-over=0%")
+    judged = run("--fail-on-savings=0%")
     assert judged.exit_code == 2
-    assert "--fail-over: of no container both its requests and enough of its usage are known" in judged.stderr
+    assert "--fail-on-savings: no container has both known requests and enough known usage" in judged.stderr
 
 
 def test_containers_whose_requests_or_needs_are_unknown_pass_no_limit(usage: str, asked: dict[str, Any]) -> None:
-    short = run("--fail-over=100%", "--min-history=365d")
+    short = run("--fail-on-savings=100%", "--min-history=365d")
     assert "shop/checkout" in short.stdout
     assert short.exit_code == 2
     assert "--min-history" in short.stderr
@@ -171,13 +177,13 @@ def test_containers_whose_requests_or_needs_are_unknown_pass_no_limit(usage: str
 
 def test_files_of_usage_have_no_requests_so_that_there_is_nothing_to_judge(usage: str) -> None:
     assert run(usage).exit_code == 0
-    assert run(usage, "--fail-over=50%").exit_code == 2
+    assert run(usage, "--fail-on-savings=50%").exit_code == 2
 
 
 def test_finding_nothing_without_rights_is_an_error_without_a_report(asked: dict[str, Any]) -> None:
     missing = (MissingData("Pod", "shop", "may not be read"),)
     asked["surveyed"] = SurveyResult(time=0.0, source="tests", recommender="default", missing=missing)
-    result = run("--fail-over=50%")
+    result = run("--fail-on-savings=50%")
     assert result.exit_code == 2
     assert "may not be read" in result.stderr
     assert "there is no workload to advise on" in result.stderr
@@ -198,7 +204,7 @@ def test_a_path_that_does_not_exist_is_an_error_without_a_report(tmp_path: Path)
         (["--min-cpu=0"], '"0" is no amount above zero'),
         (["--min-memory=2Gi", "--max-memory=1Gi"], "--min-memory is more than --max-memory"),
         (["--min-history=week"], '"week" is no duration such as 12h or 7d'),
-        (["--fail-over=150%"], '"150%" is no share between 0% and 100%'),
+        (["--fail-on-savings=150%"], '"150%" is no share between 0% and 100%'),
         (["--tolerance=nan"], '"nan" is no share'),
         (
             ["--prices=cheap"],
@@ -213,7 +219,11 @@ def test_a_path_that_does_not_exist_is_an_error_without_a_report(tmp_path: Path)
         (["--vpas", "--prometheus-url=http://x"], "--vpas reads everything from the cluster"),
         (["usage.csv", "--prometheus-url=http://x"], "give files with usage or options of Prometheus"),
         (["usage.csv", "--history=3d"], "--history: only for usage from Prometheus"),
-        (["usage.csv", "--prometheus-tenant=a", "--resolution=1m"], "--resolution, --prometheus-tenant: only for"),
+        (["usage.csv", "--prometheus-tenant=a", "--resolution=1m"], "--prometheus-tenant, --resolution: only for"),
+        (["usage.csv", "--prometheus-header=a: b"], "--prometheus-header: only for usage from Prometheus"),
+        (["usage.csv", "-l", "a=b", "--kind=job"], "--selector, --kind: only for a cluster or Prometheus; files of"),
+        (["usage.csv", "--job-grouping-labels=a"], "--job-grouping-labels: only for a cluster or Prometheus"),
+        (["usage.csv", "--context=a", "--kubeconfig=b"], "only for a cluster; here usage is read from files"),
     ],
 )
 def test_invalid_options_are_refused(arguments: list[str], message: str) -> None:
@@ -225,19 +235,26 @@ def test_invalid_options_are_refused(arguments: list[str], message: str) -> None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--recommender=seasonl"], 'there is no such recommender (did you mean "seasonal"?)'),
+        (["--recommender=seasonl"], 'flag --recommender: there is none of this name (did you mean "seasonal"?)'),
         (["--set=target-cpu-percentil=1"], "(did you mean target-cpu-percentile?)"),
         (["--set=percentile"], "must be written as parameter=value"),
-        (["-l", "a in"], ""),
-        (["--job-grouping-labels=no key"], "is not a label key"),
-        (["--kind="], "is not a kind"),
+        (["--no-cluster", "--prometheus-url=http://localhost:9", "-l", "a in"], "flag --selector: found the end where"),
+        (
+            ["--no-cluster", "--prometheus-url=http://localhost:9", "--job-grouping-labels=no key"],
+            "flag --job-grouping-labels: is not a label key",
+        ),
+        (
+            ["--no-cluster", "--prometheus-url=http://localhost:9", "--kind="],
+            "flag --kind: is not a kind such as deployment",
+        ),
     ],
 )
 def test_an_unanswerable_question_is_one_line(
     arguments: list[str], message: str, usage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    files = [] if "--no-cluster" in arguments else [usage]
     with pytest.raises(SystemExit) as ended:
-        main(["recommend", usage, "--quiet", *arguments])
+        main(["recommend", *files, "--quiet", *arguments])
     assert ended.value.code == 2
     errors = capsys.readouterr().err
     assert errors.startswith("trellis: ")

@@ -53,7 +53,7 @@ def test_manifests_that_are_written_pass_a_check(asked: dict[str, Any], tmp_path
     [
         (("usage.csv",), "how many pods there were"),
         (("--vpas",), "how many pods there were"),
-        (("--emit", "vpa", "out"), "prints its manifests with -o yaml"),
+        (("--emit", "vpa", "out"), "prints manifests with -o yaml"),
     ],
 )
 def test_buckets_with_excluding_options_are_refused(arguments: tuple[str, ...], why: str) -> None:

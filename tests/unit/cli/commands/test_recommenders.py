@@ -92,7 +92,7 @@ def test_an_unknown_name_is_reported() -> None:
     result = CliRunner().invoke(trellis, ["recommenders", "weekly"])
     assert (result.exit_code, result.stdout) == (1, "")
     assert "there is no recommender weekly; available: default, window," in result.stderr
-    assert "install the package that provides it; until then the default algorithm runs under" in result.stderr
+    assert "Install the package that provides it; until then the default algorithm runs under" in result.stderr
 
 
 def test_an_invalid_parameter_is_refused_before_the_start(

@@ -145,6 +145,9 @@ def test_a_recording_without_a_decision_is_no_replay_that_agrees(folder: Path) -
     result = run("--replay", "short.jsonl")
     assert result.exit_code == 2
     assert "short.jsonl: the recording has no decision to compare" in result.stderr
+    document = json.loads(run("--replay", "short.jsonl", "-o", "json").stdout)
+    assert (document["component"], document["decisions"], document["differences"]) == ("updater", 0, [])
+    assert "component: updater" in run("--replay", "short.jsonl", "-o", "yaml").stdout
 
 
 def test_ctrl_c_leaves_what_there_is_so_far_marked_as_partial(folder: Path) -> None:

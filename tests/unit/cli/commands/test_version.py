@@ -112,6 +112,15 @@ def test_the_text_is_a_table(run: Callable[..., Result]) -> None:
     assert lines[4].split()[:4] == ["updater", "0.1.0", "1/2", "kube-system/trellis-updater"]
 
 
+def test_on_a_narrow_terminal_what_is_known_of_a_component_stands_below_its_name(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]
+) -> None:
+    monkeypatch.setattr(version, "get_wrap_width", lambda: 60)
+    lines = run().stdout.splitlines()
+    assert lines[3:6] == ["updater", "  version: 0.1.0", "  ready: 1/2"]
+    assert max(map(len, lines)) <= 60
+
+
 def test_a_namespace_limits_the_components(run: Callable[..., Result]) -> None:
     assert "The cluster runs no component of Trellis or of upstream's VPA." in run("-n", "shop").stdout
     assert len(json.loads(run("-n", "kube-*", "-o", "json").stdout)["components"]) == 2

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.api_server.server import ModelServer
 from support.builders.dumps import HASH, NOW, SECRET, collect_dump, dump_state, hide, shop
 from support.virtual_time import run
+from trellis.api.kube.coordination import ConfigMap
 from trellis.base.errors import InvalidRecording, Throttled, Unreachable
 from trellis.base.json_lines import FORMAT_VERSION, HEADER, RecordingHeader, encode_line
 from trellis.core.cluster.dump_format import MissingData
@@ -19,8 +20,10 @@ from trellis.core.cluster.owners import TargetRef
 from trellis.core.cluster.state import ClusterState
 from trellis.core.cluster.store import BY_NAMESPACE, BY_NODE, BY_OWNER
 from trellis.kube.transport.requests import Request
+from trellis.sim.dump.component_settings import read_components
 from trellis.sources.cluster.collector import collect_state
-from trellis.sources.cluster.components import ComponentDeployment, find_components, parse_flags
+from trellis.sources.cluster.component_flags import parse_flags
+from trellis.sources.cluster.components import ComponentDeployment, find_components
 from trellis.sources.cluster.dump_writer import DumpWriter
 from trellis.sources.cluster.lists import CollectionScope
 from trellis.testing.scripted_transport import ScriptedResponse, error_response
@@ -74,8 +77,37 @@ def test_other_programs_with_similar_names_are_no_components() -> None:
         template = {"spec": {"containers": [{"image": "registry/own:1", "command": command}]}}
         return msgspec.convert({"metadata": {"name": "hvpa"}, "spec": {"template": template}}, ComponentDeployment)
 
-    (result,) = find_components([made("trellis", "hvpa", "--ready-patience=90s"), made("/bin/hvpa")])
+    (result,) = run(find_components([made("trellis", "hvpa", "--ready-patience=90s"), made("/bin/hvpa")], read_nothing))
     assert (result.component, result.flags) == ("hvpa", {"ready-patience": "90s"})
+
+
+async def read_nothing(_namespace: str, _name: str) -> ConfigMap | None:
+    return None
+
+
+def test_components_of_one_process_have_their_flags_in_an_installation_of_a_preset() -> None:
+    server = shop()
+    args = ["--components=all,-admission", "--updater.freeze-config-map=trellis-system/trellis-freeze", "--qps=9"]
+    container = {"image": "registry/trellis:1", "command": ["trellis", "run"], "args": [*args, "--config=x"]}
+    volume = {"configMap": {"name": "trellis-config"}}
+    template = {"spec": {"containers": [container], "volumes": [volume]}}
+    server.put("/apis/apps/v1/namespaces/trellis-system/deployments/trellis", {"spec": {"template": template}})
+    config = "kind: TrellisConfiguration\nupdater: {minReplicas: 1}\n"
+    maps = "/api/v1/namespaces/trellis-system/configmaps"
+    server.put(f"{maps}/trellis-config", {"data": {"config.yaml": config}})
+    server.put(f"{maps}/trellis-freeze", {"data": {"by": "bob"}})
+    lease = "/apis/coordination.k8s.io/v1/namespaces/trellis-system/leases/vpa-admission-controller"
+    server.put(lease, {"spec": {"holderIdentity": "webhook"}})
+    for path in [path for path in server.objects if "/namespaces/kube-system/deployments/" in path]:
+        server.delete(path)
+    state = dump_state(server)
+    found = {component.component: component for component in state.components}
+    assert set(found) == {"recommender", "updater", "hvpa", "buffers", "nodes"}
+    updater = found["updater"]
+    assert (updater.namespace, updater.flags["min-replicas"], updater.flags["qps"]) == ("trellis-system", "1", "9")
+    assert "min-replicas" not in found["hvpa"].flags
+    assert state.freeze == {"by": "bob"}
+    assert read_components(state).admission_lease == ("trellis-system", "vpa-admission-controller")
 
 
 def test_flags_and_values_may_be_separate_words() -> None:

@@ -162,6 +162,32 @@ def test_a_token_file_is_read_again_when_the_token_is_refused(tmp_path: Path) ->
     assert server.headers("Authorization") == ["Bearer old", "Bearer old", "Bearer new"]
 
 
+def test_a_password_file_is_read_again_when_the_password_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("söcret\n")
+
+    def replaced() -> web.StreamResponse:
+        file.write_text("newer\n")
+        return web.Response(status=401)
+
+    server = Scripted(fine, replaced, fine)
+
+    async def main() -> None:
+        settings = {"username": "jane", "password_file": str(file), "password": "ignored"}
+        async with serving(server) as url, talking_to(url, **settings) as client:
+            await client.query("up", 5.0)
+            await client.query("up", 5.0)
+
+    asyncio.run(main())
+    old, new = basic("jane", "söcret"), basic("jane", "newer")
+    assert server.headers("Authorization") == [old, old, new]
+
+
+def test_a_password_file_without_a_password_is_reported(tmp_path: Path) -> None:
+    error = refused(Scripted(fine), username="jane", password_file=str(tmp_path / "none"))
+    assert str(error) == f"--password-file: {tmp_path / 'none'} contains no token"
+
+
 def test_a_token_file_without_a_token_is_reported(tmp_path: Path) -> None:
     error = refused(Scripted(fine), prometheus_bearer_token_file=str(tmp_path / "none"))
     assert isinstance(error, PrometheusRefused)

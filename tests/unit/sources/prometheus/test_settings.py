@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from trellis.base.errors import InvalidInput
@@ -24,6 +26,20 @@ def test_secrets_are_not_printed() -> None:
     settings = load_settings(PrometheusSettings, from_flags(PrometheusSettings, flags)).settings
     shown = " ".join(setting_values(settings).values())
     assert not [secret for secret in ("s3cret", "t0ken", "k3y") if secret in shown]
+
+
+def test_headers_of_a_file_are_added_and_those_of_the_flag_win(tmp_path: Path) -> None:
+    file = tmp_path / "headers"
+    file.write_text("X-Scope-OrgID=team a\n\nX-Other: b\n")
+    settings = loaded(prometheus_headers="X-Other=c", prometheus_headers_file=str(file))
+    assert settings.headers() == {"X-Scope-OrgID": "team a", "X-Other": "c"}
+    file.write_text("s3cret\n")
+    with pytest.raises(InvalidInput, match="must be of the form Name=value") as refused:
+        settings.headers()
+    assert "s3cret" not in str(refused.value)
+    file.unlink()
+    with pytest.raises(InvalidInput, match="--prometheus-headers-file cannot be read: No such file"):
+        settings.headers()
 
 
 def test_headers_are_names_and_values() -> None:

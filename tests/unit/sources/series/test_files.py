@@ -187,8 +187,8 @@ def test_parquet_columns_may_have_any_equivalent_type(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("times", "message"),
     [
-        ([0, None, 120], "row 2, column timestamp: there is no time"),
-        ([datetime(2026, 1, 1), None, datetime(2026, 1, 2)], "row 2, column timestamp: there is no time"),
+        ([0, None, 120], "row 2, column timestamp: the time is missing"),
+        ([datetime(2026, 1, 1), None, datetime(2026, 1, 2)], "row 2, column timestamp: the time is missing"),
         ([True, False, True], "has values of type bool"),
     ],
 )
@@ -229,15 +229,15 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
         (f"{HEAD}0,1m,1e6\n60,-1m,1e6\n", 'FILE: row 3, column cpu_cores: "-1m" is negative; usage cannot be negative'),
         (
             "timestamp,memory_mib\n0,9\n60,9Mi\n",
-            'row 3, column memory_mib: "9Mi" has a unit other than the name of its column',
+            'row 3, column memory_mib: "9Mi" has another unit than its column name',
         ),
         (
             "timestamp,cpu_millicores\n0,9m\n60,9m\n",
-            '"9m" has a unit other than the name of its column says: call the column cpu_cores',
+            '"9m" has another unit than its column name: rename the column to cpu_cores',
         ),
         (f"{HEAD}0,1,1e6\nlater,1,1e6\n", 'FILE: row 3, column timestamp: "later" is not a number'),
         (f"{HEAD}soon,1,1e6\nlater,1,1e6\n", 'FILE: row 2, column timestamp: "soon" is not a time: '),
-        (f"{HEAD}0,1,1e6\n,1,1e6\n", "FILE: row 3, column timestamp: there is no time"),
+        (f"{HEAD}0,1,1e6\n,1,1e6\n", "FILE: row 3, column timestamp: the time is missing"),
         (f"{HEAD}0,1,1e6\n60,1\n", "FILE: row 3 has 2 fields, and the header has 3"),
         (f'{HEAD}0,"1",1e6\n60,"1"\n', "FILE: row 3 has 2 fields, and the header has 3"),
         (f"{HEAD}0,1,1e6\n60,-1,1e6\n", "FILE: row 3, column cpu_cores: -1 is negative; usage cannot be negative"),
@@ -246,7 +246,7 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
         (f"{HEAD}0,1,1e6\n0,1,1e6\n", "FILE: row 3, column timestamp: the same time as in row 2"),
         (f"{HEAD}0,1,1e6\n", "FILE: has fewer than two samples"),
         (f"{HEAD}0,1,1e6\n\n60,1,1e6\n", "FILE: row 3 is empty"),
-        ("timestamp,cpu,cpu\n0,1,2\n60,1,2\n", "FILE: has 2 columns `cpu`; keep one"),
+        ("timestamp,cpu,cpu\n0,1,2\n60,1,2\n", "FILE: has 2 columns `cpu`; remove all but one"),
         ("timestamp,io_seconds_total\n0,1\n60,9\n", "`io_seconds_total` is a counter; its rate is needed"),
         ("timestamp,cpu_seconds_total\n0,1\n", "FILE: has fewer than two samples"),
         ("timestamp,cpu_seconds_total\n0,1\n9,inf\n18,inf\n", "FILE: row 3, column cpu_seconds_total: usage cannot be"),
@@ -339,7 +339,7 @@ def test_a_manifest_may_have_quantities(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"PK\x03\x04\x14\x00", "FILE: is a spreadsheet or another archive: export it as CSV"),
-        (b"PAR1\x15\x04", "FILE: is Parquet: let its name end in .parquet"),
+        (b"PAR1\x15\x04", "FILE: is Parquet: rename it to end in .parquet"),
         (PLAIN.encode("utf-16"), "FILE: is UTF-16: save it as UTF-8"),
         (b'{"timestamp": 0}', "FILE: is JSON: give CSV or Parquet"),
     ],

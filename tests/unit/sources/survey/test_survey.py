@@ -289,7 +289,7 @@ def test_without_kube_state_metrics_workloads_are_guessed_by_names_with_a_note()
     result = survey(server)
     assert names(result) == [("shop", "Deployment", "web"), ("shop", "Pod", "debug"), ("shop", "StatefulSet", "db")]
     assert result.is_partial
-    assert "guessed from the names of pods" in result.missing[0].why
+    assert "derived from the names of pods" in result.missing[0].why
 
 
 def test_no_metrics_at_all_is_reported() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from trellis.base.errors import InvalidInput
 from trellis.cli.component import component_command
 from trellis.controllers.nodes.informers import list_followed_kinds
 from trellis.controllers.nodes.process import nodes_main
@@ -39,10 +40,19 @@ def _start_with_buffers(settings: NodeControllerSettings, file: Path) -> Main:
     return run_together(nodes_main(settings, shared), buffers_main(buffer_settings, shared))
 
 
+def refuse_buffers(settings: NodeControllerSettings) -> None:
+    """Refuse a second component beside one that is restarted when its configuration file changes."""
+    file = settings.together.with_buffers
+    if file:
+        rule = "--with-buffers does not go with --config: use trellis run --components=nodes,buffers --config=FILE"
+        raise InvalidInput(file, rule)
+
+
 command = component_command(
     "nodes",
     "Add missing nodes, and remove unneeded nodes.",
     NodeControllerSettings,
     log_settings=lambda settings: settings.logs,
     start=start,
+    check_with_file=refuse_buffers,
 )

@@ -67,6 +67,17 @@ def test_settings_of_buffers_that_make_no_sense_are_refused(
     assert rule in capsys.readouterr().err
 
 
+def test_buffers_beside_it_do_not_go_with_a_configuration_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("apiVersion: config.trellis.x-k8s.io/v1alpha1\nkind: TrellisConfiguration\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["nodes", "--with-buffers=buffers.yaml", f"--config={file}"])
+    assert ended.value.code == 2
+    assert "use trellis run --components=nodes,buffers --config=FILE" in capsys.readouterr().err
+
+
 def test_without_flags_plans_are_made_by_the_figures_of_the_core() -> None:
     assert ScaleUpFlags().figures() == ScaleUpSettings()
     assert ScaleDownFlags().figures(ScaleUpSettings().max_node_provision_seconds) == ScaleDownSettings()

@@ -19,6 +19,7 @@ from trellis.controllers.recommender.settings import RecommenderSettings, build_
 from trellis.kube.flow_control import Rate
 from trellis.runtime.settings.declarations import declared_settings
 from trellis.runtime.settings.loader import LoadedSettings
+from trellis.runtime.shutdown import Main
 
 # Every flag of upstream's recommender with upstream's default, as one would write it.
 ITS_OWN = {
@@ -114,20 +115,21 @@ UPSTREAM = ITS_OWN | COMMON | LEADER_ELECTION | LOGGING
 # Theirs is 50 and 100 requests a second; ours is no limit unless somebody asks for one.
 LIMITS = {"kube-api-qps": "50", "kube-api-burst": "100"}
 
+CONFIGURATION = "apiVersion: config.trellis.x-k8s.io/v1alpha1\nkind: TrellisConfiguration\n"
 Reads = Callable[..., RecommenderSettings]
 
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     """What the command makes of its arguments, of the environment and of a file, up to the moment it would start."""
-    load = component._load_settings
+    prepare = component._prepare
     loads: list[RecommenderSettings] = []
 
-    def stop_before_the_start(*arguments: Any) -> LoadedSettings[RecommenderSettings]:
-        loads.append(load(*arguments).settings)
+    def stop_before_the_start(*arguments: Any) -> tuple[LoadedSettings[RecommenderSettings], Main]:
+        loads.append(prepare(*arguments)[0].settings)
         raise click.exceptions.Exit(0)
 
-    monkeypatch.setattr(component, "_load_settings", stop_before_the_start)
+    monkeypatch.setattr(component, "_prepare", stop_before_the_start)
 
     def read(*arguments: str, environment: Mapping[str, str] | None = None) -> RecommenderSettings:
         result = CliRunner(env=dict(environment or {})).invoke(command, arguments)
@@ -254,6 +256,7 @@ def test_window_and_percentile_can_be_set_for_cpu_and_for_memory(reads: Reads) -
         (["--container-recommendation-max-allowed-cpu=-1"], "must be at least 0"),
         (["--container-recommendation-max-allowed-memory=lots"], "--container-recommendation-max-allowed-memory"),
         (["--ignored-vpa-object-namespaces=Kube_System"], "Kube_System is not a valid namespace name"),
+        (["--vpa-object-namespace=shop,Bank"], "Bank is not a valid namespace name"),
         (["--oom-bump-up-ratio=0.5"], "must be at least 1"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
@@ -286,8 +289,8 @@ def test_a_flag_with_one_dash_is_named_whole_with_the_one_that_is_meant(
     assert "No such option '-x'." in refused(capsys, "-xyz")
 
 
-def test_help_lists_ours_beside_upstreams_with_their_defaults() -> None:
-    result = CliRunner().invoke(command, ["--help"])
+def test_help_all_lists_ours_beside_upstreams_with_their_defaults() -> None:
+    result = CliRunner().invoke(command, ["--help-all"])
     assert result.exit_code == 0
     text = result.output.partition("Most used:")[2].partition("Compatibility")[0]
     entries = re.split(r"\n  (?:-\w, )?--(?:\[no-\])?(?=\S)", text)[1:]
@@ -303,14 +306,18 @@ def test_help_lists_ours_beside_upstreams_with_their_defaults() -> None:
 def test_a_file_and_the_environment_set_what_flags_set_and_flags_win(reads: Reads, tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(
-        "recommender-name: [default, frugal]\n"
-        "recommender-interval: 30s\n"
-        "target-cpu-percentile: 0.5\n"
-        "container-recommendation-max-allowed-memory: 8Gi\n"
+        f"{CONFIGURATION}readOnly: true\n"
+        "recommender:\n"
+        "  recommenderName: [default, frugal]\n"
+        "  recommenderInterval: 30s\n"
+        "  targetCpuPercentile: 0.5\n"
+        "  containerRecommendationMaxAllowedMemory: 8Gi\n"
+        "updater: {minReplicas: not ours}\n"
     )
     environment = {"TRELLIS_RECOMMENDER_INTERVAL": "20s", "TRELLIS_TARGET_CPU_PERCENTILE": "0.6"}
     settings = reads(f"--config={file}", "--target-cpu-percentile=0.7", environment=environment)
     assert settings.loop.recommender_name == ("default", "frugal")
+    assert settings.access.read_only is True
     assert settings.estimates.container_recommendation_max_allowed_memory == Quantity.parse("8Gi")
     assert str(settings.loop.recommender_interval) == "20s"
     assert settings.estimates.target_cpu_percentile == 0.7
@@ -327,11 +334,14 @@ def test_a_bad_value_in_a_file_or_the_environment_is_refused_with_its_place(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "settings.yaml"
-    file.write_text("target-cpu-percentile: 0.5\nupdate-worker-count: 0\n")
+    file.write_text(f"{CONFIGURATION}recommender:\n  updateWorkerCount: 0\n  recommenderNam: frugal\n")
     message = refused(capsys, f"--config={file}")
-    assert f"update-worker-count in {file}, line 2: must be at least 1" in message
-    file.write_text("recommender-nam: frugal\n")
-    assert "is not a setting (did you mean recommender-name?)" in refused(capsys, f"--config={file}")
+    assert str(file) in message
+    assert "line 4: recommender.updateWorkerCount: Invalid value: 0: must be greater than or equal to 1" in message
+    assert "line 5: recommender.recommenderNam: Unknown field" in message
+    assert 'did you mean "recommenderName"?' in message
+    file.write_text("recommender-name: frugal\n")
+    assert "is not a TrellisConfiguration: begin it with" in refused(capsys, f"--config={file}")
     monkeypatch.setenv("TRELLIS_STATUS_CHANGE_THRESHOLD", "5%")
     message = refused(capsys)
     assert "environment variable TRELLIS_STATUS_CHANGE_THRESHOLD: must be a number" in message

@@ -1,4 +1,4 @@
-"""Output that nothing reads any more: `trellis ... | head -1`, or `| true`."""
+"""Output that nothing reads any more: `trellis ... | head -1`, or `| true`; and messages on a terminal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from trellis.cli.standard_streams import write_message
 
 ROOT = Path(__file__).resolve().parents[3]
 USAGE = ROOT / "examples/backtest/usage.csv"
@@ -45,6 +49,23 @@ def test_a_closed_pipe_leaves_the_status_of_the_work(tmp_path: Path) -> None:
     status, messages = run_without_reader(tmp_path, "check", "nowhere.yaml")
     assert status == 2
     assert "nowhere.yaml" in messages
+
+
+@pytest.mark.parametrize(("columns", "lines"), [("30", 3), ("100", 1), ("wide", 1)])
+def test_a_message_is_wrapped_on_a_terminal(
+    columns: str, lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    write_message("there is no such file; name another with --kubeconfig")
+    shown = capsys.readouterr().err
+    assert (shown.startswith("trellis: there is"), shown.count("\n")) == (True, lines)
+    assert all(line.startswith("  ") for line in shown.splitlines()[1:])
+
+
+def test_a_message_for_programs_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    write_message("word " * 40)
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_result_goes_to_its_file_though_nothing_reads_standard_output(tmp_path: Path) -> None:

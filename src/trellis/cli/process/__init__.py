@@ -1,0 +1,1 @@
+"""The process of several components on the command line: its components, their settings and its help."""

@@ -1,0 +1,1 @@
+"""Formats status, diagnosis and waste for a terminal and for scripts."""
