@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from trellis.base.reasons import Reason, Severity
 from trellis.core.lint.check import CheckResult
 from trellis.core.lint.findings import Finding
+from trellis.reports.text.tables import wrap_line
 
 # Text in, the same text with an emphasis out; the identity where there is no colour.
 Painter = Callable[[str, Severity], str]
 
 
 _MAX_SOURCE = 100  # characters of a line that are shown
+# Control characters, and what bytes become that are not UTF-8.
+_NO_TEXT: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
 
 
 def without_colour(text: str, _severity: Severity) -> str:
@@ -22,29 +26,41 @@ def without_colour(text: str, _severity: Severity) -> str:
     return text
 
 
-def as_text(checked: CheckResult, paint: Painter = without_colour) -> Iterator[str]:
+def as_text(checked: CheckResult, paint: Painter = without_colour, width: int = 0) -> Iterator[str]:
     """The findings, and a line with their number."""
-    yield from format_findings(checked.findings, paint)
+    yield from format_findings(checked.findings, paint, width)
     yield _summarize(checked)
 
 
-def format_findings(findings: Iterable[Finding], paint: Painter = without_colour) -> Iterator[str]:
-    """A line per finding, in the form that editors can jump to, and below it the offending line with a caret."""
+def format_findings(findings: Iterable[Finding], paint: Painter = without_colour, width: int = 0) -> Iterator[str]:
+    """A line per finding, in the form that editors can jump to, and below it the offending line with a caret.
+
+    On a terminal, whose `width` is not zero, the line is wrapped.
+    """
     for finding in findings:
         severity = finding.reason.severity
-        yield f"{_format_place(finding)}: {paint(severity, severity)}: {_format_message(finding)}"
-        yield from _format_source_line(finding, paint)
+        line = f"{_format_place(finding)}: {severity}: {_format_message(finding)}"
+        first, *others = wrap_line(line, width)
+        yield first.replace(f": {severity}:", f": {paint(severity, severity)}:", 1)
+        yield from others
+        yield from _format_source_line(finding, paint, width)
 
 
-def _format_source_line(finding: Finding, paint: Painter) -> Iterator[str]:
-    """The line and a caret below its column. Of a long line the part around the column is shown."""
+def _format_source_line(finding: Finding, paint: Painter, width: int) -> Iterator[str]:
+    """The line and a caret below its column. Of a long line the part around the column is shown.
+
+    A line of a file that is no text is not shown.
+    """
+    if _NO_TEXT.search(finding.source_line):
+        return
     text = "".join(character if character.isprintable() else " " for character in finding.source_line).rstrip()
     if not text.strip():
         return
     column = min(finding.column - 1, len(text))
-    begin = max(0, column - _MAX_SOURCE // 2) if len(text) > _MAX_SOURCE else 0
-    shown = text[begin : begin + _MAX_SOURCE]
     margin = f"{finding.line:>6} | "
+    most = min(_MAX_SOURCE, width - len(margin)) if width else _MAX_SOURCE
+    begin = max(0, column - most // 2) if len(text) > most else 0
+    shown = text[begin : begin + most]
     yield f"{margin}{shown}"
     yield f"{' ' * (len(margin) - 2)}| {' ' * (column - begin)}{paint('^', finding.reason.severity)}"
 

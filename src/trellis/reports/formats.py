@@ -15,6 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 import yaml
 
+from trellis.reports.html.documentation import Documentation
+
 CsvCell = str | float | int | None
 _LARGE = 1e6  # from here on fractions are of no use
 
@@ -81,8 +83,8 @@ def encode_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
 
 T = TypeVar("T")
 
-# What is reported, the width of a line and how many rows in; the last two matter to people only.
-OutputFormat: TypeAlias = Callable[[T, int, int], str]
+# What is reported, the width of a line, how many rows in, and the documentation that a page links to.
+OutputFormat: TypeAlias = Callable[[T, int, int, Documentation], str]
 
 
 def output_formats(
@@ -91,15 +93,15 @@ def output_formats(
     json: Callable[[T], bytes],
     yaml: Callable[[T], str],
     csv: Callable[[T], str],
-    html: Callable[[T], str],
+    html: Callable[[T, Documentation], str],
     markdown: Callable[[T, int], str],
 ) -> Mapping[str, OutputFormat[T]]:
     """The formats of a report by the name that `--output` takes."""
     return {
-        "table": lambda result, width, top: "\n".join(text(result, width, top)) + "\n",
-        "json": lambda result, _width, _top: json(result).decode(),
-        "yaml": lambda result, _width, _top: yaml(result),
-        "csv": lambda result, _width, _top: csv(result),
-        "html": lambda result, _width, _top: html(result),
-        "markdown": lambda result, _width, top: markdown(result, top),
+        "table": lambda result, width, top, _: "\n".join(text(result, width, top)) + "\n",
+        "json": lambda result, _width, _top, _: json(result).decode(),
+        "yaml": lambda result, _width, _top, _: yaml(result),
+        "csv": lambda result, _width, _top, _: csv(result),
+        "html": lambda result, _width, _top, documentation: html(result, documentation),
+        "markdown": lambda result, _width, top, _: markdown(result, top),
     }

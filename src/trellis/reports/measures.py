@@ -26,7 +26,7 @@ class ComparisonMode(StrEnum):
 
     RELATIVELY = "relatively"  # per cent of the first
     IN_POINTS = "in points"  # shares: percentage points
-    BY_COUNT = "by count"  # so many more or fewer
+    BY_COUNT = "by count"  # the difference of two counts
     NONE = "not"
 
 

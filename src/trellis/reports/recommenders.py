@@ -8,7 +8,7 @@ from typing import Any
 
 from trellis.controllers.recommender.plugins.catalog import CatalogEntry
 from trellis.core.recommend.parameters import Parameter
-from trellis.reports.text.tables import align_columns
+from trellis.reports.text.tables import align_columns, wrap_line
 
 _INDENT = " " * 6
 
@@ -22,9 +22,10 @@ def as_text(entries: Sequence[CatalogEntry], width: int = 0) -> Iterator[str]:
         if number:
             yield ""
         needs = ", keeps hourly history" * entry.needs_history + ", remembers runs" * entry.needs_runs
-        yield f"{entry.name} ({f'{entry.package} {entry.version}' if entry.package else 'built in'}{needs})"
+        origin = f"{entry.package} {entry.version}" if entry.package else "built in"
+        yield from wrap_line(f"{entry.name} ({origin}{needs})", width)
         if entry.problem:
-            yield f"  cannot be used: {entry.problem}"
+            yield from wrap_line(f"  cannot be used: {entry.problem}", width)
         for line in align_columns([_parameter_cells(parameter) for parameter in entry.parameters], left_aligned=2):
             yield from textwrap.wrap(line, width or len(line), subsequent_indent=_INDENT, break_on_hyphens=False)
 

@@ -67,13 +67,13 @@ class Kernel:
     def at(self, time: float, callback: Callback, priority: int = Priority.KUBELET) -> Ticket:
         """Schedule an event at a time, which is not before now."""
         if not time >= self.now:
-            raise InternalError(f"an event for {time} was asked for at {self.now}")
+            raise InternalError(f"an event for {time} cannot be scheduled at {self.now}")
         ticket = Ticket(time, callback)
         heapq.heappush(self._queue, (time, priority, next(self._order), ticket))
         return ticket
 
     def after(self, seconds: float, callback: Callback, priority: int = Priority.KUBELET) -> Ticket:
-        """Schedule an event in so many seconds."""
+        """Schedule an event after a delay in seconds."""
         return self.at(self.now + seconds, callback, priority)
 
     def run_until(self, time: float) -> None:

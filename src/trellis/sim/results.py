@@ -182,7 +182,7 @@ class NodeFigures(msgspec.Struct, frozen=True):
 class VariantResult(msgspec.Struct, frozen=True):
     """The result of one variant: the fleet, its workloads, the cost of nodes. `verdicts` counts decisions by reason.
 
-    `nodes` is there where nodes come and go.
+    `nodes` is set if the scenario has node groups.
     """
 
     name: str

@@ -158,7 +158,7 @@ def simulate(
     notes: list[str] = []
     for name, outcome in run(fleet, progress, stop, together):
         if isinstance(outcome, str):
-            notes.append(f"variant {name} could not be run: {outcome}")
+            notes.append(f"variant {name} failed: {outcome}")
         else:
             result[name] = outcome
     notes += [
@@ -186,7 +186,10 @@ def simulate(
 
 def _describe_stand_ins(variant: Variant, begin: float) -> Iterator[str]:
     for name in find_unknown_recommenders(read_objects(variant.objects, begin).vpas):
-        yield f"variant {variant.name}: recommender {name} does not come with Trellis; the default algorithm stood in"
+        yield (
+            f"variant {variant.name}: recommender {name} does not come with Trellis; the recommender "
+            "default is used instead"
+        )
 
 
 def _run_in_sequence(

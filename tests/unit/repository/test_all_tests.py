@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from all_tests import FAILED_TESTS, Suite, run
+from all_tests import FAILED_TESTS, Suite, run, run_with_audit
 
 NEVER = ["/no/such/program"]
 
@@ -43,3 +43,28 @@ def test_a_second_failure_in_either_run_fails() -> None:
 def test_an_incomplete_run_is_not_rerun(status: int) -> None:
     assert run(suite("computing", 0), suite("waiting", status)) == status
     assert run(suite("computing", status), suite("waiting", 0)) == status
+
+
+REFUSED = """
+import os, pathlib
+event = (
+    '{"verb": "list", "user": {"username": "system:serviceaccount:kube-system:vpa-updater"},'
+    ' "objectRef": {"resource": "secrets"}, "annotations": {"authorization.k8s.io/decision": "forbid"}}'
+)
+directory = pathlib.Path(os.environ["TESTBED_AUDIT"])
+assert "vpa-updater" in (directory / "policy.yaml").read_text()
+(directory / "kube-apiserver.log").write_text(event + chr(10))
+"""
+
+
+def test_a_refused_request_of_a_component_fails_the_run_whose_tests_pass(capfd: pytest.CaptureFixture[str]) -> None:
+    waiting = Suite([sys.executable, "-c", REFUSED], NEVER)
+    assert run_with_audit(suite("computing", 0), waiting) == 1
+    assert "updater: refused: list secrets" in capfd.readouterr().out
+
+
+def test_unused_rights_are_reported_only_if_all_tests_pass(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_with_audit(suite("computing", 0), suite("waiting", 0)) == 1
+    assert "granted and not used" in capfd.readouterr().out
+    assert run_with_audit(suite("computing", 3), suite("waiting", 0)) == 3
+    assert "granted and not used" not in capfd.readouterr().out

@@ -34,10 +34,6 @@ def test_the_demo_shows_nodes_with_and_without_a_buffer() -> None:
     assert header.split() == [variant.name for variant in fleet.variants]
 
 
-def test_the_readme_summarizes_the_demo_that_getting_started_shows() -> None:
-    assert demo_shown.read_shown(demo_shown.README) == demo_shown.summarize(demo_shown.read_shown())
-
-
 def test_ctrl_c_prints_only_the_commands_message(monkeypatch: pytest.MonkeyPatch) -> None:
     def pressed(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         os.kill(os.getpid(), signal.SIGINT)

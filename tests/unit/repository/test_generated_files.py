@@ -32,3 +32,9 @@ def test_a_test_that_cites_a_requirement_that_does_not_exist_is_found(tmp_path: 
     (tmp_path / "tests" / "test_x.py").write_text("import pytest\n\n@pytest.mark.req('CR-99')\ndef test_x(): ...\n")
     with pytest.raises(SystemExit, match="CR-99"):
         pages.build_requirements_page(tmp_path)
+
+
+def test_lengths_of_the_items_of_a_list_are_not_mistaken_for_its_own() -> None:
+    lines = (ROOT / "docs" / "reference" / "scenario.md").read_text().splitlines()
+    (files,) = (line for line in lines if line.startswith("| `spec.policies[].files` |"))
+    assert files.endswith("At most 1000 items. Each item: at most 1024 characters. |")

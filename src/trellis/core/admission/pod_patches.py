@@ -35,9 +35,9 @@ from trellis.core.sizing.governors import Governor
 from trellis.core.sizing.shapes import ContainerList, ContainerShape, PodShape, is_resizable
 from trellis.core.sizing.sizes import PodSize, SizeNote, size_pod
 
-POD_SIZED = Reason("PodSized", "A new pod got the recommended requests and limits.")
-POD_BOOSTED = Reason("PodBoosted", "A new pod got a startup boost of its CPU.")
-POD_ALREADY_SIZED = Reason("PodAlreadySized", "A new pod already requested what is recommended.")
+POD_SIZED = Reason("PodSized", "A new pod gets the recommended requests and limits.")
+POD_BOOSTED = Reason("PodBoosted", "A new pod gets a startup boost of its CPU.")
+POD_ALREADY_SIZED = Reason("PodAlreadySized", "A new pod already requests what is recommended.")
 POD_WITHOUT_ADVICE = Reason(
     "PodWithoutRecommendation", "There is no recommendation yet for the containers of a new pod."
 )

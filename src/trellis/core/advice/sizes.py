@@ -57,7 +57,7 @@ class ResourceAdvice(msgspec.Struct, frozen=True):
     """Advice on one resource of a container: request and limit of one pod, before and after.
 
     `estimate` is what the recommender says, before bounds and steps. CPU is in millicores, and NaN is none. `capped` is
-    what bounds the request, if a LimitRange does.
+    what bounds the request, if a LimitRange does. `is_request_known` is false where there may be a current request.
     """
 
     reason: Reason
@@ -67,6 +67,7 @@ class ResourceAdvice(msgspec.Struct, frozen=True):
     limit: float
     estimate: float
     capped: Reason | None = None
+    is_request_known: bool = True
 
     @property
     def is_change(self) -> bool:
@@ -99,12 +100,13 @@ def advise_request(
     reason = _find_reason(container, resource, request, policy)
     if reason is NO_REQUEST and not is_sized:
         reason = REQUEST_UNKNOWN
+    is_known = is_sized or not math.isnan(before)
     if reason in {WELL_SIZED, LOW_CONFIDENCE, NO_USAGE}:
-        return ResourceAdvice(reason, before, before, limit, limit, target)
+        return ResourceAdvice(reason, before, before, limit, limit, target, is_request_known=is_known)
     new_limit = compute_limit(policy, resource, (before, limit), request)
     if resource == "memory" and new_limit < container.highest.memory:
         new_limit = max(policy.bound_amount(resource, container.highest.memory), new_limit)
-    return ResourceAdvice(reason, before, request, limit, new_limit, target)
+    return ResourceAdvice(reason, before, request, limit, new_limit, target, is_request_known=is_known)
 
 
 def _compute_fitting_request(container: SurveyedContainer, resource: str, target: float, policy: AdvicePolicy) -> float:

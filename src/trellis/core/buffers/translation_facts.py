@@ -27,6 +27,7 @@ NODE_CLASS_LABELS: Final[Mapping[str, str]] = MappingProxyType(
         "CustomComputeClass": "cloud.google.com/compute-class",
         "MachineDeployment": "cluster.x-k8s.io/deployment-name",
         "KwokNodeGroup": "kwok-nodegroup",
+        "ClaimNodeGroup": "trellis.x-k8s.io/node-group",
     }
 )
 

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Final
 
 from trellis.api.kube.observed_pods import ObservedPod, ObservedResources
 from trellis.base.errors import InvalidQuantity
@@ -37,20 +38,26 @@ def read_current_resources(pod: ObservedPod, container: str) -> ObservedResource
     return _NO_RESOURCES
 
 
+# Where the resources of a container are read from, in upstream's words.
+_STATUS, _SPEC = "Pod.Status.ContainerStatuses", "Pod.Spec.Containers"
+_INIT_STATUS, _INIT_SPEC = "Pod.Status.InitContainerStatuses", "Pod.Spec.InitContainers"
+RESOURCE_SOURCES: Final = (_SPEC, _STATUS, _INIT_SPEC, _INIT_STATUS)
+
+
 def count_resource_sources(pods: Iterable[ObservedPod]) -> Counter[str]:
-    """How many containers have their resources read from where, in upstream's words."""
+    """How many containers have their resources read from each of `RESOURCE_SOURCES`."""
     counts: Counter[str] = Counter()
     for pod in pods:
         reported = {status.name for status in pod.status.container_statuses if status.resources is not None}
         reported_count = sum(container.name in reported for container in pod.spec.containers)
-        counts["Pod.Status.ContainerStatuses"] += reported_count
-        counts["Pod.Spec.Containers"] += len(pod.spec.containers) - reported_count
+        counts[_STATUS] += reported_count
+        counts[_SPEC] += len(pod.spec.containers) - reported_count
         if pod.spec.init_containers:
             sidecars = [container.name for container in pod.spec.init_containers if container.is_sidecar]
             reported = {status.name for status in pod.status.init_container_statuses if status.resources is not None}
             reported_count = sum(name in reported for name in sidecars)
-            counts["Pod.Status.InitContainerStatuses"] += reported_count
-            counts["Pod.Spec.InitContainers"] += len(sidecars) - reported_count
+            counts[_INIT_STATUS] += reported_count
+            counts[_INIT_SPEC] += len(sidecars) - reported_count
     return counts
 
 

@@ -176,6 +176,15 @@ class ObjectStore(Generic[T]):
         """Note that the newest version cannot be read. The stored version stays: the object still exists."""
         self._rejected.writable()[key] = reason
 
+    @property
+    def rejected(self) -> Mapping[ObjectKey, str]:
+        """What is rejected now, to be read before the next change."""
+        return self._rejected.map
+
+    def accept(self, key: ObjectKey) -> None:
+        """Note that the stored version is the newest, or that there is no object any more."""
+        self._rejected.discard(key)
+
     def snapshot(self) -> Snapshot[T]:
         """An immutable view of the current state."""
         indexes = {name: index.lend() for name, index in self._indexes.items()}

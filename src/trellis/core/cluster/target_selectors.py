@@ -1,6 +1,6 @@
 """The pod selector of a target, and an index from a pod's labels to the objects whose target selects it.
 
-Well-known kinds are told by `kind` alone, whatever `apiVersion` says, and have their selector in their spec; a CronJob
+Well-known kinds are recognized by `kind` alone, in any `apiVersion`, and have their selector in their spec; a CronJob
 has none, and the labels of its pod template take its place. For any other kind the scale subresource has the selector.
 Nothing but the selector is read there, and nothing is ever changed. A target must also be the topmost controller of its
 kind: an autoscaler for a ReplicaSet whose Deployment replaces it tomorrow would then have no pods.

@@ -40,6 +40,7 @@ from trellis.core.buffers.target_kinds import (
     count_target_pods,
     read_scale_selector,
 )
+from trellis.core.buffers.template_defaults import with_namespace_defaults
 from trellis.core.cluster.owners import TargetRef, describe_missing
 from trellis.core.cluster.store import BY_NAMESPACE, key_of
 from trellis.core.cluster.target_problems import (
@@ -70,7 +71,8 @@ class BufferFactsBuilder:
         collected, namespace = evidence.collected, evidence.namespace
         self._owners = collected.owners
         self._pods = ObjectLabelIndex(collected.pods.by_index(BY_NAMESPACE, namespace))
-        self._limits = read_limit_ranges(collected.limit_ranges.by_index(BY_NAMESPACE, namespace))
+        self._ranges = collected.limit_ranges.by_index(BY_NAMESPACE, namespace)
+        self._limits = read_limit_ranges(self._ranges)
         self._governors = GovernorIndex()
         for kind, name, governor in list_governors(collected, namespace):
             self._governors.put(kind, namespace, name, governor)
@@ -106,8 +108,9 @@ class BufferFactsBuilder:
         if pod is not None:
             unboosted = remove_boost(pod)
             return self._add_sizing(target, unboosted.spec, unboosted.metadata, TargetFacts(replicas, pod=unboosted))
-        template = find_pod_template(self._owners.find(target))
-        if template is not None:
+        written = find_pod_template(self._owners.find(target))
+        if written is not None:
+            template = msgspec.structs.replace(written, spec=with_namespace_defaults(written.spec, self._ranges))
             return self._add_sizing(target, template.spec, template.metadata, TargetFacts(replicas, template=template))
         last = read_last_shape(buffer)
         if last is None:

@@ -1,7 +1,7 @@
 """Counterfactuals: what would have to change for another decision about a pod.
 
 A table: for each reason of a decision, the changes that would lead to another one, by a code, with their figures. A
-decision that acts, or that waits for nothing but time, needs no entry: its next look says when.
+decision that acts, or that waits only for a time, needs no entry: its next check has the time.
 
 For pods that the minimum of replicas holds back, the plan itself is made again with other settings.
 """
@@ -156,7 +156,7 @@ def _replicas_added(case: _DecisionCase) -> Iterator[CounterfactualPart]:
         values = {"living": float(budget.living), "minimum": float(budget.minimum)}
         yield CounterfactualPart(CounterfactualCode.REPLICAS_ADDED.value, values)
     snapshot = case.planned.snapshot
-    # What the flag exempts waits for no other pod, so that the others have no say.
+    # A resize that the flag exempts waits for no other pod: the view has this pod alone.
     alone = WorkloadView(
         snapshot.governor,
         (case.pod,),

@@ -54,7 +54,7 @@ from trellis.core.hvpa.steps import (
 )
 from trellis.core.hvpa.view import sum_containers
 
-# Of each resource; of more counts than these, the nearest to those that matter are told.
+# For each resource; of more counts than these, the nearest to the relevant ones are listed.
 _MOST_COUNTS: Final = 32
 
 
@@ -111,7 +111,7 @@ def floor_lower_edges(ladders: Ladders, count: int, overlap_percent: int) -> Map
 
 
 def build_count_change_parts(view: HvpaView, plan: HvpaPlan, *, binary: bool) -> Iterator[CountChangePart]:
-    """The next counts, up and down from the decided one. A step that is only held back is no turn."""
+    """The next counts, up and down from the decided one. A step that is only blocked is no change."""
     ladders, count, totals = view.meaning.ladders, plan.shape.count, plan.totals
     if not totals or not ladders.is_configured(count):
         return
@@ -151,7 +151,7 @@ def build_count_capacity_parts(
 
 
 def _demand_and_sources(plan: HvpaPlan, resource: str) -> tuple[int, tuple[str, ...]]:
-    """The higher total of the sources, and whose it is; without any, what the plan goes by is of earlier."""
+    """The higher total of the sources, and its sources; without any, the total of the plan is an earlier one."""
     totals_by_source = {"hpa": plan.hpa.get(resource), "vpa": plan.vpa.get(resource)}
     reported = {source: total for source, total in totals_by_source.items() if total is not None}
     most = max(reported.values(), default=plan.totals[resource])
@@ -177,7 +177,7 @@ def _select_nearest_counts(ladders: Ladders, centers: set[int]) -> list[int]:
     return sorted(nearest[:_MOST_COUNTS])
 
 
-# Said of every wish by a plan that remembers nothing.
+# A plan without remembered state has this note for every request.
 _FIRST_PLAN_NOTES: Final = (HPA_DEMAND_NOT_READ,)
 
 
@@ -268,7 +268,7 @@ def _build_vpa_part(hvpa_evidence: HvpaEvidence, view: HvpaView, *, binary: bool
 
 
 def _find_scaling_recommender(vpa: VerticalPodAutoscaler, view: HvpaView, vpa_totals: VpaTotals) -> str:
-    """The recommender whose judgement of a pod the totals in the Hvpa's status are scaled by; none if it is ours."""
+    """The recommender whose target scales the totals in the Hvpa's status; none if it is ours."""
     recommender = resolve_vpa(vpa).recommender
     published = view.published_totals.keys() & vpa_totals.totals.keys() - vpa_totals.held.keys()
     by_vpa = any(container.total_target for container in view.containers)
@@ -278,7 +278,7 @@ def _find_scaling_recommender(vpa: VerticalPodAutoscaler, view: HvpaView, vpa_to
 def _build_scale_request_part(
     hvpa_evidence: HvpaEvidence, view: HvpaView, plan: HvpaPlan, *, binary: bool
 ) -> ScaleRequestPart | None:
-    """What was written to the scale, as the status has it: who wrote it is known to the controller alone."""
+    """The request on the scale subresource, from the status: only the controller knows its author."""
     status = hvpa_evidence.hvpa.status or HvpaStatus()
     if view.hpa is not None or not plan.hpa:
         return None

@@ -48,8 +48,8 @@ RECOMMENDER_NOT_AVAILABLE = Reason(
 )
 SCALING_NOT_OBSERVED = Reason(
     "ScalingNotObserved",
-    "The memory of the Hvpa controller is known only to its process: here stabilization windows "
-    "start now, and no HPA demand is read.",
+    "The state of the Hvpa controller is known only to its process: here stabilization windows "
+    "start now, and no new HPA demand is read.",
 )
 TEMPLATE_NOT_OBSERVED = Reason(
     "TemplateNotObserved",
@@ -125,12 +125,12 @@ def is_partial(missing: tuple[MissingEvidencePart, ...]) -> bool:
 REMOVALS_NOT_OBSERVED = Reason(
     "RemovalsNotObserved",
     "How long nodes have been unneeded, and which removals failed, is known only to the node "
-    "autoscaler's process: here both start now.",
+    "autoscaler's process: here unneeded times begin now, and no removal has failed.",
 )
 PLACEMENT_NOT_OBSERVED = Reason(
     "PlacementNotObserved",
     "Earlier placements of chunks, and failed node groups, are known only to the node "
-    "autoscaler's process: here there are none.",
+    "autoscaler's process: this answer assumes none.",
 )
 NODE_GROUPS_NOT_OBSERVED = Reason(
     "NodeGroupsNotObserved",

@@ -1,4 +1,4 @@
-"""Explains a node: why it is there, why it is not removed, and which pods and chunks are on it."""
+"""Explains a node: its group, why it is not removed, and which pods and chunks are on it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trellis.core.fit import Demand
 from trellis.core.fit.resources import PODS
 from trellis.core.nodes.scale_down.decisions import NODE_UNNEEDED
 from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, find_drain_problem
-from trellis.core.nodes.settings import ScaleDownSettings
+from trellis.core.nodes.settings import ScaleDownSettings, apply_options
 from trellis.core.nodes.state.pods import PlacedPod
 
 
@@ -44,7 +44,7 @@ def build_node_part(node: Node, node_evidence: NodeEvidence | None) -> NodePart:
         outcome=decision.outcome.value,
         decision=build_reason_part(decision.reason),
         used=decision.utilization,
-        threshold=node_evidence.components.nodes_down.scale_down_utilization_threshold,
+        threshold=_get_threshold(node_evidence, name),
         since=format_timestamp(decision.since),
         next_check=format_timestamp(decision.recheck_at),
         later_decision=build_reason_part(later_decision.reason) if later_decision is not None else None,
@@ -53,6 +53,14 @@ def build_node_part(node: Node, node_evidence: NodeEvidence | None) -> NodePart:
         pods=tuple(_build_pod_parts(node_evidence, name)),
         chunks=dict(sorted(_chunks(node_evidence, name).items())),
     )
+
+
+def _get_threshold(node_evidence: NodeEvidence, name: str) -> float:
+    settings = node_evidence.components.nodes_down
+    member = node_evidence.snapshot.node_instances.instances.get(name)
+    if member is not None:
+        settings = apply_options(settings, node_evidence.snapshot.groups[member[0]].group.options)
+    return settings.scale_down_utilization_threshold
 
 
 def _group(node_evidence: NodeEvidence, name: str) -> NodeGroupPart | None:

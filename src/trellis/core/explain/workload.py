@@ -59,7 +59,7 @@ def explain_vpa(evidence: Evidence, name: str) -> ObjectExplanation:
 
 
 def explain_hvpa(evidence: Evidence, name: str) -> ObjectExplanation:
-    """All there is to say about an Hvpa; raises `InvalidInput` if there is none of that name."""
+    """Explain an Hvpa; raises `InvalidInput` if there is none of that name."""
     scaled = evidence.hvpas.get(name)
     if scaled is None:
         raise build_unknown_object_error(HVPA.name, name, evidence, evidence.collected.hvpas)
@@ -90,7 +90,7 @@ def explain_pod(evidence: Evidence, name: str, node_evidence: NodeEvidence | Non
 
 
 def explain_recommendation(evidence: Evidence, name: str, container: str = "") -> ObjectExplanation:
-    """How the recommendation of a VPA comes about: for all of its containers, or for one of them."""
+    """Explain each step of a VPA's recommendation, for all of its containers or for one."""
     vpa = _vpa(evidence, name)
     part, containers = build_vpa_part(evidence, vpa)
     if container:
@@ -123,7 +123,7 @@ class ExplanationSubject(msgspec.Struct, frozen=True):
 
 
 def explain_subject(evidence: Evidence, subject: ExplanationSubject) -> ObjectExplanation:
-    """Put the parts about a subject together, with what influences it and what could not be seen."""
+    """Put the parts about a subject together, with related objects and missing evidence."""
     vpa, pods, target = subject.vpa, subject.pods, subject.target
     parts = tuple(_pod_parts(evidence, pods))
     missing = tuple(
@@ -165,7 +165,7 @@ def _vpa(evidence: Evidence, name: str) -> VerticalPodAutoscaler:
 
 
 def _sizes(scaled: HvpaEvidence) -> bool:
-    """Whether an Hvpa has a say about its pods: one that yields has none."""
+    """Whether an Hvpa decides about its pods: one that yields does not."""
     return scaled.view is not None and scaled.view.conflict is None
 
 

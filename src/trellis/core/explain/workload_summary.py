@@ -84,7 +84,7 @@ def _list_pods(evidence: Evidence, target: TargetRef) -> list[Pod]:
 def _find_vpas(
     evidence: Evidence, target: TargetRef, pods: Sequence[Pod]
 ) -> tuple[VerticalPodAutoscaler | None, tuple[str, ...]]:
-    """The VPA that governs the pods, or that would, and the names of those that target the workload in vain."""
+    """The VPA that governs the pods, or that would, and the names of those that target the workload without effect."""
     governor = evidence.recommended.namespace_governance.governance.governor
     governed = Counter(governor[pod.metadata.name] for pod in pods if pod.metadata.name in governor)
     targeting = [

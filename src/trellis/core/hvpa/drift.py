@@ -47,7 +47,7 @@ def detect_replica_drift(view: HvpaView, now: float) -> ReplicaDrift | None:
 
 
 class RequestDrift(msgspec.Struct, frozen=True):
-    """When a pod was last seen to lose what was decided, and until when that is told."""
+    """When a pod was last observed without the decided requests, and until when this is reported."""
 
     at: float | None = None
     until: float | None = None

@@ -229,7 +229,7 @@ def plan_transition(
     larger = {name: max(amount, existing_size.get(name, 0)) for name, amount in size.items()}
     if count < view.replicas:
         min_requests = sum_containers(view.containers, "min_requests")
-        # Not the larger of both: what was published may be more than any node has, and so many replicas need less.
+        # Not the larger of both: what was published may be more than any node has, and this many replicas need less.
         must_grow_first = any(size[name] > min_requests.get(name, 0) for name in totals)
         return (
             ShapeTransition(view.replicas, size, RESIZE_BEFORE_SCALE_IN)

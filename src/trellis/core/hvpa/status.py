@@ -17,9 +17,9 @@ from trellis.core.recommend.amounts import ResourceAmounts, parse_amounts
 
 
 def build_recommendation(plan: HvpaPlan) -> PodRecommendation | None:
-    """What admission and updater apply; None if nothing has been decided yet.
+    """The recommendation that admission and updater apply; None if nothing has been decided yet.
 
-    With bounds that leave no room: what is worth a change was decided here, and not by the updater once more.
+    Its bounds equal its target, because the plan has already decided that the change is worth it.
     """
     sized = {name: _format_amounts(amounts) for name, amounts in plan.containers.items() if amounts}
     parts = [

@@ -31,7 +31,7 @@ class HvpaSettings(msgspec.Struct, frozen=True):
     # Below the first an HPA's ratio says how much too much there is. Between both the HPA itself sees nothing to do.
     low_ratio: Fraction = Fraction(9, 10)
     high_ratio: Fraction = Fraction(11, 10)
-    # An HPA writes its status after its wish. So long a wish waits for the metrics that explain it.
+    # An HPA writes its status after its wish. Seconds that a wish waits for the metrics that explain it.
     status_patience: float = 5.0
 
 

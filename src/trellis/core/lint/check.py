@@ -6,23 +6,25 @@ Manifests inside a scenario are checked as in a file of their own, at their own 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from trellis.api.problems import Path
+from trellis.api.problems import Path, ValidationProblem
 from trellis.api.registry import SCENARIO, Kind
 from trellis.api.validation import validate, validate_simulated_hpa
 from trellis.base.errors import Invalid, KubeError, NotFound, Unreachable
 from trellis.base.reasons import Reason, Severity
 from trellis.core.lint.cross_checks import TrellisObject, find_conflicts
+from trellis.core.lint.embedded import read_embedded
 from trellis.core.lint.findings import NOT_AN_OBJECT, Finding
+from trellis.core.lint.formats import FileFormat, KnownKind
 from trellis.core.lint.kinds import decode_manifest, recognise_kind
 from trellis.core.lint.manifests import Manifest, ManifestSource, read_manifests
 from trellis.core.lint.workloads import WorkloadIndex
 
 
-def check_scenario_manifests(manifest: Manifest, kind: Kind) -> Iterator[Finding]:
+def check_scenario_manifests(manifest: Manifest, kind: KnownKind) -> Iterator[Finding]:
     """Findings about the objects below `spec.policies` of a scenario; nothing for other kinds.
 
     Two policies may contain the same object: they are alternatives and never in force together.
@@ -35,7 +37,7 @@ def check_scenario_manifests(manifest: Manifest, kind: Kind) -> Iterator[Finding
             continue
         recognised, trellis_object, mistyped = recognise_kind(nested)
         yield from mistyped
-        if trellis_object is not None:
+        if isinstance(trellis_object, Kind):
             yield from (recognised.convert_problem(problem) for problem in validate(trellis_object, recognised.value))
         elif nested.kind == "HorizontalPodAutoscaler":
             yield from (nested.convert_problem(problem) for problem in validate_simulated_hpa(nested.value))
@@ -87,22 +89,23 @@ def _identity(manifest: Manifest) -> tuple[str, int, str]:
     return manifest.file, manifest.document.number, manifest.title
 
 
-def check(sources: Iterable[ManifestSource]) -> CheckResult:
-    """Check manifests; findings are in the order of files and lines."""
+def check(sources: Iterable[ManifestSource], formats: Sequence[FileFormat] = ()) -> CheckResult:
+    """Check manifests and files of further formats; findings are in the order of files and lines."""
     manifests: list[Manifest] = []
     findings: list[Finding] = []
     order: dict[str, int] = {}
     for source in sources:
         order[source.name] = len(order)
         read, broken = read_manifests(source)
-        manifests += read
-        findings += broken
+        embedded = [file for manifest in read for file in read_embedded(manifest, formats)]
+        manifests += [*read, *(file.manifest for file in embedded if file.manifest is not None)]
+        findings += [*broken, *(finding for file in embedded for finding in file.findings)]
     objects: list[TrellisObject] = []
     for written in manifests:
-        manifest, kind, mistyped = recognise_kind(written)
+        manifest, kind, mistyped = recognise_kind(written, formats)
         findings += mistyped
         if kind is not None:
-            findings += [manifest.convert_problem(problem) for problem in validate(kind, manifest.value)]
+            findings += [manifest.convert_problem(problem) for problem in _find_problems(manifest, kind)]
             findings += check_scenario_manifests(manifest, kind)
             objects.append(TrellisObject(manifest, kind, decode_manifest(manifest, kind)))
     workloads = WorkloadIndex(manifests)
@@ -110,6 +113,10 @@ def check(sources: Iterable[ManifestSource]) -> CheckResult:
     findings.sort(key=lambda finding: (order[finding.file], finding.line, finding.column, finding.message))
     documents = len({(m.file, m.document.number) for m in manifests} | {(f.file, f.document) for f in findings})
     return CheckResult(tuple(findings), tuple(objects), workloads, len(order), documents)
+
+
+def _find_problems(manifest: Manifest, kind: KnownKind) -> Iterable[ValidationProblem]:
+    return kind.find_problems(manifest.value) if isinstance(kind, FileFormat) else validate(kind, manifest.value)
 
 
 REFUSED = Reason("RefusedByServer", "The API server refuses the object in a dry run.", Severity.ERROR)

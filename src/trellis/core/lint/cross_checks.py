@@ -10,7 +10,7 @@ import msgspec
 
 from trellis.api.kinds.vpa import ANY_CONTAINER
 from trellis.api.problems import SUSPICIOUS, Path
-from trellis.api.registry import BUFFER, HVPA, VPA, Kind
+from trellis.api.registry import BUFFER, HVPA, VPA
 from trellis.api.resolve import (
     BUILT_IN_RECOMMENDERS,
     EffectiveVpa,
@@ -29,6 +29,7 @@ from trellis.core.lint.findings import (
     TWO_AUTOSCALERS,
     Finding,
 )
+from trellis.core.lint.formats import KnownKind
 from trellis.core.lint.manifests import Manifest
 from trellis.core.lint.workloads import WorkloadIndex, WorkloadManifest, read_scaled_resources
 
@@ -39,7 +40,7 @@ class TrellisObject(msgspec.Struct, frozen=True):
     """An object of one of our kinds; `decoded` is None where its types are wrong."""
 
     manifest: Manifest
-    kind: Kind
+    kind: KnownKind
     decoded: Any
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from trellis.api.problems import Path, ValidationProblem, format_path
+from trellis.api.problems import HIDDEN, Path, ValidationProblem, format_path
 from trellis.base.errors import InvalidDocument
 from trellis.base.reasons import Reason
 from trellis.base.yaml.documents import BrokenDocument, Document, read_documents
@@ -65,7 +65,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
     def convert_problem(self, problem: ValidationProblem) -> Finding:
         """A finding from a problem of the validator."""
-        return self.build_finding(problem.reason, self._unquoted(problem) or problem.message, problem.path)
+        finding = self.build_finding(problem.reason, self._unquoted(problem) or problem.message, problem.path)
+        return msgspec.structs.replace(finding, source_line="") if problem.value == HIDDEN else finding
 
     def _unquoted(self, problem: ValidationProblem) -> str | None:
         """YAML's best-known trap: `updateMode: Off` is not text but the boolean false."""

@@ -7,15 +7,32 @@ the plan for all other groups.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from trellis.api.kube.nodes import Node
+from trellis.base.prices import EXAMPLE_PRICES
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import choose_form, pluralize
+from trellis.core.fit.resources import CPU, MEMORY, parse_nanos_or_zero
+
+
+class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Settings of one group, in place of those of the autoscaler; None: those of the autoscaler apply.
+
+    Each is named like the setting that it replaces.
+    """
+
+    scale_down_utilization_threshold: float | None = None
+    scale_down_unneeded_seconds: float | None = None
+    scale_down_unready_seconds: float | None = None
+    max_node_provision_seconds: float | None = None
+
+
+NO_OPTIONS: Final = GroupOptions()
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
@@ -32,6 +49,16 @@ class NodeGroup(msgspec.Struct, frozen=True):
     price: float = 0.0
     boot_seconds: float = 0.0
     priority: int = 0
+    options: GroupOptions = NO_OPTIONS
+
+
+def estimate_price(template: Node) -> float:
+    """The hourly price of a node whose provider knows none, by its CPU and memory at the example prices.
+
+    A price of 0 would make the group the cheapest one.
+    """
+    cores, bytes_ = (parse_nanos_or_zero(template.status.allocatable.get(name, "0")) / 1e9 for name in (CPU, MEMORY))
+    return EXAMPLE_PRICES.cost_per_hour(cores, bytes_)
 
 
 class InstanceState(StrEnum):
@@ -66,11 +93,20 @@ class GroupState(msgspec.Struct, frozen=True):
 
     `target` is how many instances have been ordered and not been released. It may differ from the number of
     `instances`: a provider may not list instances that it has not begun to create, or may still list some that it lost.
+    `suspended` is why the size of the group cannot change now, such as a pause; its nodes count as usual.
+    `removals_suspended` is why no running instance can be released now, although more can be ordered.
     """
 
     group: NodeGroup
     target: int
     instances: tuple[Instance, ...] = ()
+    suspended: DetailedReason | None = None
+    removals_suspended: DetailedReason | None = None
+
+    @property
+    def removal_problem(self) -> DetailedReason | None:
+        """Why no running instance can be released now; None if they can."""
+        return self.suspended or self.removals_suspended
 
     def index_by_id(self) -> dict[str, Instance]:
         """The instances by their ids."""
@@ -87,8 +123,10 @@ UNKNOWN_INSTANCE = Reason("UnknownInstance", "The node group has no such instanc
 
 
 def find_order_problem(state: GroupState, target: int) -> DetailedReason | None:
-    """The problem of an order of so many instances in all; None if there is none."""
+    """The problem of an order of `instances` in all; None if there is none."""
     group = state.group
+    if target > state.target and state.suspended is not None:
+        return state.suspended
     if target <= max(group.max_size, state.target):
         # Where the maximum was lowered below the target, the target may still be ordered again.
         return None
@@ -109,6 +147,10 @@ def find_release_problems(state: GroupState, instances: Iterable[str]) -> dict[s
         instance = instances_by_id.get(instance_id)
         if instance is None:
             refused[instance_id] = DetailedReason(UNKNOWN_INSTANCE, f"{group.name} has no instance {instance_id}")
+        elif state.suspended is not None and instance.state is not InstanceState.LEAVING:
+            refused[instance_id] = state.suspended
+        elif state.removals_suspended is not None and instance.state is InstanceState.RUNNING:
+            refused[instance_id] = state.removals_suspended
         elif instance.state is InstanceState.RUNNING and remaining <= group.min_size:
             refused[instance_id] = DetailedReason(
                 GROUP_AT_MINIMUM, f"{group.name} keeps {pluralize(group.min_size, 'node')}"
@@ -126,6 +168,7 @@ NODE_GROUP_INCONSISTENT = Reason(
 _MAX_NODES: Final = 100_000
 _MAX_PRIORITY: Final = 2**31
 _MAX_PRICE: Final = 1e9
+_MAX_SECONDS: Final = 366 * 86_400.0
 
 
 def find_group_problem(state: GroupState) -> DetailedReason | None:
@@ -137,6 +180,7 @@ def find_group_problem(state: GroupState) -> DetailedReason | None:
         ("min_size", group.min_size, 0, _MAX_NODES),
         ("priority", group.priority, -_MAX_PRIORITY, _MAX_PRIORITY),
         ("price", group.price, 0, _MAX_PRICE),
+        *_list_options(group.options),
     )
     for name, value, minimum, maximum in figures:
         # NaN is not between any two numbers.
@@ -144,6 +188,18 @@ def find_group_problem(state: GroupState) -> DetailedReason | None:
             return DetailedReason(
                 NODE_GROUP_INCONSISTENT, f"{group.name}: {name} is {value}, but must be {minimum:g} to {maximum:g}"
             )
+    return _find_instance_problem(state)
+
+
+def _list_options(options: GroupOptions) -> Iterator[tuple[str, float, float, float]]:
+    """The options that a group has, with their bounds."""
+    for name, value in msgspec.structs.asdict(options).items():
+        if value is not None:
+            yield name, value, 0, 1 if name == "scale_down_utilization_threshold" else _MAX_SECONDS
+
+
+def _find_instance_problem(state: GroupState) -> DetailedReason | None:
+    group = state.group
     ids: set[str] = set()
     for instance in state.instances:
         if instance.id in ids:

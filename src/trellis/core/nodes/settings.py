@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any, TypeVar
+
 import msgspec
 
 from trellis.base.prices import Prices
+from trellis.core.nodes.node_groups import NO_OPTIONS, GroupOptions
 
 
 class ScaleUpSettings(msgspec.Struct, frozen=True):
@@ -60,3 +64,22 @@ class ScaleDownSettings(msgspec.Struct, frozen=True):
     skip_nodes_with_custom_controller_pods: bool = True
     max_node_provision_seconds: float = 900.0
     max_nodes_tried: int = 100
+
+
+S = TypeVar("S", bound=ScaleUpSettings | ScaleDownSettings)
+
+
+def apply_options(settings: S, options: GroupOptions) -> S:
+    """The settings with the options of a group in place of those that they replace."""
+    return settings if options == NO_OPTIONS else _replace(settings, options)
+
+
+# Called for each node of each pass, with the options of few groups.
+@lru_cache(maxsize=1_024)
+def _replace(settings: Any, options: GroupOptions) -> Any:
+    own = {
+        name: value
+        for name, value in msgspec.structs.asdict(options).items()
+        if value is not None and name in settings.__struct_fields__
+    }
+    return msgspec.structs.replace(settings, **own)

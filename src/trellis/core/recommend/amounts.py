@@ -87,7 +87,7 @@ def parse_cpu_column(texts: Sequence[str | None]) -> FloatColumn:
 def parse_memory_column(texts: Sequence[str | None]) -> FloatColumn:
     """Bytes of every text, to a thousandth."""
     counts = _parse_milli_column(texts)
-    # Divided as integers: so many thousandths are more than a float can tell apart.
+    # Divided as integers: a float cannot tell that many thousandths apart.
     return np.where(counts < 0, np.nan, counts // 1000 + (counts % 1000) / 1000)
 
 
@@ -124,7 +124,7 @@ def _divide_evenly(numbers: IntColumn, factor: int, max_steps: int) -> tuple[Int
 
 ResourceAmounts: TypeAlias = Mapping[str, int]
 
-# So many digits are no more than any amount may be.
+# Digits that no amount may exceed.
 _MAX_PLAIN_DIGITS: Final = 12
 
 

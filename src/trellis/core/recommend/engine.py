@@ -265,6 +265,13 @@ class RecommenderEngine:
             sizes=self.model.sizes(),
         )
 
+    def select_handover(self, covers: Callable[[str], bool], now: float) -> list[SavedRow]:
+        """What no checkpoint has yet of VPAs whose namespaces another process is to serve: those not covered."""
+        rows = self.model.select_unsaved(now, self.model.sizes().rows)
+        vpas = [(key.namespace, key.vpa) for key in self.model.keys(rows)]
+        leaving = [at for at, vpa in enumerate(vpas) if not covers(vpa[0]) and self._can_save(vpa)]
+        return self.model.save_rows(rows[leaving], now)
+
     def commit(self, decision: PassDecision, written: PassWrites, now: float) -> LastPass:
         """Record what was written; the result explains the pass."""
         self.store.record_writes(written.statuses, now)
@@ -280,6 +287,8 @@ class RecommenderEngine:
         changed = snapshot.changes.vpas
         if scope != self._scope:
             changed = frozenset(snapshot.vpas.objects.keys() | self._served.keys())
+            if scope.shard != self._scope.shard:
+                self._ungoverned |= {namespace for namespace, _ in changed}
         new = {key for key in sorted(changed) if self._load_vpa(key, snapshot.vpas.get(*key), scope)}
         self._ungoverned |= {key[0] for key in new}
         if self._retention_changed:
@@ -329,10 +338,10 @@ class RecommenderEngine:
         with_kills = {kill.kill.namespace for kill in snapshot.changes.kills}
         changed = self._ungoverned | snapshot.changes.namespaces | self._namespaces_with_kills | with_kills
         changed |= {target.namespace for target, scale in scales.items() if self._scales.get(target) != scale}
-        owners = build_owners(snapshot, scales)
+        owners, shard = build_owners(snapshot, scales), self._scope.shard
         for namespace in sorted(changed):
             vpas, pods, hvpas = select_namespace(snapshot, namespace)
-            if vpas:
+            if vpas and (shard is None or shard.covers(namespace)):
                 self._governance[namespace] = build_governance(vpas, pods, hvpas, owners)
             else:
                 self._governance.pop(namespace, None)

@@ -152,7 +152,7 @@ class PassEstimates(msgspec.Struct, frozen=True):
 
     @classmethod
     def empty(cls, containers: int) -> PassEstimates:
-        """No estimates, for so many container numbers."""
+        """No estimates, for a number of containers."""
         no_numbers = np.full(containers, -1, dtype=np.int64)
         unknown = np.full((3, len(RESOURCES), containers), np.nan)
         return cls(unknown, unknown[0].copy(), unknown[0, 0].copy(), no_numbers, no_numbers.copy(), no_numbers.copy())

@@ -118,7 +118,7 @@ MOST_EXPLANATION_COLUMNS: Final = 32
 
 
 def find_explanation_problem(explanation: object, rows: int) -> str:
-    """The problem of an explanation of so many rows; empty without one."""
+    """The problem of an explanation of a number of rows; empty without one."""
     if not isinstance(explanation, Mapping):
         return f"returned an explanation of type {type(explanation).__name__} instead of columns by name"
     if len(explanation) > MOST_EXPLANATION_COLUMNS:

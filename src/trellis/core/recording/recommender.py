@@ -19,6 +19,7 @@ from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.kube.observed_workloads import ObservedCronJob, ObservedReplicationController, ObservedWorkload
 from trellis.base.json_lines import decode_payload, encode_payload
+from trellis.base.replica_assignment import NamespaceShard
 from trellis.core.cluster.oom_kill_detection import OomKill
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
 from trellis.core.cluster.store import BY_NAMESPACE, ObjectKey, ObjectStore, Snapshot, index_by_namespace
@@ -83,10 +84,13 @@ class VpasLine(msgspec.Struct, frozen=True):
     is_new_scope: bool
     can_boost: bool
     totals: bool = False
+    shard: NamespaceShard | None = None
 
     @property
     def scope(self) -> RecommenderScope:
-        return RecommenderScope(frozenset(self.recommenders), self.namespace, frozenset(self.ignored), self.totals)
+        namespaces = frozenset(filter(None, self.namespace.split(",")))
+        names, ignored = frozenset(self.recommenders), frozenset(self.ignored)
+        return RecommenderScope(names, namespaces, ignored, self.totals, self.shard)
 
 
 class PodsLine(msgspec.Struct, frozen=True):

@@ -245,6 +245,13 @@ class PlanExecuted(_UpdaterLine, frozen=True):
     now: float
 
 
+class ShardTaken(_UpdaterLine, frozen=True):
+    """Other replicas serve these workloads, and this is the part of the cluster's hourly budget."""
+
+    forgotten: tuple[WorkloadKey, ...] = ()
+    hourly: int | None = None
+
+
 # The recorded names of lines.
 LINE_TYPES: Final[Mapping[str, type[Any]]] = {
     START_LINE: UpdaterStarted,
@@ -263,6 +270,7 @@ LINE_TYPES: Final[Mapping[str, type[Any]]] = {
     "headroom": HeadroomCounted,
     "action": ActionEnded,
     "executed": PlanExecuted,
+    "shard": ShardTaken,
     DECISION_LINE: UpdatesDecided,
 }
 LINE_NAMES: Final[Mapping[type[Any], str]] = {kind: name for name, kind in LINE_TYPES.items()}

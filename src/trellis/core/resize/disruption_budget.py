@@ -187,6 +187,10 @@ class HourlyDisruptions:
         self._recent = RecentDisruptions()
         self._in_flight: Counter[str] = Counter()
 
+    def set_limit(self, hourly: int | None) -> None:
+        """Allow so many disruptions per hour in the cluster: the part of this replica, where several share it."""
+        self._settings = msgspec.structs.replace(self._settings, hourly=hourly)
+
     def open_ledger(self, now: float) -> HourlyLedger:
         """Open a ledger of the remaining budget for one batch of plans."""
         in_flight = ((now, namespace) for namespace in self._in_flight.elements())

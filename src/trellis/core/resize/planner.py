@@ -13,7 +13,7 @@ would not be sized. The rest of such a plan is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -182,6 +182,19 @@ class UpdateMemory:
     def mark_all_changed(self) -> None:
         """Anything may have changed about any workload."""
         self._at_rest.clear()
+
+    def list_remembered(self) -> list[WorkloadKey]:
+        """The workloads with earlier attempts."""
+        return list(self._attempts)
+
+    def take_shard(self, forgotten: Collection[WorkloadKey], hourly: int | None) -> None:
+        """Forget workloads that another replica serves, and go by this replica's part of the cluster's hourly budget.
+
+        Disruptions of the last hour count wherever they were.
+        """
+        for workload in forgotten:
+            self._attempts.pop(workload, None)
+        self._hourly.set_limit(hourly)
 
     def select_changed(self, workloads: Iterable[WorkloadKey]) -> list[WorkloadKey]:
         """The workloads for which another plan may differ from the last one."""

@@ -43,8 +43,10 @@ from trellis.core.resize.view import PodView, ResizeState, ResizeStatus
 from trellis.core.sizing.shapes import is_resizable
 from trellis.core.sizing.sizes import ContainerSize, PodSize
 
-EVICT_TO_RECREATE = Reason("EvictToRecreate", "The pod is evicted, so that its replacement gets the recommended size.")
-RESIZE_IN_PLACE = Reason("ResizeInPlace", "The pod is resized in place.")
+EVICT_TO_RECREATE = Reason(
+    "EvictToRecreate", "The update mode applies a new size by eviction: the replacement gets it."
+)
+RESIZE_IN_PLACE = Reason("ResizeInPlace", "A resize in place gives the pod its new size.")
 RESIZE_UNDER_WAY = Reason("ResizeUnderWay", "A resize was requested, and the kubelet has not applied it yet.")
 RESIZE_DEFERRED = Reason(
     "ResizeDeferred", "The node has too little free capacity for the resize now; the kubelet retries it."

@@ -58,7 +58,7 @@ SIGNIFICANT_CHANGE = Reason(
 )
 NOTHING_RECOMMENDED = Reason("NothingRecommended", "There is no recommendation for the containers of the pod.")
 SIZE_AS_RECOMMENDED = Reason(
-    "SizeAsRecommended", "The pod has the recommended size, as far as rules of the cluster allow it."
+    "SizeAsRecommended", "The pod has the recommended size, as far as LimitRanges and other rules allow."
 )
 POD_TOO_YOUNG = Reason("PodTooYoung", "The pod is within its recommended bounds, and too young for a change.")
 CHANGE_TOO_SMALL = Reason(

@@ -119,7 +119,7 @@ class UsageModel:
         return saved_rows.save_rows(self._state, rows, now)
 
     def select_unsaved(self, now: float, limit: int) -> IntColumn:
-        """At most so many rows that have something unsaved: OOM kills first, then what has waited for longest."""
+        """At most `limit` rows that have something unsaved: OOM kills first, then what has waited for longest."""
         return self._state.rows.select_unsaved(now, limit)
 
     def mark_saved(self, rows: IntColumn, now: float) -> None:

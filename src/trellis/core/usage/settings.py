@@ -17,11 +17,11 @@ class Tuning(msgspec.Struct, frozen=True):
     memory_window: float = DAY
     """Seconds in which one peak is kept per container."""
     memory_windows: int = 8
-    """A container that was not sampled for so many windows is forgotten."""
+    """A container that was not sampled for this number of windows is forgotten."""
     oom_bump_up_ratio: float = 1.2
     """An out-of-memory kill counts as a peak of at least so much times what the container had."""
     oom_min_bump_up: float = 104_857_600.0
-    """And of at least so many bytes more."""
+    """The least addition, in bytes."""
 
     def __post_init__(self) -> None:
         _check_minimum("memory_window", self.memory_window, 1.0, "at least one second")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from trellis.core.advice.policy import select_resource
-from trellis.core.advice.results import AdviceRow, AdviceTotals, SurveyAdvice
+from trellis.core.advice.results import AdviceRow, AdviceTotals, ContainerAdvice, SurveyAdvice
 from trellis.reports.advice.manifests import encode_resources
 from trellis.reports.advice.sparklines import draw_usage
 from trellis.reports.advice.wording import (
@@ -21,10 +21,10 @@ from trellis.reports.advice.wording import (
     describe_scale_points,
     format_amount,
     format_cost_difference,
-    format_current_request,
     format_difference,
     format_history,
     format_relative_change,
+    format_requests,
     format_signed_money,
     format_totals,
     format_workload_name,
@@ -33,6 +33,7 @@ from trellis.reports.advice.wording import (
     sum_requests,
     summarize_advice,
 )
+from trellis.reports.html.documentation import UNPUBLISHED, Documentation
 from trellis.reports.html.page import (
     ColumnGroup,
     ColumnHead,
@@ -45,7 +46,7 @@ from trellis.reports.html.page import (
     render_page,
 )
 from trellis.reports.measures import COSTS_MORE
-from trellis.reports.text.numbers import GIB, format_count, format_money, format_significant
+from trellis.reports.text.numbers import GIB, NO_VALUE, format_count, format_money, format_significant
 
 _MAX_ROWS = 1500  # about three megabytes of page
 _RESOURCES = (("CPU", "cpu", "cores"), ("Memory", "memory", "GiB"))
@@ -120,13 +121,14 @@ class _NamespaceSection(msgspec.Struct, frozen=True):
     rows: list[_NamespaceRow]
 
 
-def as_html(advised: SurveyAdvice) -> str:
+def as_html(advised: SurveyAdvice, documentation: Documentation = UNPUBLISHED) -> str:
     """The page, the same bytes for the same advice."""
     first, *others = summarize_advice(advised)
     return render_page(
         "advice.html.j2",
         "advice.js",
         {"columns": []},
+        documentation,
         title=f"{_HEADING} · Trellis",
         kind="Trellis recommend",
         heading=_HEADING,
@@ -216,16 +218,21 @@ def _build_container_row(row: AdviceRow) -> _ContainerRow:
         meaning=reason.meaning,
         trend=_TRENDS[reason.severity],
         pods=number_cell(format_count(workload.pods), workload.pods),
-        history=format_history(advice),
+        history=_describe_history(advice),
         requests=[_build_request_cell(row, title, resource) for title, resource, _ in _RESOURCES],
         money=number_cell(format_signed_money(advice.money), advice.money, begins=True),
         manifest=encode_resources(advice),
     )
 
 
+def _describe_history(advice: ContainerAdvice) -> str:
+    length = format_history(advice)
+    return "no history" if length == NO_VALUE else f"{length} history"
+
+
 def _build_request_cell(row: AdviceRow, title: str, resource: str) -> _RequestCell:
     change, apart = row.container.get_resource(resource), select_resource(row.container.difference, resource)
-    before, after = format_current_request(resource, change), format_amount(resource, change.request)
+    before, after = format_requests(resource, change)
     difference = format_difference(resource, apart)
     return _RequestCell(
         draw_usage(row.container.surveyed.usage, resource, title, change),

@@ -22,6 +22,7 @@ from trellis.reports.advice.page import as_html
 from trellis.reports.advice.text import as_markdown, as_text
 from trellis.reports.advice.wording import format_workload_name
 from trellis.reports.formats import CsvCell, encode_csv, encode_indented, encode_yaml, output_formats
+from trellis.reports.html.documentation import UNPUBLISHED, Documentation
 
 AdviceDocument = dict[str, Any]
 
@@ -230,6 +231,8 @@ __all__ = [
 FORMATS = output_formats(text=as_text, json=as_json, yaml=as_yaml, csv=as_csv, html=as_html, markdown=as_markdown)
 
 
-def render_advice(advised: SurveyAdvice, form: str, width: int = 100, top: int = 0) -> str:
+def render_advice(
+    advised: SurveyAdvice, form: str, width: int = 100, top: int = 0, documentation: Documentation = UNPUBLISHED
+) -> str:
     """The advice in one of the forms."""
-    return FORMATS[form](advised, width, top)
+    return FORMATS[form](advised, width, top, documentation)

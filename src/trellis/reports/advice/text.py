@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from trellis.core.advice.policy import RESOURCES
 from trellis.core.advice.results import AdviceRow, AdviceTotals, SurveyAdvice
-from trellis.core.advice.sizes import REQUEST_UNKNOWN
 from trellis.reports.advice.wording import (
     UNKNOWN,
     describe_effort,
@@ -25,15 +24,16 @@ from trellis.reports.advice.wording import (
     list_remarks,
     summarize_advice,
 )
+from trellis.reports.text.markdown import escape_markdown
 from trellis.reports.text.numbers import format_count
 from trellis.reports.text.tables import NARROWEST, align_columns, choose_fitting, shorten, stack_rows, wrap_text
 
 _MIN_NAME_LENGTH = 14
 _MAX_REMARKS = 12  # lines of a sort: the other formats have all of them
-_HEADS = ["", "container", "pods", "CPU request", "all pods", "memory request", "all pods", "history"]
-_MARKS = {"!!": "memory at risk", "!": "change advised", "?": "too little history"}
-_COLUMNS_LEGEND = '"all pods" is the change for all pods together, CPU in cores.'
-_UNKNOWN_LEGEND = f'"{UNKNOWN} ->" means that the current request is unknown.'
+_HEADS = ["", "container", "pods", "CPU request", "change", "memory request", "change", "history"]
+_MARKS = {"!!": "risk of OOM kill", "!": "change recommended", "?": "too little history"}
+_COLUMNS_LEGEND = '"change" is the sum over all pods; CPU in cores.'
+_UNKNOWN_LEGEND = f'"{UNKNOWN}" as a request means that the current request is unknown.'
 
 
 def as_text(advised: SurveyAdvice, width: int = 100, top: int = 0) -> list[str]:
@@ -65,7 +65,7 @@ def _list_legend(rows: Sequence[AdviceRow]) -> Iterator[str]:
     if marks:
         yield f"Marks: {', '.join(marks)}."
     yield _COLUMNS_LEGEND
-    if any(row.container.reason is REQUEST_UNKNOWN for row in rows):
+    if not all(row.container.get_resource(resource).is_request_known for row in rows for resource in RESOURCES):
         yield _UNKNOWN_LEGEND
 
 
@@ -130,7 +130,6 @@ def _total_cells(name: str, total: AdviceTotals, *, priced: bool) -> list[str]:
 
 
 _MAX_MARKDOWN_ROWS = 50  # what a reader of a pull request scrolls past
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
 def as_markdown(advised: SurveyAdvice, top: int = 0) -> str:
@@ -154,13 +153,11 @@ def as_markdown(advised: SurveyAdvice, top: int = 0) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def escape_markdown(text: str) -> str:
-    """Text whose characters have no meaning in Markdown."""
-    return _SPECIAL.sub(r"\\\1", text)
-
-
 def _markdown_table(rows: Sequence[AdviceRow]) -> Iterator[str]:
-    yield "| workload | container | pods | CPU request | all pods | memory request | all pods | reason | history |"
+    yield (
+        "| workload | container | pods | CPU request | change, all pods | memory request | change, all "
+        "pods | reason | history |"
+    )
     yield "|---|---|---:|---:|---:|---:|---:|---|---:|"
     for row in rows:
         container = row.container
@@ -180,7 +177,7 @@ def _markdown_table(rows: Sequence[AdviceRow]) -> Iterator[str]:
 
 def _markdown_namespaces(advised: SurveyAdvice) -> Iterator[str]:
     currency = escape_markdown(advised.prices.currency)
-    yield f"| namespace | cores now | advised | | GiB now | advised | | {currency} a month |"
+    yield f"| namespace | cores now | advised | | GiB now | advised | | {currency} per month |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for name, total in (*advised.namespaces, ("total", advised.total)):
         cells = [escape_markdown(escape_name(name))]

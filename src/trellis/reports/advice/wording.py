@@ -59,13 +59,14 @@ def _format_short(value: float) -> str:
 
 def format_request_change(resource: str, change: ResourceAdvice) -> str:
     """The present and the advised request: `500m -> 320m`, or one of them if they are equal."""
-    before, after = format_current_request(resource, change), format_amount(resource, change.request)
+    before, after = format_requests(resource, change)
     return before if before == after else f"{before} -> {after}"
 
 
-def format_current_request(resource: str, change: ResourceAdvice) -> str:
-    """The present request, where it is known."""
-    return UNKNOWN if change.reason is REQUEST_UNKNOWN else format_amount(resource, change.request_before)
+def format_requests(resource: str, change: ResourceAdvice) -> tuple[str, str]:
+    """The present and the advised request; both are the present one where nothing is advised."""
+    before = format_amount(resource, change.request_before) if change.is_request_known else UNKNOWN
+    return before, before if math.isnan(change.request) else format_amount(resource, change.request)
 
 
 def format_difference(resource: str, value: float) -> str:
@@ -150,10 +151,10 @@ def escape_name(name: str) -> str:
 
 # Reasons in a few words; their codes and meanings stand beside them in small print.
 _REASON_WORDS = {
-    MEMORY_AT_RISK.code: "memory at risk",
-    UNDER_REQUESTED.code: "requests too little",
+    MEMORY_AT_RISK.code: "risk of OOM kill",
+    UNDER_REQUESTED.code: "request too low",
     NO_REQUEST.code: "no request",
-    OVER_REQUESTED.code: "requests too much",
+    OVER_REQUESTED.code: "request too high",
     REQUEST_UNKNOWN.code: "request unknown",
     LOW_CONFIDENCE.code: "too little history",
     NO_USAGE.code: "no usage data",
@@ -275,7 +276,7 @@ def describe_scale_points(advised: SurveyAdvice) -> Iterator[str]:
 
 def describe_scale_point(point: HpaScalePoint) -> str:
     """The effect of new requests on one target of an HPA."""
-    request = f"the {RESOURCE_WORDS[point.resource]} request" + (f" of {point.container}" if point.container else "")
+    request = f"the {RESOURCE_WORDS[point.resource]} request of {point.container or 'the pod'}"
     target = f"HPA {point.hpa} keeps usage at {point.utilization:g} % of {request}"
     if point.reason is SCALE_POINT_MISSING:
         return f"{target}, and does nothing while a container has no such request."

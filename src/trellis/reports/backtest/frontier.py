@@ -1,6 +1,7 @@
-"""Draws the cost-risk frontier: curves of each recommender over its margin, as an SVG that needs no script.
+"""Draws the cost-risk frontier: curves of each recommender over its margin, as SVGs that need no script.
 
-To the right more is requested, upwards it is too little more often: down and to the left is better.
+To the right more is requested, upwards it is too little more often: down and to the left is better. A drawing for wide
+and one for narrow screens have letters of the same size; the style sheet shows one of them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ import msgspec
 from trellis.reports.html.page import render_template
 from trellis.reports.text.numbers import format_factor, format_share
 
-_WIDTH, _HEIGHT = 1140, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 110, 14, 46
+_LETTER_WIDTH = 7.2  # of a name beside a spot, in pixels
+_NAME_GAP = 10  # between a spot and its name
+_ROW_HEIGHT = 14
+_BASELINE = 4  # of a name below the middle of its spot
+# How far above or below its spot a name may lie, the nearest first.
+_ROWS = [0, *(sign * number * _ROW_HEIGHT for number in range(1, 12) for sign in (1, -1))]
 _MIN_SHARE = 1e-4
 _STEPS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0, math.inf)
 _SHARES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -31,9 +36,29 @@ class FrontierCurve(msgspec.Struct, frozen=True):
     dashed: bool = False
 
 
+class _FrontierFrame(msgspec.Struct, frozen=True):
+    """The size of a drawing, its margins, and how many costs its axis names at most."""
+
+    screen: str
+    width: int
+    height: int
+    left: int
+    right: int
+    top: int
+    bottom: int
+    costs: int
+
+
+_FRAMES = (
+    _FrontierFrame("wide", 1140, 400, left=84, right=110, top=14, bottom=46, costs=10),
+    _FrontierFrame("narrow", 336, 340, left=74, right=10, top=14, bottom=46, costs=4),
+)
+
+
 class _Scales(msgspec.Struct, frozen=True):
     """Cost to the right on a plain scale, risk upwards on a logarithmic one."""
 
+    frame: _FrontierFrame
     lowest_cost: float
     highest_cost: float
     lowest_risk: float
@@ -41,40 +66,58 @@ class _Scales(msgspec.Struct, frozen=True):
 
     def locate(self, cost: float, risk: float) -> tuple[float, float]:
         """The coordinates of a point in the drawing."""
+        frame = self.frame
         across = (cost - self.lowest_cost) / (self.highest_cost - self.lowest_cost)
         low, high, here = (math.log(max(value, _MIN_SHARE)) for value in (self.lowest_risk, self.highest_risk, risk))
         return (
-            _LEFT + across * (_WIDTH - _LEFT - _RIGHT),
-            _HEIGHT - _BOTTOM - (here - low) / (high - low) * (_HEIGHT - _TOP - _BOTTOM),
+            frame.left + across * (frame.width - frame.left - frame.right),
+            frame.height - frame.bottom - (here - low) / (high - low) * (frame.height - frame.top - frame.bottom),
         )
 
 
 class _Spot(msgspec.Struct, frozen=True):
-    """A spot with its name beside it, at a height where the name covers nothing."""
+    """A recommender as it ran, or a value of a sweep, in the drawing."""
 
     x: float
     y: float
-    label_y: float
     name: str
     colour: str
     title: str
 
+    @property
+    def name_width(self) -> float:
+        """About how wide the name is."""
+        return _LETTER_WIDTH * len(self.name)
 
-def draw_frontier(lines: Sequence[FrontierCurve], title: str) -> str:
-    """The SVG; empty where there is no point to draw."""
+
+class _NamedSpot(msgspec.Struct, frozen=True):
+    """A spot with the place of its name, and a line to a name that is not just beside it."""
+
+    spot: _Spot
+    label_x: float
+    label_y: float
+
+    @property
+    def leader(self) -> str:
+        """The path of the line; empty for a name just beside its spot."""
+        x, y = self.spot.x, self.spot.y
+        if self.label_y == y + _BASELINE:
+            return ""
+        nearest = min(max(x, self.label_x), self.label_x + self.spot.name_width)
+        return f"M{x:.1f} {y:.1f}L{nearest:.1f} {self.label_y - _BASELINE:.1f}"
+
+
+def draw_frontier(lines: Sequence[FrontierCurve], title: str) -> list[str]:
+    """The SVGs; none where there is no point to draw."""
     spots = [spot for line in lines for spot in line.spots if math.isfinite(spot[0]) and math.isfinite(spot[1])]
-    if not spots:
-        return ""
-    scales = _choose_scales(spots)
+    return [_draw(_choose_scales(spots, frame), lines, title) for frame in _FRAMES] if spots else []
+
+
+def _draw(scales: _Scales, lines: Sequence[FrontierCurve], title: str) -> str:
     return render_template(
         "frontier.svg.j2",
         title=title,
-        width=_WIDTH,
-        height=_HEIGHT,
-        left=_LEFT,
-        right=_WIDTH - _RIGHT,
-        top=_TOP,
-        bottom=_HEIGHT - _BOTTOM,
+        frame=scales.frame,
         risk_ticks=_risk_ticks(scales),
         cost_ticks=_cost_ticks(scales),
         lines=[
@@ -86,12 +129,13 @@ def draw_frontier(lines: Sequence[FrontierCurve], title: str) -> str:
     )
 
 
-def _choose_scales(spots: Sequence[tuple[float, float, str]]) -> _Scales:
+def _choose_scales(spots: Sequence[tuple[float, float, str]], frame: _FrontierFrame) -> _Scales:
     """Scales around the spots: points far off on a curve are no useful choices."""
     costs = [spot[0] for spot in spots]
     risks = [max(spot[1], _MIN_SHARE) for spot in spots]
     between = max(max(costs) - min(costs), 0.2)
     return _Scales(
+        frame,
         max(min(costs) - between * 0.45, 0.0),
         max(costs) + between * 0.45,
         max(min(risks) / 4, _MIN_SHARE),
@@ -105,7 +149,7 @@ def _risk_ticks(scales: _Scales) -> list[tuple[str, float]]:
 
 
 def _cost_ticks(scales: _Scales) -> list[tuple[str, float]]:
-    step = next(size for size in _STEPS if (scales.highest_cost - scales.lowest_cost) / size <= 10)
+    step = next(size for size in _STEPS if (scales.highest_cost - scales.lowest_cost) / size <= scales.frame.costs)
     costs = [
         number * step
         for number in range(math.ceil(scales.lowest_cost / step), math.floor(scales.highest_cost / step) + 1)
@@ -122,20 +166,38 @@ def _draw_path(line: FrontierCurve, scales: _Scales) -> str:
     return f"M{'L'.join(f'{x:.1f} {y:.1f}' for x, y in points)}" if len(points) > 1 else ""
 
 
-def _place_spots(lines: Sequence[FrontierCurve], scales: _Scales) -> list[_Spot]:
-    """Spots from top to bottom; a name moves down until it covers neither a spot nor another name."""
-    points = []
+def _place_spots(lines: Sequence[FrontierCurve], scales: _Scales) -> list[_NamedSpot]:
+    """Spots from top to bottom, each with its name."""
+    spots = []
     for line in lines:
         for cost, risk, name in line.spots:
             if math.isfinite(cost) and math.isfinite(risk):
                 title = f"{name}: {format_factor(cost)}, {format_share(risk)}"
-                points.append((*scales.locate(cost, risk), name, line.colour, title))
-    spots: list[_Spot] = []
-    for x, y, name, colour, title in sorted(points, key=lambda point: (point[1], point[0])):
-        label_y = y + 4
-        while any(abs(label_y - spot.label_y) < 14 and abs(x - spot.x) < 170 for spot in spots) or any(
-            abs(label_y - 4 - point[1]) < 11 and 0 < point[0] - x < 10 + 7 * len(name) for point in points
-        ):
-            label_y += 14
-        spots.append(_Spot(x, y, label_y, name, colour, title))
-    return spots
+                spots.append(_Spot(*scales.locate(cost, risk), name, line.colour, title))
+    spots.sort(key=lambda spot: (spot.y, spot.x))
+    named: list[_NamedSpot] = []
+    for spot in spots:
+        named.append(_name_spot(spot, scales.frame, spots, named))
+    return named
+
+
+def _name_spot(spot: _Spot, frame: _FrontierFrame, spots: Sequence[_Spot], named: Sequence[_NamedSpot]) -> _NamedSpot:
+    """Its name at the nearest place to the right or left where it covers neither a spot nor another name."""
+    last = frame.width - spot.name_width
+    sides = [side for side in (spot.x + _NAME_GAP, spot.x - _NAME_GAP - spot.name_width) if frame.left <= side <= last]
+    sides = sides or [max(last, 0.0)]
+    for row in _ROWS:
+        for side in sides:
+            result = _NamedSpot(spot, side, spot.y + row + _BASELINE)
+            is_inside = frame.top < spot.y + row < frame.height - frame.bottom - 4
+            if is_inside and not _is_covering(result, spots, named):
+                return result
+    return _NamedSpot(spot, sides[0], spot.y + _BASELINE)
+
+
+def _is_covering(name: _NamedSpot, spots: Sequence[_Spot], named: Sequence[_NamedSpot]) -> bool:
+    begin, end, y = name.label_x, name.label_x + name.spot.name_width, name.label_y
+    return any(abs(y - _BASELINE - spot.y) < 11 and begin - 8 < spot.x < end + 8 for spot in spots) or any(
+        abs(y - other.label_y) < _ROW_HEIGHT and begin < other.label_x + other.spot.name_width and other.label_x < end
+        for other in named
+    )

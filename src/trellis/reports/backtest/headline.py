@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from trellis.reports.text.numbers import format_days, format_rate, format_share, format_span
+from trellis.reports.text.numbers import format_days, format_interval, format_rate, format_share
 from trellis.reports.text.phrases import join_words
 from trellis.sim.backtest.results import BacktestResult, OverallScore, VariantScore
 from trellis.sim.scores.risk import KILLS, MEMORY_TIME_ABOVE
@@ -22,7 +22,7 @@ def list_facts(result: BacktestResult) -> list[str]:
         facts.append(
             f"{format_days(middle)} each" if lengths[0] > 0.9 * lengths[-1] else f"{format_days(middle)} each (median)"
         )
-    facts.append(f"a decision every {format_span(result.step)}")
+    facts.append(f"a recommendation {format_interval(result.step)}")
     if result.warm_up > 0:
         facts.append(f"the first {format_days(result.warm_up)} not scored")
     if result.threshold > 0:
@@ -33,6 +33,18 @@ def list_facts(result: BacktestResult) -> list[str]:
 def describe_stopped_backtest(result: BacktestResult) -> str:
     """The notice about a backtest that was stopped."""
     return "Partial: the backtest was stopped; scores cover the series that were finished." if result.partial else ""
+
+
+def describe_answer(result: BacktestResult) -> Iterator[str]:
+    """The best variant compared with the first, or that none is better; then what is rejected for its risk."""
+    first, best = result.variants[0], find_best(result)
+    yield " ".join(compare_variant(result.variants[best], first)) if best else describe_no_better(first)
+    yield from describe_rejected(result)
+
+
+def list_remarks(result: BacktestResult) -> list[str]:
+    """What was skipped, and notes on the data."""
+    return [*(f"Skipped: {line}" for line in result.left_out), *(f"Note: {line}" for line in result.notes)]
 
 
 def compare_all(result: BacktestResult) -> Iterator[str]:
@@ -131,6 +143,6 @@ def _list_risks(variant: VariantScore, first: VariantScore) -> list[str]:
         own, other = variant.memory.figures.kills, first.memory.figures.kills
         if KILLS.is_exceeded(own, other):
             risks.append(
-                f"containers are OOM-killed {format_rate(own)} times a week ({first.name}: {format_rate(other)})"
+                f"containers are OOM-killed {format_rate(own)} times per week ({first.name}: {format_rate(other)})"
             )
     return risks

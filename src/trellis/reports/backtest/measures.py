@@ -38,11 +38,11 @@ OVERRUN = Measure[ResourceScore](
     ComparisonMode.IN_POINTS,
 )
 CHANGES = Measure[ResourceScore](
-    "changes", "changes a day", "", "How often the request changes", lambda figures: figures.changes, format_rate
+    "changes", "changes per day", "", "How often the request changes", lambda figures: figures.changes, format_rate
 )
 KILLS = Measure[ResourceScore](
     "kills",
-    "OOM kills a week",
+    "OOM kills per week",
     "",
     "How often the memory used exceeds a limit in proportion to the request",
     lambda figures: figures.kills,

@@ -20,6 +20,7 @@ from trellis.reports.backtest.headline import (
 )
 from trellis.reports.backtest.measures import ScoredVariant, get_measures, score_variants
 from trellis.reports.html.chart_columns import ChartColumns
+from trellis.reports.html.documentation import UNPUBLISHED, Documentation
 from trellis.reports.html.page import (
     ColumnGroup,
     ColumnHead,
@@ -128,7 +129,7 @@ class _SeriesSection(msgspec.Struct, frozen=True):
     bodies: list[_SeriesBody]
 
 
-def as_html(result: BacktestResult) -> str:
+def as_html(result: BacktestResult, documentation: Documentation = UNPUBLISHED) -> str:
     """The page, the same bytes for the same result."""
     names = dict.fromkeys(variant.recommender for variant in result.variants)
     heading = f"Backtest of {', '.join(names)}" if names else "Backtest"
@@ -136,6 +137,7 @@ def as_html(result: BacktestResult) -> str:
         "backtest.html.j2",
         "backtest.js",
         build_chart_data(result),
+        documentation,
         title=f"{heading} · Trellis",
         kind="Trellis backtest",
         heading=heading,
@@ -199,7 +201,7 @@ def _build_card_block(title: str, resource: str, score: ScoredVariant) -> _Backt
     return _BacktestCardBlock(title, score.values[0], make_difference(score.against, score.improvement), figures)
 
 
-def _draw_frontier(result: BacktestResult) -> str:
+def _draw_frontier(result: BacktestResult) -> list[str]:
     numbers = {variant.name: number for number, variant in enumerate(result.variants)}
     swept = _swept_variants(result)
     curves = [curve for curve in result.curves if curve.variant not in swept][:_MAX_CURVES]

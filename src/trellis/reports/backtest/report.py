@@ -1,4 +1,4 @@
-"""The report of a backtest as terminal text, JSON and CSV; the entry point of all its formats.
+"""The report of a backtest as terminal text, JSON, CSV and Markdown; the entry point of all its formats.
 
 The text has a table per resource, and the answer in words.
 """
@@ -10,13 +10,12 @@ from collections.abc import Iterator
 import msgspec
 
 from trellis.reports.backtest.headline import (
-    compare_variant,
-    describe_no_better,
-    describe_rejected,
+    describe_answer,
     describe_stopped_backtest,
-    find_best,
     list_facts,
+    list_remarks,
 )
+from trellis.reports.backtest.markdown import as_markdown
 from trellis.reports.backtest.measures import get_measures, score_variants
 from trellis.reports.backtest.page import as_html
 from trellis.reports.formats import CsvCell, encode_csv, encode_json
@@ -31,7 +30,7 @@ _HEADS = {
     "time_over": "time above",
     "overrun": "overrun",
     "changes": "changes/day",
-    "kills": "OOM/week",
+    "kills": "OOM kills/week",
 }
 
 
@@ -48,10 +47,11 @@ def as_text(result: BacktestResult, width: int = 100) -> list[str]:
         first = result.variants[0].name
         if any(tables):
             lines += wrap_text(
-                f"Requested: compared with {first}, geometric mean of all series; = means the same.", width
+                f"requested: compared with {first}, geometric mean of all series; = means a difference below 0.5 %.",
+                width,
             )
-        lines += ["", *_summarize(result, width)]
-    remarks = [*(f"Left out: {line}" for line in result.left_out), *(f"Note: {line}" for line in result.notes)]
+        lines += ["", *(line for sentence in describe_answer(result) for line in wrap_text(sentence, width))]
+    remarks = list_remarks(result)
     lines += [""] if remarks else []
     for remark in remarks[:_MAX_REMARKS]:
         lines += wrap_text(remark, width)
@@ -79,13 +79,7 @@ def _score_table(result: BacktestResult, title: str, resource: str, width: int) 
     )
 
 
-def _summarize(result: BacktestResult, width: int) -> list[str]:
-    first, best = result.variants[0], find_best(result)
-    answer = " ".join(compare_variant(result.variants[best], first)) if best else describe_no_better(first)
-    return [line for sentence in (answer, *describe_rejected(result)) for line in wrap_text(sentence, width)]
-
-
-__all__ = ["as_csv", "as_html", "as_json", "as_text"]
+__all__ = ["as_csv", "as_html", "as_json", "as_markdown", "as_text"]
 
 _FIGURES = tuple(ResourceScore.__struct_fields__)
 _NOTHING = ResourceScore()

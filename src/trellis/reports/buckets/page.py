@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from trellis.reports.advice.wording import describe_missing_data, list_facts, list_remarks
@@ -18,9 +20,13 @@ from trellis.reports.buckets.wording import (
     summarize_proposals,
 )
 from trellis.reports.formats import encode_yaml
-from trellis.reports.html.page import render_page
+from trellis.reports.html.documentation import UNPUBLISHED, Documentation
+from trellis.reports.html.page import ColumnGroup, ColumnHead, TableCell, number_cell, render_page
+from trellis.reports.text.numbers import format_money, format_significant
 
 _HEADING = "Proposed buckets"
+_MAX_SECTIONS = 100  # about a megabyte of page
+_LISTED = 6  # workloads from which on a table leads to their sections
 
 
 class _WorkloadSection(msgspec.Struct, frozen=True):
@@ -28,20 +34,40 @@ class _WorkloadSection(msgspec.Struct, frozen=True):
 
     name: str
     kind: str
-    ladder: str
+    ladder: list[str]
     buckets: list[list[str]]
     reasons: list[str]
     costs: list[list[str]]
     manifest: str
 
 
-def as_html(proposals: WorkloadProposals) -> str:
+class _ListedWorkload(msgspec.Struct, frozen=True):
+    """A workload in the table that leads to its section; `section` is empty if it has none."""
+
+    name: str
+    kind: str
+    section: str
+    cells: list[TableCell]
+
+
+class _WorkloadList(msgspec.Struct, frozen=True):
+    """All workloads with proposed buckets, those that save most first. `labels` name the cells on narrow screens."""
+
+    lead: str
+    groups: list[ColumnGroup]
+    heads: list[ColumnHead]
+    labels: list[str]
+    rows: list[_ListedWorkload]
+
+
+def as_html(proposals: WorkloadProposals, documentation: Documentation = UNPUBLISHED) -> str:
     """The page, the same bytes for the same proposals."""
     advised = proposals.advised
     return render_page(
         "buckets.html.j2",
         "advice.js",
         {"columns": []},
+        documentation,
         title=f"{_HEADING} · Trellis",
         kind="Trellis recommend",
         heading=_HEADING,
@@ -50,9 +76,15 @@ def as_html(proposals: WorkloadProposals) -> str:
         answer=summarize_proposals(proposals),
         bucket_headers=BUCKET_HEADERS,
         cost_headers=list_cost_headers(proposals),
-        workloads=[_workload_section(proposal, proposals) for proposal in proposals.proposed],
+        listed=_list_workloads(proposals) if len(proposals.proposed) >= _LISTED else None,
+        workloads=[_workload_section(proposal, proposals) for proposal in proposals.proposed[:_MAX_SECTIONS]],
         others=[
-            (format_proposal_name(proposal), proposal.workload.kind, reason.meaning if reason is not None else "")
+            (
+                format_proposal_name(proposal),
+                proposal.workload.kind,
+                reason.meaning if reason is not None else "",
+                reason.code if reason is not None else "",
+            )
             for proposal in proposals.others
             for reason in (proposal.suggestion.reason,)
         ],
@@ -69,4 +101,38 @@ def _workload_section(proposal: WorkloadProposal, proposals: WorkloadProposals) 
         reasons=list(describe_reasons(proposal)),
         costs=[format_cost_cells(name, outcome, proposals) for name, outcome in list_outcomes(proposal)],
         manifest=encode_yaml([proposal.suggestion.manifest]),
+    )
+
+
+def _list_workloads(proposals: WorkloadProposals) -> _WorkloadList:
+    lead = "Those that save most first. A name leads to the buckets."
+    if len(proposals.proposed) > _MAX_SECTIONS:
+        lead += f" The page shows the buckets of {_MAX_SECTIONS} workloads; the YAML has all of them."
+    prices = proposals.advised.prices
+    titles = ["Core-hours", "GiB-hours"] + ([] if prices.is_free else [f"{prices.currency}/month"])
+    heads = [ColumnHead("Workload", "text")]
+    for _ in titles:
+        heads += [ColumnHead("today", classes="part"), ColumnHead("buckets")]
+    return _WorkloadList(
+        lead,
+        [ColumnGroup(title, 2) for title in titles],
+        heads,
+        ["", *(f"{title} {way}" for title in titles for way in ("today", "with buckets"))],
+        [_list_workload(number, proposal, proposals) for number, proposal in enumerate(proposals.proposed)],
+    )
+
+
+def _list_workload(number: int, proposal: WorkloadProposal, proposals: WorkloadProposals) -> _ListedWorkload:
+    outcomes = (proposal.suggestion.now, proposal.suggestion.by_buckets)
+    pairs = [
+        (format_significant, [math.nan if outcome is None else outcome.core_hours for outcome in outcomes]),
+        (format_significant, [math.nan if outcome is None else outcome.gib_hours for outcome in outcomes]),
+    ]
+    if not proposals.advised.prices.is_free:
+        pairs.append((format_money, [math.nan if outcome is None else outcome.money for outcome in outcomes]))
+    return _ListedWorkload(
+        format_proposal_name(proposal),
+        proposal.workload.kind,
+        f"buckets-{number}" if number < _MAX_SECTIONS else "",
+        [number_cell(show(value), value, begins=not at) for show, values in pairs for at, value in enumerate(values)],
     )

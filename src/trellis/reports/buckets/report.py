@@ -15,6 +15,7 @@ from trellis.reports.buckets.proposals import WorkloadProposal, WorkloadProposal
 from trellis.reports.buckets.text import as_markdown, as_text
 from trellis.reports.buckets.wording import describe_reasons, format_proposal_name, summarize_proposals
 from trellis.reports.formats import CsvCell, encode_csv, encode_indented, encode_yaml, output_formats
+from trellis.reports.html.documentation import UNPUBLISHED, Documentation
 
 BucketDocument = dict[str, Any]
 
@@ -152,6 +153,8 @@ __all__ = ["FORMATS", "as_text", "propose_buckets", "render_buckets"]
 FORMATS = output_formats(text=as_text, json=as_json, yaml=as_yaml, csv=as_csv, html=as_html, markdown=as_markdown)
 
 
-def render_buckets(advised: SurveyAdvice, form: str, width: int = 100, top: int = 0) -> str:
+def render_buckets(
+    advised: SurveyAdvice, form: str, width: int = 100, top: int = 0, documentation: Documentation = UNPUBLISHED
+) -> str:
     """Buckets for what was surveyed, in one of the forms."""
-    return FORMATS[form](propose_buckets(advised), width, top)
+    return FORMATS[form](propose_buckets(advised), width, top, documentation)

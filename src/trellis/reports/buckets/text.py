@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from trellis.base.wording import pluralize
-from trellis.reports.advice.text import escape_markdown
 from trellis.reports.advice.wording import describe_missing_data, list_facts
 from trellis.reports.buckets.proposals import WorkloadProposal, WorkloadProposals
 from trellis.reports.buckets.wording import (
@@ -19,6 +18,7 @@ from trellis.reports.buckets.wording import (
     summarize_proposals,
 )
 from trellis.reports.formats import encode_yaml
+from trellis.reports.text.markdown import escape_markdown, format_markdown_table
 from trellis.reports.text.phrases import format_clause
 from trellis.reports.text.tables import (
     NARROWEST,
@@ -117,7 +117,7 @@ def as_markdown(proposals: WorkloadProposals, top: int = 0) -> str:
         lines += [
             "### Without buckets",
             "",
-            *_markdown_table(
+            *format_markdown_table(
                 ["workload", "kind", "reason"], [_markdown_other(proposal) for proposal in proposals.others]
             ),
         ]
@@ -126,9 +126,9 @@ def as_markdown(proposals: WorkloadProposals, top: int = 0) -> str:
 
 def _markdown_workload(proposal: WorkloadProposal, proposals: WorkloadProposals) -> Iterator[str]:
     yield from (f"### {escape_markdown(format_proposal_name(proposal))}", "")
-    yield from _markdown_table(BUCKET_HEADERS, list(format_bucket_cells(proposal)))
+    yield from format_markdown_table(BUCKET_HEADERS, list(format_bucket_cells(proposal)))
     yield from (*(f"- {escape_markdown(sentence)}" for sentence in describe_reasons(proposal)), "")
-    yield from _markdown_table(
+    yield from format_markdown_table(
         list_cost_headers(proposals),
         [format_cost_cells(name, outcome, proposals) for name, outcome in list_outcomes(proposal)],
     )
@@ -140,9 +140,3 @@ def _markdown_workload(proposal: WorkloadProposal, proposals: WorkloadProposals)
 def _markdown_other(proposal: WorkloadProposal) -> list[str]:
     reason = proposal.suggestion.reason
     return [format_proposal_name(proposal), proposal.workload.kind, reason.meaning if reason is not None else ""]
-
-
-def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    aligned = ["---", *("---:" for _ in heads[1:])]
-    table = [heads, aligned, *([escape_markdown(cell) for cell in row] for row in rows)]
-    return [*(f"| {' | '.join(row)} |" for row in table), ""]

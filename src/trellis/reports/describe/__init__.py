@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from trellis.api.kinds.buffer import Buffer
+from trellis.api.kinds.claim_node_group import ClaimNodeGroup
 from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.kinds.kwok_node_group import KwokNodeGroup
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
@@ -17,11 +18,12 @@ from trellis.api.resolve import resolve_buffer, resolve_hvpa, resolve_vpa
 from trellis.api.scenario.spec import Scenario
 from trellis.core.lint.check import CheckResult
 from trellis.core.lint.cross_checks import TrellisObject
+from trellis.core.lint.formats import FileFormat
 from trellis.core.lint.workloads import WorkloadIndex
 from trellis.core.sizing.governors import compile_hvpa_governor, compile_vpa_governor
 from trellis.reports.describe.buffer import describe_buffer
 from trellis.reports.describe.hvpa import describe_hvpa
-from trellis.reports.describe.kwok_group import describe_kwok_group
+from trellis.reports.describe.node_groups import describe_claim_group, describe_kwok_group
 from trellis.reports.describe.running_pods import preview_at_replica_bounds
 from trellis.reports.describe.scenario import describe_scenario
 from trellis.reports.describe.vpa import describe_vpa
@@ -44,6 +46,8 @@ def describe_objects(checked: CheckResult) -> list[dict[str, Any]]:
 
 def describe_object(trellis_object: TrellisObject, workloads: WorkloadIndex) -> list[str]:
     """Sentences about the effect of one object."""
+    if isinstance(trellis_object.kind, FileFormat):
+        return [trellis_object.kind.effect]
     target = trellis_object.target
     workload = workloads.find(trellis_object.manifest.namespace, *target) if target else None
     match trellis_object.decoded:
@@ -65,5 +69,7 @@ def describe_object(trellis_object: TrellisObject, workloads: WorkloadIndex) -> 
             return describe_scenario(scenario.spec)
         case KwokNodeGroup() as group:
             return describe_kwok_group(group)
+        case ClaimNodeGroup() as claim_group:
+            return describe_claim_group(claim_group)
         case _:
-            return ["Holds a recommender's history of one container; it does nothing by itself."]
+            return ["Holds a recommender's history of one container; and has no effect by itself."]

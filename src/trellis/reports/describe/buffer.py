@@ -17,13 +17,13 @@ from trellis.reports.text.phrases import format_duration, join_words
 def describe_buffer(buffer: EffectiveBuffer) -> list[str]:
     """How much capacity it asks for, how that is counted, and when."""
     if not buffer.is_active_capacity:
-        return [f"Is left alone: {buffer.type} is not a type that Trellis provisions."]
+        return [f"Is ignored: {buffer.type} is not a type that Trellis provisions."]
     sentences = [_describe_capacity(buffer), *_describe_shape(buffer), _describe_strategy(buffer)]
     if buffer.schedule is not None:
         windows = [
             f"begin at {window.start} and last {format_duration(window.duration)}" for window in buffer.schedule.windows
         ]
-        sentences.append(f"Only in windows that {join_words(windows, 'or')}; outside of them it counts for nothing.")
+        sentences.append(f"It has chunks only in windows that {join_words(windows, 'or')}.")
     return sentences
 
 
@@ -44,7 +44,7 @@ def _describe_capacity(buffer: EffectiveBuffer) -> str:
         case FixedPods(count=count) as pods:
             return f"Keeps spare capacity for {pluralize(count, 'pod')} of the given spec{_describe_size(pods)}."
         case _:
-            return "Keeps no spare capacity: its capacity cannot be read."
+            return "Keeps no spare capacity: its capacity is invalid."
 
 
 def _describe_totals(totals: NodeClassTotals, target: str) -> str:
@@ -79,13 +79,13 @@ def _describe_shape(buffer: EffectiveBuffer) -> Iterator[str]:
         return
     match buffer.capacity:
         case FixedReplicas() | PercentOfReplicas():
-            yield "Each is as big as the pods that will come: like the newest one, with the recommendation in force."
+            yield "Each chunk has the size of a new pod: the spec of the newest one, with the current recommendation."
         case NodeClassTotals():
             labels = find_class_labels(buffer, BufferSettings())
             if isinstance(labels, DetailedReason) and labels.reason is NODE_CLASS_CONTRADICTED:
                 yield f"No node can be one of these: {labels}."
             elif isinstance(labels, DetailedReason):
-                yield f"By which label nodes show a {target.kind} has to be set, with --node-class-labels."
+                yield f"The node label for a {target.kind} is unknown: set --node-class-labels."
             else:
                 shown = sorted(f"{key}={value}" for key, value in labels.items())
                 yield f"These are nodes labelled {join_words(shown)}."

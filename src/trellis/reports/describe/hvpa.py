@@ -41,7 +41,7 @@ def _describe_sources(hvpa: EffectiveHvpa) -> str:
         case True, False:
             return "Demand comes from an HPA that it owns, and from a VPA of yours in mode Off if there is one."
         case False, True:
-            return "Demand comes from a VPA that it owns, and from an HPA of yours if one is pointed at it."
+            return "Demand comes from a VPA that it owns, and from an HPA of yours if one targets it."
         case _:
             return "Demand comes from an HPA and a VPA of yours; it owns neither."
 
@@ -93,8 +93,8 @@ def _describe_running_pods(expected: tuple[UpdatePreview, ...]) -> Iterator[str]
     if fewest.waiting:
         resources = join_words([RESOURCE_WORDS[resource] for resource in sorted(fewest.waiting)], "or")
         yield (
-            f"At {pluralize(fewest.replicas, 'replica')} a change of {resources} waits: at least {fewest.minimum} "
-            "replicas must live before a container is restarted or a pod evicted."
+            f"At {pluralize(fewest.replicas, 'replica')} {resources} is not changed: at least {fewest.minimum} "
+            "replicas must run before a container is restarted or a pod evicted."
         )
 
 
@@ -115,7 +115,7 @@ def _describe_direction(way: str, policy: ScalePolicy, hvpa: EffectiveHvpa) -> s
     sentence = f"It scales {way} {when}{held}"
     if way == "down":
         sentence += (
-            f"; the count is kept until demand is {policy.overlap_percent} % below what the next lower count can hold, "
-            f"and a fall in size of less than {policy.min_change_percent} % is left alone"
+            f". The count is kept until demand is {policy.overlap_percent} % below what the next lower count can hold, "
+            f"and a decrease in size of less than {policy.min_change_percent} % is not applied"
         )
     return f"{sentence}."

@@ -16,16 +16,16 @@ from trellis.reports.text.phrases import format_clause, join_words
 
 _RESIZING = frozenset({UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE})
 _CHANGES = {
-    (True, True): "running pods are resized in place, and evicted where that fails",
+    (True, True): "running pods are resized in place, and evicted if that fails",
     (True, False): "running pods are resized in place and never evicted",
-    (False, True): "a running pod too far from them is evicted and comes back with them",
-    (False, False): "running pods are left as they are",
+    (False, True): "running pods that differ too much from them are evicted and recreated",
+    (False, False): "running pods are not changed",
 }
 
 _ALLOWED = {
-    (True, True): "they are resized in place, and evicted where that fails",
+    (True, True): "they are resized in place, and evicted if that fails",
     (True, False): "they are resized in place",
-    (False, True): "they are evicted and come back with the recommended requests",
+    (False, True): "they are evicted and recreated with the recommended requests",
 }
 
 
@@ -54,7 +54,7 @@ def describe_exceptions(workload: str, expected: tuple[UpdatePreview, ...]) -> I
         yield from _describe_too_few(workload, fewest, most)
     elif not fewest.acts and fewest.held is not None:
         details = f" ({fewest.details})" if fewest.details else ""
-        yield f"They are left as they are because {format_clause(fewest.held.meaning)}{details}."
+        yield f"They are not changed, because {format_clause(fewest.held.meaning)}{details}."
     yield from describe_restarts(most)
 
 
@@ -71,15 +71,15 @@ def describe_minimum(vpa: EffectiveVpa) -> Iterator[str]:
     if minimum > 1:
         free = f", unless the updater runs with `{SKIP_BUDGET_FLAG}`" if vpa.mode in _RESIZING else ""
         default = "" if vpa.min_replicas is not None else " (the updater's default)"
-        yield f"Where fewer than {minimum} replicas live{default}, running pods are left as they are{free}."
+        yield f"With fewer than {minimum} running replicas{default}, running pods are not changed{free}."
 
 
 def _describe_too_few(workload: str, fewest: UpdatePreview, most: UpdatePreview) -> Iterator[str]:
     count, minimum = pluralize(fewest.replicas, "replica"), pluralize(fewest.minimum, "replica")
     if most.acts:
-        yield f"While {workload} has {count}, running pods are left as they are: at least {minimum} must live."
+        yield f"While {workload} has {count}, running pods are not changed: at least {minimum} must run."
     else:
-        yield f"{workload} has {count}, and the updater changes running pods only where at least {minimum} live."
+        yield f"{workload} has {count}, and the updater changes running pods only if at least {minimum} run."
     if fewest.flag_mode is not None:
         mode = f"mode {fewest.flag_mode.value} and " if fewest.needs_another_mode else ""
         yield f"With {mode}the updater's `{SKIP_BUDGET_FLAG}` they are resized in place, which restarts no container."

@@ -12,15 +12,15 @@ def describe_scenario(spec: ScenarioSpec) -> list[str]:
     written = [pluralize(len(spec.workloads), "workload")] if spec.workloads else []
     drawn = [f"{pluralize(spec.fleet.count or 0, 'workload')} drawn from a mix"] if spec.fleet is not None else []
     sentences = [
-        f"Plays {spec.duration} of {join_words(written + drawn)}, with a figure of usage every {spec.step or '1m'}."
+        f"Simulates {spec.duration} of {join_words(written + drawn)}, with a usage sample every {spec.step or '1m'}."
     ]
     names = [variant.name for variant in spec.variants or ()] or [
         "fixed",
         *(policy.name for policy in spec.policies or ()),
     ]
-    sentences.append(f"Compares {join_words(names)}." if len(names) > 1 else f"Plays {names[0]} alone.")
+    sentences.append(f"Compares {join_words(names)}." if len(names) > 1 else f"Simulates only {names[0]}.")
     if spec.warm_up is not None:
-        sentences.append(f"The first {spec.warm_up} are not scored.")
+        sentences.append(f"The first {spec.warm_up} are warm-up and not scored.")
     if spec.faults:
-        sentences.append(f"Goes wrong: {join_words([f'{fault.kind} after {fault.begin}' for fault in spec.faults])}.")
+        sentences.append(f"Faults: {join_words([f'{fault.kind} after {fault.begin}' for fault in spec.faults])}.")
     return sentences

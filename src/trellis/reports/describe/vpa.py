@@ -16,12 +16,12 @@ from trellis.reports.text.phrases import format_bounds, format_duration, join_wo
 
 _MODES = {
     UpdateMode.OFF: "Recommends requests for the pods of {target} and applies none of them.",
-    UpdateMode.INITIAL: "New pods of {target} get the recommended requests; running pods are left alone.",
+    UpdateMode.INITIAL: "New pods of {target} get the recommended requests; running pods are not changed.",
 }
 # Where the number of replicas is not known, what the mode does is all there is to say.
 _CHANGES_BY_MODE = {
-    UpdateMode.RECREATE: "a running pod too far from them is evicted and comes back with them",
-    UpdateMode.IN_PLACE_OR_RECREATE: "running pods are resized in place, and evicted where that fails",
+    UpdateMode.RECREATE: "running pods that differ too much from them are evicted and recreated",
+    UpdateMode.IN_PLACE_OR_RECREATE: "running pods are resized in place, and evicted if that fails",
     UpdateMode.IN_PLACE: "running pods are resized in place and never evicted",
 }
 _EVICTING = frozenset({UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE})
@@ -31,7 +31,7 @@ _CHANGES = {
     ChangeRequirement.HIGHER_OR_EQUAL: "at least",
     ChangeRequirement.LOWER: "lower than",
     ChangeRequirement.LOWER_OR_EQUAL: "at most",
-    ChangeRequirement.NEVER: "in a relation this version does not know to",
+    ChangeRequirement.NEVER: "in a relation unknown to this version to",
 }
 
 
@@ -69,7 +69,7 @@ def _describe_policies(vpa: EffectiveVpa) -> Iterator[str]:
     for name, container in vpa.containers.items():
         subject = "Every container without a policy of its own" if name == ANY_CONTAINER else f"Container {name}"
         if not container.is_scaled:
-            yield f"{subject} keeps the requests it was given."
+            yield f"{subject} keeps its own requests."
             continue
         rules = list(_describe_limits(container))
         if rules:
@@ -102,11 +102,11 @@ def _describe_requirements(vpa: EffectiveVpa) -> Iterator[str]:
     if vpa.mode in _IN_PLACE and vpa.requirements_for_eviction_only:
         yield "Resizes in place are not restricted."
     elif vpa.mode in _IN_PLACE and vpa.mode not in _EVICTING:
-        yield f"A resource is resized only if it compares as asked itself: {join_words(comparisons)}."
+        yield f"A resource is resized only if its own target meets the requirements: {join_words(comparisons)}."
     elif vpa.mode in _IN_PLACE:
         free = [RESOURCE_WORDS[name] for name in RESOURCES if not any(name in r.resources for r in vpa.requirements)]
-        also = f"; {join_words(free)} is changed freely" if free else ""
-        yield f"In place, a resource is changed only if it compares as asked itself{also}."
+        also = f"; {join_words(free)} is not restricted" if free else ""
+        yield f"In place, a resource is changed only if its own target meets the requirements that list it{also}."
 
 
 def _describe_boosts(vpa: EffectiveVpa, target: str, workload: WorkloadManifest | None) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Draws where a workload stands in its buckets: replica counts as steps over the total of a resource, with marks.
 
 Every count is drawn equally wide: what counts hold in total grows much faster than the counts do, and drawn to scale
-the lower ones, where most workloads are, could not be told apart.
+the lower ones, where most workloads are, could not be distinguished.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _PLAIN: Final = _DrawingCharacters("-", ".", "'", "|", "+", "+", "~", "o", "*", 
 
 
 def draw_buckets(hvpa: HvpaPart, demand: DemandPart, width: int, *, plain: bool) -> Iterator[str]:
-    """The lines of a drawing, no wider than this if there is room for three counts."""
+    """The lines of a drawing, at most this wide unless fewer than three counts would fit."""
     pens = _PLAIN if plain else _FINE
     edge = len(str(max(rung.count for rung in hvpa.capacities[demand.resource]))) + 2
     stairs = _BucketStairs(hvpa, demand, width - edge - 1)
     rows = stairs.draw_rows(pens)
-    yield f"Replicas by {get_resource_word(demand.resource)} in total, each count equally wide:"
+    yield f"Replicas by {get_resource_word(demand.resource)} in total (not to scale):"
     for rung, row in reversed(list(zip(stairs.rungs, rows, strict=True))):
         yield f"{rung.count:>{edge - 2}} {pens.side}{''.join(row).rstrip()}"
     ticks = "".join(pens.line * (stairs.wide - 1) + pens.tick for _ in stairs.rungs)
@@ -144,9 +144,9 @@ def _draw_legend(stairs: _BucketStairs, pens: _DrawingCharacters, width: int) ->
     hidden = "" if stairs.find_row(hvpa.replicas or 0) is not None else " (not drawn)"
     texts = {
         pens.decided: f"decided: {pluralize(hvpa.count, 'replica')} for {total}",
-        pens.both: f"as decided: {pluralize(hvpa.count, 'replica')} for {total}",
+        pens.both: f"now and decided: {pluralize(hvpa.count, 'replica')} for {total}",
         pens.current: f"now: {pluralize(hvpa.replicas or 0, 'replica')} with {quantity(demand.has)}{hidden}",
-        pens.demanded: f"asked for: {quantity(demand.requested)}",
+        pens.demanded: f"demand: {quantity(demand.requested)}",
     }
     legend = [f"{mark} {texts[mark]}" for mark, _, _ in stairs.list_marks(pens)]
     if demand.kept_above and stairs.find_row(hvpa.count):

@@ -24,22 +24,18 @@ from trellis.reports.text.quantities import format_moment, format_quantities
 
 
 def count_lines(buffer: BufferPart) -> Iterator[str]:
-    """How the number of chunks comes about, in the order in which it is made."""
+    """The steps to the number of chunks, in their order."""
     if buffer.requested_capacity is not None:
         yield _describe_capacity(buffer, buffer.requested_capacity)
     if buffer.filled_by:
-        requests = (
-            f", which request {format_quantities(buffer.filled)}"
-            if buffer.filled
-            else "; there are none that request anything"
-        )
-        yield f"Pods that match {buffer.filled_by} fill it{requests}."
+        requests = format_quantities(buffer.filled) or "nothing"
+        yield f"Pods that match {buffer.filled_by} fill it: they request {requests}."
     if buffer.schedule is not None and not buffer.schedule.open:
-        yield "Outside its schedule it counts for nothing."
+        yield "No window of its schedule is open: it has no chunks."
     if buffer.limited_by:
-        yield f"Quotas of the namespace leave less: {join_words(buffer.limited_by)}."
+        yield f"Quotas of the namespace limit it: {join_words(buffer.limited_by)}."
     if buffer.desired_chunks != buffer.chunks:
-        yield f"So it stands for {pluralize(buffer.chunks, 'chunk')} of {buffer.desired_chunks}."
+        yield f"Result: {buffer.chunks} of {pluralize(buffer.desired_chunks, 'chunk')}."
     yield _describe_count(buffer)
 
 
@@ -52,9 +48,7 @@ def _describe_capacity(buffer: BufferPart, capacity: CapacityPart) -> str:
             bounds += [f"at most {capacity.most}"] if capacity.most is not None else []
             within = f", {join_words(bounds)}" if bounds else ""
             if capacity.replicas is None:
-                return (
-                    f"{capacity.percent} % of the replicas of {buffer.target}{within}; how many they are is not known."
-                )
+                return f"{capacity.percent} % of the replicas of {buffer.target}{within}; their number is unknown."
             replicas = pluralize(capacity.replicas, "replica")
             return f"{capacity.percent} % of {replicas}, rounded up{within}: {capacity.count}."
         case "nodeClass":
@@ -68,7 +62,7 @@ def _describe_class(capacity: CapacityPart) -> str:
     if not capacity.count:
         return f"{up_to} is asked for."
     if capacity.chunk:
-        return f"{up_to}, in chunks of {format_quantities(capacity.chunk)}: {capacity.count} exceed neither total."
+        return f"{up_to}, in chunks of {format_quantities(capacity.chunk)}: {capacity.count} are within both totals."
     if not capacity.nodes:
         return f"{up_to}, in as few equal chunks as fit a small node: {capacity.count}."
     which = f"the smallest of its {capacity.nodes} nodes" if capacity.nodes > 1 else "its only node"
@@ -84,13 +78,13 @@ def _describe_count(buffer: BufferPart) -> str:
     return f"{buffer.strategy}: the capacity counts whether used or not; when pods use it, it is not replaced."
 
 
-_NO_ROOM: Final = "It keeps no spare capacity now."
+_NO_CAPACITY: Final = "It keeps no spare capacity now."
 
 
 def summary_lines(buffer: BufferPart, now: str) -> Iterator[str]:
     """The lines at the top of an explanation."""
     if buffer.skip_reason is not None:
-        yield f"It is left alone, and so is its status. {_describe_reason(buffer.skip_reason)}"
+        yield f"Trellis ignores it and does not write its status. {_describe_reason(buffer.skip_reason)}"
         return
     yield _describe_kept_capacity(buffer)
     if buffer.ready is not None and buffer.ready.reason.code != BUFFER_READY.code:
@@ -112,28 +106,28 @@ def chapters(buffer: BufferPart, now: str) -> Iterator[tuple[str, Iterator[str]]
     """The lines below the summary, by titles."""
     if buffer.skip_reason is not None:
         return
-    yield "HOW MANY", count_lines(buffer)
+    yield "CHUNKS", count_lines(buffer)
     if buffer.chunk is not None:
-        yield "WHAT A CHUNK LOOKS LIKE", _shape_lines(buffer.chunk)
+        yield "CHUNK SHAPE", _shape_lines(buffer.chunk)
     if buffer.schedule is not None:
-        yield "WHEN", _schedule_lines(buffer.schedule, now)
+        yield "SCHEDULE", _schedule_lines(buffer.schedule, now)
     if buffer.headroom is not None:
         yield "CAPACITY ON NODES", _headroom_lines(buffer, buffer.headroom)
 
 
 def _shape_lines(chunk: ChunkPart) -> Iterator[str]:
-    """What a chunk looks like."""
+    """The shape of a chunk."""
     like = f" ({chunk.like})" if chunk.like else ""
     yield f"{chunk.source.code}: {format_clause(chunk.source.meaning)}{like}."
     if chunk.governor:
-        yield f"{chunk.governor} sizes the pods that will come, and so the chunk."
+        yield f"{chunk.governor} sizes new pods, and therefore the chunk."
     for container in chunk.containers:
         yield _describe_container(container)
     placement = list(_describe_placement(chunk.placement))
     if placement:
-        yield f"Where it may run is bound by {join_words(placement)}."
+        yield f"Its nodes are restricted by {join_words(placement)}."
     if chunk.requests:
-        yield f"In all it requests {format_quantities(chunk.requests)}."
+        yield f"In total it requests {format_quantities(chunk.requests)}."
 
 
 def _schedule_lines(schedule: SchedulePart, now: str) -> Iterator[str]:
@@ -151,33 +145,33 @@ def _schedule_lines(schedule: SchedulePart, now: str) -> Iterator[str]:
 def _headroom_lines(buffer: BufferPart, headroom: HeadroomPart) -> Iterator[str]:
     """How many chunks fit on the nodes of the cluster."""
     nodes = pluralize(headroom.nodes, "node")
-    yield f"{headroom.fitting_nodes} of {nodes} would take a chunk if nothing else ran there."
+    yield f"A chunk fits on {headroom.fitting_nodes} of {nodes} if no other pods run there."
     if headroom.chunks is not None:
         on = f", on {pluralize(headroom.nodes_used, 'node')}" if headroom.chunks else ""
         beside = _describe_other_buffers(buffer)
-        yield f"{beside} nodes fit {headroom.chunks} of {pluralize(buffer.chunks, 'chunk')}{on}."
-        yield "Other Buffers are placed beside it, as their status has them."
+        yield f"{beside} {headroom.chunks} of {pluralize(buffer.chunks, 'chunk')} fit{on}."
+        yield "The chunks in the status of other Buffers are placed too."
     if headroom.kept_on_top is not None:
         count = pluralize(headroom.kept_on_top, "chunk")
-        kind = "a CapacityBuffer, which is kept on top of what runs"
-        yield f"As {kind}, it stands for {count}: the rest is used by pods."
+        kind = "a CapacityBuffer, which is kept on top of running pods"
+        yield f"As {kind}, it has {count}: pods use the rest."
     if headroom.obstacles:
-        yield f"No further chunk fits {join_words(list(map(format_obstacle, headroom.obstacles)))}."
+        yield f"No further chunk fits on existing nodes: {join_words(list(map(format_obstacle, headroom.obstacles)))}."
 
 
 def stored_lines(buffer: BufferPart, now: str) -> Iterator[str]:
     """What the status has beside conditions."""
     if buffer.stored_chunks is None:
-        yield "No pods are in its status yet."
+        yield "Its status has no chunks yet."
     elif not buffer.is_stored:
-        yield f"Its status has {pluralize(buffer.stored_chunks, 'chunk')}, and is not what this answer comes to."
+        yield f"Its status has {pluralize(buffer.stored_chunks, 'chunk')}, and differs from this answer."
     if buffer.last_full:
-        yield f"All of it last fitted on ready nodes at {format_moment(buffer.last_full, now)}."
+        yield f"It was last fully provisioned at {format_moment(buffer.last_full, now)}."
 
 
 def _describe_kept_capacity(buffer: BufferPart) -> str:
     if not buffer.chunks or buffer.chunk is None:
-        return _NO_ROOM
+        return _NO_CAPACITY
     way = buffer.requested_capacity.way if buffer.requested_capacity is not None else ""
     sizes = (
         f"{format_quantities(buffer.chunk.requests)} each, {format_quantities(buffer.totals)} in total"
@@ -196,22 +190,22 @@ def _describe_kept_capacity(buffer: BufferPart) -> str:
 
 def _describe_headroom(buffer: BufferPart, headroom: HeadroomPart) -> str:
     if not headroom.fitting_nodes:
-        return "No node that there is would take a chunk, however empty it were."
+        return "A chunk fits on no existing node, even without other pods."
     if headroom.chunks is None:
         nodes = pluralize(headroom.nodes, "node")
-        return f"{headroom.fitting_nodes} of {nodes} would take a chunk if nothing else ran there."
+        return f"A chunk fits on {headroom.fitting_nodes} of {nodes} if no other pods run there."
     if headroom.chunks >= buffer.chunks:
-        return f"{_describe_other_buffers(buffer)} the existing nodes fit all of it."
+        return f"{_describe_other_buffers(buffer)} all chunks fit on existing nodes."
     if not headroom.chunks:
-        return f"{_describe_other_buffers(buffer)} the existing nodes fit none of it; it needs new nodes."
+        return f"{_describe_other_buffers(buffer)} no chunk fits on existing nodes; new nodes are needed."
     some = f"{headroom.chunks} of {pluralize(buffer.chunks, 'chunk')}"
-    return f"{_describe_other_buffers(buffer)} the existing nodes fit {some}; the rest needs new nodes."
+    return f"{_describe_other_buffers(buffer)} {some} fit on existing nodes; the rest needs new nodes."
 
 
 def _describe_container(container: ChunkContainerPart) -> str:
     has = format_quantities(container.requests) or "nothing"
-    was = f", and {format_quantities(container.shown)} in what shows the shape" if container.shown else ""
-    boosted = "; its CPU is raised for the start, when a node is sought" if container.boosted else ""
+    was = f" ({format_quantities(container.shown)} in the pod spec of its source)" if container.shown else ""
+    boosted = "; its CPU includes the startup boost, with which new pods are scheduled" if container.boosted else ""
     return f"{container.name} requests {has}{was}{boosted}."
 
 
@@ -226,7 +220,7 @@ def _describe_placement(placement: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _describe_other_buffers(buffer: BufferPart) -> str:
-    return "Beside all running pods" if buffer.on_top else "If no pods ran but those of DaemonSets,"
+    return "Beside all running pods," if buffer.on_top else "If only pods of DaemonSets ran,"
 
 
 def _describe_reason(part: ReasonPart) -> str:

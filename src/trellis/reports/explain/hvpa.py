@@ -24,10 +24,10 @@ from trellis.reports.text.phrases import format_clause, join_words
 from trellis.reports.text.quantities import format_bucket_quantity, format_moment, get_resource_word
 
 _SOURCES: Final = {"hpa": "the HPA", "vpa": "the VPA"}
-_WISH: Final = "a count written to its scale"
+_WISH: Final = "a count written to its scale subresource"
 _SIZINGS: Final = {
-    "Share": "its share counts",
-    "AtLeastRecommended": "the larger of its share and the VPA's target counts",
+    "Share": "the share",
+    "AtLeastRecommended": "the larger of the share and the VPA's target",
 }
 _DECIDED: Final = "Decided: "
 
@@ -35,12 +35,12 @@ _DECIDED: Final = "Decided: "
 def summary_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
     """The lines at the top of an explanation."""
     if hvpa.problem is not None:
-        yield f"It leaves {hvpa.target} alone. {hvpa.problem.code}: {hvpa.problem_details or hvpa.problem.meaning}"
+        yield f"It does not change {hvpa.target}. {hvpa.problem.code}: {hvpa.problem_details or hvpa.problem.meaning}"
     if hvpa.verdict is None or hvpa.replicas is None:
         return
     pods = "" if hvpa.ready == hvpa.pods == hvpa.replicas else f"; {pluralize(hvpa.pods, 'pod')}, {hvpa.ready} Ready"
     yield f"It scales {hvpa.target}, which has {pluralize(hvpa.replicas, 'replica')}{pods}."
-    decision = _describe_decision(hvpa) if hvpa.demands else "All is left as it is."
+    decision = _describe_decision(hvpa) if hvpa.demands else "Nothing changes."
     yield f"{decision} {hvpa.verdict.code}: {format_clause(hvpa.verdict.meaning)}."
     if hvpa.rivals:
         yield f"It yields to {join_words(hvpa.rivals)}."
@@ -55,9 +55,9 @@ def mention_hvpa(hvpa: HvpaPart) -> str:
     if not hvpa.demands:
         reason = hvpa.yields or hvpa.problem or hvpa.verdict
         because = f": {format_clause(reason.meaning)}" if reason is not None else ""
-        return f"Hvpa {hvpa.name} leaves {hvpa.target} alone{because}."
+        return f"Hvpa {hvpa.name} does not change {hvpa.target}{because}."
     decision = _describe_decision(hvpa).removeprefix(_DECIDED)
-    return f"Hvpa {hvpa.name} decides how many pods {hvpa.target} has and how big each is: {decision}"
+    return f"Hvpa {hvpa.name} decides number and size of the replicas of {hvpa.target}: {decision}"
 
 
 def source_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
@@ -69,9 +69,9 @@ def source_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
     if hvpa.scale_request is not None:
         yield from _scale_request_lines(hvpa, hvpa.scale_request, now)
     elif hvpa.hpa is None and hvpa.wish is not None and hvpa.wish != hvpa.replicas:
-        yield f"spec.replicas says {hvpa.wish}: a wish that the controller has not answered yet."
+        yield f"spec.replicas is {hvpa.wish}, which the Hvpa controller has not processed yet."
     if hvpa.vpa is None and hvpa.hpa is None:
-        yield "Neither an HPA pointed at it nor a VPA in mode Off on its target is there."
+        yield "No HPA targets it, and no VPA in mode Off targets its workload."
 
 
 def count_lines(hvpa: HvpaPart, width: int, *, plain: bool) -> Iterator[str]:
@@ -89,8 +89,8 @@ def count_lines(hvpa: HvpaPart, width: int, *, plain: bool) -> Iterator[str]:
             f"{get_resource_word(name)} {format_bucket_quantity(name, text, hvpa.binary)}"
             for name, text in change.totals.items()
         ]
-        when = f"above {join_words(totals, 'or')}" if change.upwards else f"at or below {join_words(totals)}"
-        yield f"It would be {pluralize(change.count, 'replica')} {when} in total."
+        when = f"Above {join_words(totals, 'or')}" if change.upwards else f"At or below {join_words(totals)}"
+        yield f"{when} in total, the count is {change.count}."
 
 
 def size_lines(hvpa: HvpaPart) -> Iterator[str]:
@@ -102,11 +102,11 @@ def size_lines(hvpa: HvpaPart) -> Iterator[str]:
 
 
 def stored_lines(hvpa: HvpaPart) -> Iterator[str]:
-    """What the controller itself says of steps that it holds back."""
+    """The blocked steps in the status."""
     for step in hvpa.stored_blocked:
         message = str(step.get("message", "")).removesuffix(".")
         way, code = str(step.get("direction", "")).lower(), step["reason"]
-        yield f"The controller holds a step {way} back, {code}{f': {message}' if message else ''}."
+        yield f"Blocked step {way}, {code}{f': {message}' if message else ''}."
 
 
 def _describe_decision(hvpa: HvpaPart) -> str:
@@ -120,65 +120,65 @@ def _describe_blocked_step(held: HeldStepPart, now: str) -> str:
     latest = ", at the latest" if held.reason.code == STABILIZATION_WINDOW.code else ""
     until = f"; until {format_moment(held.until, now)}{latest}" if held.until else ""
     return (
-        f"Held back, {held.direction.lower()}{step}: {held.reason.code}: {format_clause(held.reason.meaning)}{until}."
+        f"Blocked step {held.direction.lower()}{step}, {held.reason.code}: {format_clause(held.reason.meaning)}{until}."
     )
 
 
 def _vpa_lines(hvpa: HvpaPart, vpa: VpaSourcePart) -> Iterator[str]:
     ownership = _describe_ownership(vpa)
     if not vpa.target:
-        yield f"VPA {vpa.name}, {ownership}, recommends nothing yet."
+        yield f"VPA {vpa.name} ({ownership}) recommends nothing yet."
         return
-    yield f"VPA {vpa.name}, {ownership}, recommends {_format_amounts(hvpa, vpa.target)} for a pod."
-    yield f"  For the whole workload that is {_format_amounts(hvpa, vpa.totals)} in total."
+    yield f"VPA {vpa.name} ({ownership}) recommends {_format_amounts(hvpa, vpa.target)} for a pod."
+    yield f"  Its total for the workload is {_format_amounts(hvpa, vpa.totals)}."
     if vpa.scaled_by:
-        yield f"  That is the history of the whole workload, scaled by the target of recommender {vpa.scaled_by}."
+        yield f"  The total is the usage history of the workload, scaled by the target of recommender {vpa.scaled_by}."
     if vpa.held:
         resources = join_words([get_resource_word(resource) for resource in vpa.held])
-        yield f"  Of {resources} no total is published: it is held at the target times the count of the first pass."
+        yield f"  No total of {resources} is published: it stays at target times replicas of the first pass."
 
 
 def _scale_request_lines(hvpa: HvpaPart, wished: ScaleRequestPart, now: str) -> Iterator[str]:
     since = f", since {format_moment(wished.since, now)}" if wished.since else ""
-    yield f"A count written to its scale asks for {_format_amounts(hvpa, wished.totals)} in total{since}."
+    yield f"A count written to its scale subresource asks for {_format_amounts(hvpa, wished.totals)} in total{since}."
     if wished.condition_message:
         yield f"  {wished.condition_message}"
 
 
 def _describe_ownership(source: HpaSourcePart | VpaSourcePart) -> str:
     if source.owned:
-        return "its own"
-    return f"that of Hvpa {source.owner}" if source.owner else "yours"
+        return "owned by this Hvpa"
+    return f"owned by Hvpa {source.owner}" if source.owner else "not owned by an Hvpa"
 
 
 def _hpa_lines(hvpa: HvpaPart, hpa: HpaSourcePart, now: str) -> Iterator[str]:
     ownership = _describe_ownership(hpa)
-    metrics = join_words(hpa.metrics) or "no metric that is known"
-    at = f", at {format_share(hpa.ratio)} of its target" if hpa.ratio is not None else ", and has no metrics yet"
+    metrics = join_words(hpa.metrics) or "no known metric"
+    at = f"at {format_share(hpa.ratio)} of its target" if hpa.ratio is not None else "without values yet"
     between = f"between {hpa.min_replicas} and {hpa.max_replicas} replicas"
-    yield f"HPA {hpa.name}, {ownership}, looks at {metrics}{at}; it may ask for {between}."
+    yield f"HPA {hpa.name} ({ownership}) scales by {metrics}, {at}, {between}."
     if hpa.totals:
         since = f", since {format_moment(hpa.since, now)}" if hpa.since else ""
         yield f"  It asks for {_format_amounts(hvpa, hpa.totals)} in total{since}."
     if hvpa.wish is not None and hvpa.wish != hvpa.replicas:
         bound = any(note.code == HPA_BOUNDS.code for note in hvpa.notes)
-        meaning = "its own bound and no wish" if bound else "a wish that the controller has not answered yet"
-        yield f"  It wrote {hvpa.wish} into spec.replicas, which is {meaning}."
+        meaning = "is its own bound and no demand" if bound else "the Hvpa controller has not processed yet"
+        yield f"  It wrote {hvpa.wish} into spec.replicas, which {meaning}."
 
 
 def _describe_count(hvpa: HvpaPart, demand: DemandPart) -> str:
     name = demand.resource
     demanded, total = (format_bucket_quantity(name, text, hvpa.binary) for text in (demand.requested, demand.total))
     sources = {**_SOURCES, "hpa": _WISH} if hvpa.hpa is None else _SOURCES
-    askers = f" by {join_words([sources[source] for source in demand.by])}" if demand.by else ""
-    held = f", and {total} counts until a window is over" if total != demanded else ""
+    askers = f", from {join_words([sources[source] for source in demand.by])}" if demand.by else ""
+    held = f"; {total} applies until a stabilization window ends" if total != demanded else ""
     holds = format_bucket_quantity(name, demand.up_to, hvpa.binary)
     if demand.limited:
-        most = f"That is more than the {holds} that {demand.count} hold."
-        return f"{get_resource_word(name)}: {demanded} asked for{askers}{held}. {most}"
+        most = f"That exceeds the {holds} that {pluralize(demand.count, 'replica')} hold."
+        return f"{get_resource_word(name)}: the demand is {demanded}{askers}{held}. {most}"
     fewer = f"fewer hold up to {format_bucket_quantity(name, demand.above, hvpa.binary)}, " if demand.above else ""
-    takes = f"takes {pluralize(demand.count, 'replica')}: {fewer}{demand.count} up to {holds}"
-    return f"{get_resource_word(name)}: {demanded} asked for{askers}{held}. It {takes}."
+    needs = f"needs {pluralize(demand.count, 'replica')}: {fewer}{demand.count} up to {holds}"
+    return f"{get_resource_word(name)}: the demand is {demanded}{askers}{held}. It {needs}."
 
 
 def _deciding_count(hvpa: HvpaPart) -> Iterator[str]:
@@ -186,17 +186,18 @@ def _deciding_count(hvpa: HvpaPart) -> Iterator[str]:
         return
     needed = max(demand.count for demand in hvpa.demands)
     if len({demand.count for demand in hvpa.demands}) > 1:
-        yield f"The higher count wins: {needed}."
+        yield f"The higher count applies: {needed}."
     if hvpa.count > needed:
         keeps = [demand for demand in hvpa.demands if demand.keeps]
         for demand in keeps:
             edge = format_bucket_quantity(demand.resource, demand.kept_above, hvpa.binary)
             below = f"{hvpa.overlap_percent} % below what fewer hold"
-            yield f"{hvpa.count} are kept: {get_resource_word(demand.resource)} is above {edge}, which is {below}."
+            above = f"{get_resource_word(demand.resource)} is above {edge}, which is {below}"
+            yield f"{pluralize(hvpa.count, 'replica')} are kept: {above}."
         if not keeps:
-            yield f"{hvpa.count} stay for now: the step down is held back."
+            yield f"{pluralize(hvpa.count, 'replica')} stay for now: the step down is blocked."
     elif hvpa.count < needed:
-        yield f"{hvpa.count} stay for now: the step up is held back."
+        yield f"{pluralize(hvpa.count, 'replica')} stay for now: the step up is blocked."
 
 
 def _describe_size(hvpa: HvpaPart, demand: DemandPart) -> str:
@@ -206,28 +207,29 @@ def _describe_size(hvpa: HvpaPart, demand: DemandPart) -> str:
         format_bucket_quantity(name, demand.size or "0", hvpa.binary),
     )
     target = (
-        f", and the VPA's target is {format_bucket_quantity(name, demand.target, hvpa.binary)}" if demand.target else ""
+        f"; the VPA's target is {format_bucket_quantity(name, demand.target, hvpa.binary)}" if demand.target else ""
     )
     total = format_bucket_quantity(name, demand.total, hvpa.binary)
     bounds = ""
     if demand.most:
         low, high = (format_bucket_quantity(name, text, hvpa.binary) for text in (demand.least, demand.most))
-        bounds = f"; at this count a share is {low} to {high}"
-    division = f"{total} over {pluralize(hvpa.count, 'replica')} is {part} for each{target}"
+        bounds = f" (at this count a share is {low} to {high})"
+    division = f"{total} over {pluralize(hvpa.count, 'replica')} is a share of {part}{target}"
     if demand.held:
-        return f"{get_resource_word(name)}: {division}. It stays {size} for now: a step is held back."
-    return f"{get_resource_word(name)}: {division}. With {demand.sizing} {_SIZINGS[demand.sizing]}: {size}{bounds}."
+        return f"{get_resource_word(name)}: {division}. The size stays {size} for now: a step is blocked."
+    rule = f"With {demand.sizing}, the size is {_SIZINGS[demand.sizing]}"
+    return f"{get_resource_word(name)}: {division}. {rule}: {size}{bounds}."
 
 
 def _describe_container_share(hvpa: HvpaPart, portion: HvpaContainerPart) -> str:
     if not portion.scaled:
-        return f"{portion.container} is not scaled: its policy has another mode than Auto."
+        return f"{portion.container} is not scaled: the mode of its policy is not Auto."
     if not portion.planned:
-        return f"{portion.container} keeps what its template says."
+        return f"{portion.container} keeps the requests of its template."
     requests = (
-        f", and requests {_format_amounts(hvpa, portion.requests)} now" if portion.requests != portion.planned else ""
+        f"; it requests {_format_amounts(hvpa, portion.requests)} now" if portion.requests != portion.planned else ""
     )
-    return f"{portion.container} gets {_format_amounts(hvpa, portion.planned)} of it{requests}."
+    return f"{portion.container} gets {_format_amounts(hvpa, portion.planned)}{requests}."
 
 
 def _format_amounts(hvpa: HvpaPart, quantities: QuantityTexts) -> str:

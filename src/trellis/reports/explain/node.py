@@ -21,14 +21,14 @@ from trellis.reports.text.quantities import format_moment, format_quantities, fo
 
 _OUTCOMES: Final = {
     "Kept": "It is kept.",
-    "Unneeded": "It is not needed, and still there.",
-    "Leaving": "It is on its way out.",
+    "Unneeded": "It is not removed yet.",
+    "Leaving": "It is being removed.",
 }
 _STATES: Final = {
-    "Ordered": "was ordered",
-    "Running": "came up",
-    "Leaving": "is being removed",
-    "Failed": "failed",
+    "Ordered": "has been ordered since",
+    "Running": "has been running since",
+    "Leaving": "has been in removal since",
+    "Failed": "failed at",
 }
 _SHOWN: Final = 20
 
@@ -36,29 +36,29 @@ _SHOWN: Final = 20
 def summary_lines(node: NodePart, now: str) -> Iterator[str]:
     """The lines at the top of an explanation."""
     if node.decision is None:
-        yield "What becomes of it is not known."
+        yield "The decision about it is unknown."
         return
     yield f"{_OUTCOMES[node.outcome]} {describe_reason(node.decision)}"
     if node.since and node.since != now:
-        yield f"So it has been since {format_moment(node.since, now)}."
+        yield f"This has been so since {format_moment(node.since, now)}."
     if node.later_decision is not None and node.next_check:
         decision = describe_reason(node.later_decision)
-        yield f"If nothing else happens, at {format_moment(node.next_check, now)}, {decision}"
+        yield f"If nothing changes, the decision at {format_moment(node.next_check, now)}, is {decision}"
     elif node.next_check:
-        yield f"Looked at again at {format_moment(node.next_check, now)}, or when something changes."
+        yield f"Next check: at {format_moment(node.next_check, now)}, or when an object that it depends on changes."
     if not node.ready:
         yield "It is not ready."
-    used = f"Pods ask for {format_share(node.used)} of what it has of its scarcest resource"
-    yield f"{used}; up to {format_share(node.threshold)} a node is underused."
+    yield f"Its utilization, the highest requested share of a resource, is {format_share(node.used)}."
+    yield f"Scale-down considers nodes with a utilization of at most {format_share(node.threshold)}."
 
 
 def chapters(node: NodePart, now: str) -> Iterator[tuple[str, Iterator[str]]]:
     """The lines below the summary, by titles."""
     if node.decision is None:
         return
-    yield "WHY IT IS THERE", _reason_lines(node, now)
+    yield "NODE GROUP AND REQUESTS", _reason_lines(node, now)
     if node.pods:
-        yield "PODS ON IT", _node_pod_lines(node)
+        yield "PODS ON THE NODE", _node_pod_lines(node)
 
 
 def describe_reason(reason: ReasonPart) -> str:
@@ -68,20 +68,18 @@ def describe_reason(reason: ReasonPart) -> str:
 
 
 def _reason_lines(node: NodePart, now: str) -> Iterator[str]:
-    yield (
-        _describe_group(node.group, now) if node.group is not None else "It is of no group that nodes are ordered from."
-    )
+    yield (_describe_group(node.group, now) if node.group is not None else "It belongs to no node group.")
     if node.shares:
-        yield f"Pods on it ask for {join_words([_describe_share(share) for share in node.shares])}."
+        yield f"Pods request {join_words([_describe_share(share) for share in node.shares])}."
     for buffer, count in node.chunks.items():
-        yield f"{pluralize(count, 'chunk')} of Buffer {buffer} {'fit' if count > 1 else 'fits'} here."
+        yield f"{pluralize(count, 'chunk')} of Buffer {buffer} {'are' if count > 1 else 'is'} placed on it."
 
 
 def _describe_group(group: NodeGroupPart, now: str) -> str:
     since = f" {format_moment(group.since, now)}" if group.since else ""
-    transition = f"It {_STATES[group.state]} at{since}" if since else f"Its instance is {group.state}"
-    sizes = f"{pluralize(group.size, 'node')}, {group.least} at least and {group.most} at most"
-    return f"{transition}. Its group {group.name} has {sizes}; one costs {format_trimmed(group.hourly)} an hour."
+    transition = f"It {_STATES[group.state]}{since}" if since else f"Its instance is {group.state}"
+    sizes = f"{pluralize(group.size, 'node')} (minimum {group.least}, maximum {group.most})"
+    return f"{transition}. Node group {group.name} has {sizes}; a node costs {format_trimmed(group.hourly)} an hour."
 
 
 def _describe_share(share: ResourceSharePart) -> str:
@@ -98,21 +96,24 @@ def _node_pod_lines(node: NodePart) -> Iterator[str]:
         ]
         yield from map(_describe_node_pod, node_pods[:_SHOWN])
         if len(node_pods) > _SHOWN:
-            yield f"{pluralize(len(node_pods) - _SHOWN, 'other pod')}, of which the same is to be said."
-    for fate, state in (("going", "deleted already"), ("fixed", "of the node itself")):
+            yield f"The same holds for {pluralize(len(node_pods) - _SHOWN, 'other pod')}."
+    for fate, one, several in (
+        ("going", "is being deleted", "are being deleted"),
+        ("fixed", "belongs to the node", "belong to the node"),
+    ):
         names = [f"{tenant.namespace}/{tenant.name}" for tenant in node.pods if tenant.fate == fate]
         more = len(names) - _SHOWN
         shown = [*names[:_SHOWN], pluralize(more, "other")] if more > 0 else names
         if names:
-            yield f"{join_words(shown)} {'is' if len(names) == 1 else 'are'} {state}."
+            yield f"{join_words(shown)} {one if len(names) == 1 else several}."
 
 
 def _describe_node_pod(node_pod: NodePodPart) -> str:
     requests = format_quantities(node_pod.requests) or "nothing"
-    subject = f"{node_pod.namespace}/{node_pod.name} asks for {requests}"
+    subject = f"{node_pod.namespace}/{node_pod.name} requests {requests}"
     if node_pod.held is None:
-        return f"{subject}, and would be moved."
-    restriction = "may not be moved" if node_pod.fate == "stay" else "may not be evicted now"
+        return f"{subject}, and would be evicted."
+    restriction = "prevents the removal" if node_pod.fate == "stay" else "may not be evicted now"
     details = node_pod.held.details.removeprefix(f"{node_pod.namespace}/{node_pod.name}: ")
     return f"{subject}, and {restriction}, {node_pod.held.reason.code}{f': {details}' if details else ''}."
 
@@ -121,22 +122,22 @@ def placement_lines(placing: PlacementPart, noun: str) -> Iterator[str]:
     """The placement of a number of chunks or equivalent pods."""
     yield describe_placement_decision(placing)
     if placing.count:
-        yield f"Of {pluralize(placing.count, noun)}: {'; '.join(_placement_counts(placing))}."
+        yield f"{pluralize(placing.count, noun)}: {'; '.join(_placement_counts(placing))}."
     if placing.obstacles:
         obstacles = join_words([format_obstacle(obstacle) for obstacle in placing.obstacles])
-        yield f"The nodes that there are take no more: {obstacles}."
+        yield f"No further {noun} fits on existing nodes: {obstacles}."
     for refusal in placing.refused:
         yield _describe_refusal(refusal)
     if placing.orders:
-        yield f"The next order, for all who need nodes: {_format_orders(placing.orders)}."
+        yield f"The next scale-up, for all pods and Buffers: {_format_orders(placing.orders)}."
     elif placing.unplaced:
-        yield "No node would be ordered now."
+        yield "The next scale-up orders no node."
 
 
 def describe_placement_decision(placing: PlacementPart) -> str:
     """The decision about the pods; an order in it is part of the next plan and was not carried out."""
     sentence = describe_reason(placing.decision)
-    return f"By the next plan, {sentence}" if placing.ordered else sentence
+    return f"With the next scale-up, {sentence}" if placing.ordered else sentence
 
 
 def _placement_counts(placing: PlacementPart) -> Iterator[str]:
@@ -148,16 +149,16 @@ def _placement_counts(placing: PlacementPart) -> Iterator[str]:
     if placing.upcoming:
         yield f"{placing.upcoming} on upcoming nodes"
     for group, count in placing.ordered.items():
-        yield f"{count} for which nodes of {group} would be ordered"
+        yield f"{count} on nodes of {group} that would be ordered"
     if placing.unplaced:
-        yield f"{placing.unplaced} without any"
+        yield f"{placing.unplaced} without a node"
 
 
 def _describe_refusal(refusal: GroupRefusalPart) -> str:
     resource = f" ({refusal.resource})" if refusal.resource else ""
     groups = join_words(list(refusal.groups))
-    which = f"Group {groups} does" if len(refusal.groups) == 1 else f"Groups {groups} do"
-    return f"{which} not help: {refusal.reason.code}{resource}."
+    which = f"Node group {groups} is" if len(refusal.groups) == 1 else f"Node groups {groups} are"
+    return f"{which} excluded: {refusal.reason.code}{resource}."
 
 
 def format_obstacle(obstacle: ObstaclePart) -> str:

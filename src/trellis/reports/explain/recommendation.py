@@ -1,4 +1,4 @@
-"""Explains in sentences how the recommendation for a container comes about."""
+"""Explains in sentences each step of the recommendation for a container."""
 
 from __future__ import annotations
 
@@ -15,38 +15,37 @@ from trellis.reports.text.quantities import (
     format_quantities,
     format_quantity,
     get_resource_word,
+    merge_values,
 )
 
 _SOURCES: Final = {
-    "checkpoint": "from its checkpoint and what is used now",
-    "series": "from the series that were collected",
-    "now": "from what is used now alone: it has no checkpoint",
+    "checkpoint": "from the checkpoint and current usage",
+    "series": "from the collected series",
+    "now": "from current usage alone: there is no checkpoint",
 }
 _CURVES: Final = {
     "series": "usage",
-    "hours": "the highest of each hour",
-    "histogram": "how often how much",
+    "hours": "maximum of each hour",
+    "histogram": "histogram",
 }
 
 
 def container_lines(
-    container: ContainerRecommendationPart, parameters: Mapping[str, Any], now: str, *, plain: bool
+    container: ContainerRecommendationPart, parameters: Mapping[str, Any], now: str, width: int, *, plain: bool
 ) -> Iterator[str]:
-    """One container, the result first."""
+    """One container, the result first; drawings are no wider than `width`."""
     decided = container.decided
     yield from _result_lines(decided)
     yield from _history_lines(container, now)
     for curve in container.usage:
-        yield _draw_curve(curve, plain=plain)
+        yield from _draw_curve(curve, width, plain=plain)
     yield from _explanation_lines(decided, parameters)
     for step in container.steps:
         yield f"  {describe_step(step)}"
     for name, shadow in decided.get("shadows", {}).items():
         target = shadow["found"].get("target")
-        result = shadow["failure"] or (
-            f"would have found {format_quantities(target)}" if target else "would have found nothing"
-        )
-        yield f"  {name} {result}"
+        result = shadow["failure"] or (f"computes {format_quantities(target)}" if target else "computes nothing")
+        yield f"  Shadow recommender {name}: {result}"
 
 
 def _result_lines(decided: Mapping[str, Any]) -> Iterator[str]:
@@ -58,7 +57,7 @@ def _result_lines(decided: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield f"Recommended now: {format_quantities(recommended)}."
     if published and recommended != published:
-        yield f"Published: {format_quantities(published)}, which is what pods are sized by."
+        yield f"Published: {format_quantities(published)}. Pods are sized by the published values."
     low, high = (decided["recommended"].get(name, {}) for name in ("lowerBound", "upperBound"))
     ranges = [
         f"{get_resource_word(name)} {format_quantity(name, low[name])} to {format_quantity(name, high[name])}"
@@ -66,7 +65,7 @@ def _result_lines(decided: Mapping[str, Any]) -> Iterator[str]:
         if name in high
     ]
     if recommended and ranges:
-        yield f"Bounds, outside of which a pod is changed at once: {', '.join(ranges)}."
+        yield f"Bounds: {', '.join(ranges)}. A pod with requests outside of them is changed at any age."
 
 
 def _history_lines(container: ContainerRecommendationPart, now: str) -> Iterator[str]:
@@ -78,15 +77,19 @@ def _history_lines(container: ContainerRecommendationPart, now: str) -> Iterator
         history += f", the first at {format_moment(first, now)}, the last at {format_moment(last, now)}"
     yield f"{history}."
     if confidence is not None and decided["samples"]:
-        wide = ": below 1, bounds are wider than a longer history would have them" if confidence < 1 else ""
+        wide = ": below 1, the bounds are wider than with a longer history" if confidence < 1 else ""
         yield f"Confidence {format_trimmed(confidence)}{wide}."
 
 
-def _draw_curve(curve: UsageCurvePart, *, plain: bool) -> str:
-    drawn = draw_sparkline(curve.values, plain=plain)
+def _draw_curve(curve: UsageCurvePart, width: int, *, plain: bool) -> Iterator[str]:
+    """The drawing, with its meaning beside it, or below it where the line is too narrow for both."""
+    head = f"  {get_resource_word(curve.resource):6}  "
+    drawn = draw_sparkline(merge_values(curve.values, width - len(head)), plain=plain)
     ends = f"{format_quantity(curve.resource, curve.least)} to {format_quantity(curve.resource, curve.most)}"
     when = f" over {format_elapsed(curve.since, curve.until)}" if curve.since else ""
-    return f"  {get_resource_word(curve.resource):6}  {drawn}  {ends}, {_CURVES[curve.source]}{when}"
+    meaning = f"{ends}, {_CURVES[curve.source]}{when}"
+    line = f"{head}{drawn}  {meaning}"
+    yield from (line,) if len(line) <= width else (f"{head}{drawn}", f"    {meaning}")
 
 
 def _explanation_lines(decided: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
@@ -103,14 +106,13 @@ def _explanation_lines(decided: Mapping[str, Any], parameters: Mapping[str, Any]
         unit = "m" if resource == "cpu" else ""
         most, small = (format_quantity(resource, f"{value:.0f}{unit}") for value in (used, least))
         yield (
-            f"  {get_resource_word(resource)}: {format_share(fraction)} of its usage is at most {most}; "
-            f"with a margin of {format_share(margin)}, "
-            f"and at least {small} as its share of a small pod, {decided['recommender']} found "
-            f"{format_quantity(resource, target[resource])}"
+            f"  {get_resource_word(resource)}: P{format_trimmed(fraction * 100)} of usage is {most}; with a margin of "
+            f"{format_share(margin)} and a minimum of {small} (its share of the pod minimum), "
+            f"the recommender {decided['recommender']} computes {format_quantity(resource, target[resource])}"
         )
     rest = [f"{name}: {_format_value(value)}" for name, value in sorted(explanation.items()) if value is not None]
     if target and rest:
-        yield f"  {decided['recommender']} found {format_quantities(target)} ({', '.join(rest)})"
+        yield f"  The recommender {decided['recommender']} computes {format_quantities(target)} ({', '.join(rest)})"
 
 
 def _format_value(value: float | str) -> str:

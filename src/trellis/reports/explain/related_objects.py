@@ -23,7 +23,9 @@ def _describe_hpa(influence: InfluencePart, _now: str) -> str:
     metrics = join_words(values["metrics"]) or "no metric that is known"
     by = values["byUtilizationOf"]
     resources = join_words([get_resource_word(resource) for resource in by])
-    clash = f"; it looks at {resources} as a share of requests, so that a new one moves its scale point" if by else ""
+    clash = (
+        f"; it targets utilization of {resources}, so a new request changes the usage at which it scales" if by else ""
+    )
     range_ = f"between {values['minReplicas']} and {values['maxReplicas']} replicas, {values['replicas']} now"
     return f"HPA {influence.name} scales the same workload by {metrics}, {range_}{clash}."
 
@@ -32,7 +34,7 @@ def _describe_budget(influence: InfluencePart, _now: str) -> str:
     values = influence.values
     bounds = [f"{name} {values[name]}" for name in ("minAvailable", "maxUnavailable") if name in values]
     allowed = pluralize(values["disruptionsAllowed"], "disruption")
-    healthy = f"{pluralize(values['healthy'], 'pod')} healthy, and {values['desired']} must be"
+    healthy = f"{values['healthy']} healthy pods, {values['desired']} required"
     return f"PodDisruptionBudget {influence.name} ({join_words(bounds)}) allows {allowed} now: {healthy}."
 
 
@@ -56,14 +58,15 @@ def _describe_quota(influence: InfluencePart, _now: str) -> str:
 def _describe_buffer(influence: InfluencePart, _now: str) -> str:
     chunks = pluralize(influence.values["chunks"], "chunk")
     if influence.values["sameTarget"]:
-        return f"Buffer {influence.name} is about the same target, and keeps {chunks} of its own."
-    return f"Buffer {influence.name} is older, and had its {chunks} of the quotas first."
+        return f"Buffer {influence.name} has the same target, and keeps {chunks}."
+    return f"Buffer {influence.name} is older, so its {chunks} count against the quotas first."
 
 
 def _describe_freeze(influence: InfluencePart, _now: str) -> str:
     values = influence.values
     reason = f": {values['why']}" if values.get("why") else ""
-    return f"The {influence.name} is frozen by {values['by']}{reason}. No running pod is changed until that is lifted."
+    frozen = f"The {influence.name} is frozen by {values['by']}{reason}."
+    return f"{frozen} No running pod is changed until the freeze is lifted."
 
 
 def _describe_admission(influence: InfluencePart, now: str) -> str:

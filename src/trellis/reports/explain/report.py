@@ -34,14 +34,14 @@ _KINDS: Final = {
     "buffer": "Buffer",
     "node": "Node",
     "pod": "Pod",
-    "recommendation": "Recommendation of",
+    "recommendation": "Recommendation of VPA",
 }
 _MODES: Final = {
-    "Off": "it recommends, and changes no pod",
-    "Initial": "new pods get what is recommended, and running pods are left alone",
-    "Recreate": "running pods that are too far off are evicted, and come back as recommended",
-    "InPlaceOrRecreate": "running pods are resized in place, and evicted where that fails",
-    "InPlace": "running pods are resized in place, and never evicted",
+    "Off": "it recommends requests and changes no pod",
+    "Initial": "new pods get the recommended requests; running pods are not changed",
+    "Recreate": "running pods that differ too much from the recommendation are evicted and recreated",
+    "InPlaceOrRecreate": "running pods are resized in place, and evicted if that fails",
+    "InPlace": "running pods are resized in place and never evicted",
 }
 _INDENT: Final = "  "
 _POD: Final = "pod"
@@ -67,30 +67,31 @@ def as_json(explained: ObjectExplanation) -> bytes:
 
 def _lines(explained: ObjectExplanation, width: int, *, plain: bool) -> Iterator[tuple[int, str]]:
     now, vpa = explained.time, explained.vpa
+    inner_width = width - len(_INDENT)
     where = f"{explained.namespace}/" if explained.namespace else ""
     kind = explained.workload.kind if explained.workload is not None else _KINDS[explained.kind]
     yield 0, f"{kind} {where}{explained.name}, at {now}"
     if explained.partial:
-        yield 0, "This answer is partial: what could not be read is listed at the end."
+        yield 0, "This answer is partial: what could not be read is listed under NOT OBSERVED."
     yield 0, ""
     yield from ((0, line) for line in _first_lines(explained))
     # The requested object comes first.
     if explained.kind == _POD:
         yield from _pod_lines(explained)
     if explained.kind == _HVPA and explained.hvpa is not None:
-        yield from _hvpa_chapters(explained.hvpa, now, width - len(_INDENT), plain=plain)
+        yield from _hvpa_chapters(explained.hvpa, now, inner_width, plain=plain)
     for title, lines in _titled_chapters(explained):
         yield from _chapter_title(title)
         yield from ((1, line) for line in lines)
-    # Of a workload the whole is of interest: how its recommendation comes about is a question of its own.
+    # An explanation of a workload is an overview: `explain recommendation` has the steps.
     for container in explained.containers if explained.workload is None else ():
         yield from _chapter_title(f"RECOMMENDATION FOR CONTAINER {container.name}")
         parameters = vpa.parameters if vpa is not None else {}
-        yield from ((1, line) for line in container_lines(container, parameters, now, plain=plain))
+        yield from ((1, line) for line in container_lines(container, parameters, now, inner_width, plain=plain))
     if explained.kind != _POD:
         yield from _pod_lines(explained)
     for new in explained.new_pods:
-        yield from _chapter_title(f"A NEW POD OF {new.workload}")
+        yield from _chapter_title(f"NEW POD OF {new.workload}")
         yield from ((1, line) for line in new_pod_lines(new))
     yield from _related_object_lines(explained)
 
@@ -109,7 +110,7 @@ def _first_lines(explained: ObjectExplanation) -> Iterator[str]:
     if explained.node is not None:
         yield from node.summary_lines(explained.node, now)
     if explained.kind == _POD and explained.placement is not None:
-        yield f"The pod has no node. {describe_placement_decision(explained.placement)}"
+        yield f"The pod is not scheduled. {describe_placement_decision(explained.placement)}"
     yield from summarize_pods(explained.pods, alone=explained.kind == _POD)
     yield from _refusal_lines(explained)
 
@@ -139,18 +140,18 @@ def _titled_chapters(explained: ObjectExplanation) -> Iterator[tuple[str, Iterat
     if explained.node is not None:
         yield from node.chapters(explained.node, explained.time)
     if explained.placement is not None:
-        yield "NODES FOR IT", placement_lines(explained.placement, "chunk" if explained.kind == _BUFFER else "pod")
+        yield "PLACEMENT", placement_lines(explained.placement, "chunk" if explained.kind == _BUFFER else "pod")
 
 
 def _hvpa_chapters(hvpa: HvpaPart, now: str, width: int, *, plain: bool) -> Iterator[tuple[int, str]]:
     if hvpa.verdict is None:
         return
-    yield from _chapter_title("WHERE DEMAND COMES FROM")
+    yield from _chapter_title("DEMAND")
     yield from ((1, line) for line in source_lines(hvpa, now))
     if hvpa.demands:
-        yield from _chapter_title("HOW MANY")
+        yield from _chapter_title("REPLICAS")
         yield from ((1, line) for line in count_lines(hvpa, width, plain=plain))
-        yield from _chapter_title("HOW BIG")
+        yield from _chapter_title("SIZE")
         yield from ((1, line) for line in size_lines(hvpa))
 
 
@@ -160,12 +161,12 @@ def _refusal_lines(explained: ObjectExplanation) -> Iterator[str]:
         for influence in explained.influences:
             if influence.kind == BUDGET and not influence.values["disruptionsAllowed"]:
                 budget = influence.name
-                yield f"But PodDisruptionBudget {budget} allows no disruption now: the API server refuses evictions."
+                yield f"PodDisruptionBudget {budget} allows no disruption now: the API server refuses evictions."
 
 
 def _pod_lines(explained: ObjectExplanation) -> Iterator[tuple[int, str]]:
     if explained.pods:
-        yield from _chapter_title("THE POD" if explained.kind == _POD else "PODS")
+        yield from _chapter_title("POD" if explained.kind == _POD else "PODS")
     for group in group_pods(explained.pods):
         yield 1, pod_title(group)
         yield from ((2, line) for line in pod_lines(group[0], explained.time))
@@ -183,19 +184,19 @@ def _related_object_lines(explained: ObjectExplanation) -> Iterator[tuple[int, s
         yield from ((1, line) for line in _condition_lines(explained.hvpa.conditions))
         yield from ((1, line) for line in stored_lines(explained.hvpa))
     elif explained.buffer is not None and explained.buffer.skip_reason is None:
-        yield from _chapter_title("ITS STATUS")
+        yield from _chapter_title("STATUS")
         yield from ((1, line) for line in buffer.stored_lines(explained.buffer, now))
         yield from ((1, line) for line in _condition_lines(explained.buffer.conditions))
     if explained.influences:
-        yield from _chapter_title("WHO ELSE HAS A SAY")
+        yield from _chapter_title("RELATED OBJECTS")
         yield from ((1, describe_related_object(influence, now)) for influence in explained.influences)
     if explained.events:
-        yield from _chapter_title("WHAT HAPPENED LATELY")
+        yield from _chapter_title("RECENT EVENTS")
         for event in explained.events:
             times = f" ({event.count} times)" if event.count > 1 else ""
             yield 1, f"{format_moment(event.time, now)}: {event.about}, {event.reason}{times}: {event.message}"
     if explained.missing:
-        yield from _chapter_title("WHAT COULD NOT BE SEEN")
+        yield from _chapter_title("NOT OBSERVED")
         yield from ((1, line) for line in _missing_evidence_lines(explained.missing))
 
 
@@ -224,14 +225,15 @@ def _vpa_lines(vpa: VpaPart, *, named: bool) -> Iterator[str]:
         yield f"Its target cannot be used. {vpa.problem}."
     yield f"{subject} governs {pluralize(vpa.pods, 'pod')} of {vpa.target} in mode {vpa.mode}: {_MODES[vpa.mode]}."
     if vpa.is_answered:
-        yield f"The recommender {vpa.recommender} says what they should request."
+        yield f"The recommender {vpa.recommender} computes the recommendation."
     else:
-        yield f"The recommender {vpa.recommender} is none that can be asked here."
+        yield f"The recommender {vpa.recommender} computes the recommendation, and is not available here."
     if vpa.rivals:
         rivals = join_words(vpa.rivals)
-        yield f"Pods that it matches are governed by {rivals}: older, or acting while this one does not."
+        govern = "govern" if len(vpa.rivals) > 1 else "governs"
+        yield f"{rivals} {govern} pods that this VPA matches, as the older VPA or because this VPA is in mode Off."
     if vpa.shadows_not_running:
-        yield f"No recommender answers to the names of these shadows: {join_words(vpa.shadows_not_running)}."
+        yield f"There are no recommenders of the names of these shadows: {join_words(vpa.shadows_not_running)}."
     if vpa.failure:
         yield f"Its recommender failed: {vpa.failure}."
 
@@ -244,6 +246,6 @@ def _condition_lines(computed: Sequence[Mapping[str, Any]], stored: Sequence[Map
         differs = (
             ""
             if previous is None or previous["status"] == condition["status"]
-            else f" (the status says {previous['status']})"
+            else f" (the stored status is {previous['status']})"
         )
         yield f"{condition['type']} is {condition['status']}{differs}{f', {details}' if details else ''}"

@@ -18,11 +18,11 @@ def origin_lines(workload: WorkloadPart) -> Iterator[str]:
 
 
 def ungoverned_lines(workload: WorkloadPart, *, governed: bool) -> Iterator[str]:
-    """That nothing sizes the pods, and which VPAs name the workload in vain."""
+    """That nothing sizes the pods, and which VPAs target the workload without effect."""
     if not governed:
         yield "Size: no VerticalPodAutoscaler and no Hvpa governs its pods, which keep the requests of their template."
     if workload.idle_vpas:
-        verbs = "name it as target, and govern" if len(workload.idle_vpas) > 1 else "names it as target, and governs"
+        verbs = "target it, and govern" if len(workload.idle_vpas) > 1 else "targets it, and governs"
         yield f"{join_words(workload.idle_vpas)} also {verbs} none of its pods."
 
 
@@ -45,7 +45,7 @@ def count_lines(workload: WorkloadPart) -> Iterator[str]:
 def capacity_lines(workload: WorkloadPart, now: str) -> Iterator[str]:
     """The spare capacity that Buffers ask for."""
     if not workload.buffers:
-        yield "Spare capacity: no Buffer asks for any."
+        yield "Spare capacity: no Buffer."
     for buffer in workload.buffers:
         first, *others = summarize_buffer(buffer, now)
         yield f"Spare capacity: Buffer {buffer.name}. {first}"
@@ -56,7 +56,7 @@ def container_lines(workload: WorkloadPart, vpa: str) -> Iterator[str]:
     """The containers of the template, beside what is recommended for them."""
     yield from map(_describe_container, workload.containers)
     if vpa:
-        yield f"`trellis explain recommendation/{vpa}` shows how the recommendation comes about."
+        yield f"`trellis explain recommendation/{vpa}` shows each step of the recommendation."
 
 
 def _describe_container(container: TemplateContainerPart) -> str:

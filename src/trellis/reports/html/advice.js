@@ -1,10 +1,12 @@
 "use strict";
-// The page of advice: a table that is sorted and narrowed, and buttons that copy YAML.
+// The pages of advice: tables that are sorted and narrowed, and buttons that copy YAML.
 (() => {
-  const told = document.getElementById("copied");
-  if (told) copyable(told);
-  const table = document.getElementById("containers-table");
-  if (!table) return;
-  sortable(table);
-  filterable(table, document.getElementById("containers-filter"), document.getElementById("containers-count"));
+  const note = document.getElementById("copied");
+  if (note) copyable(note);
+  for (const name of ["containers", "list"]) {
+    const table = document.getElementById(`${name}-table`);
+    if (!table) continue;
+    sortable(table);
+    filterable(table, document.getElementById(`${name}-filter`), document.getElementById(`${name}-count`));
+  }
 })();

@@ -39,7 +39,7 @@
         { kind: "area", label: "used, mean", values: column(line.used), colour: "var(--used)" },
         { kind: "line", label: "used, peak", values: column(line.peak), colour: "var(--peak)", width: 1 },
         ...line.requested.map((requested, variant) => ({
-          kind: "step", label: data.variants[variant], values: column(requested), colour: `var(--v${variant % 8})`, width: 1.8, told: true,
+          kind: "step", label: data.variants[variant], values: column(requested), colour: `var(--v${variant % 8})`, width: 1.8, selectable: true,
         })),
       ],
     }));

@@ -73,7 +73,7 @@ function timeTicks(begin, end, most) {
 class Plot {
   // spec: label, times, end, scoredFrom, panels [{title, resource, height, layers}], lanes [{name, colour, marks}],
   // laneEnd where no marks are known from some time on.
-  // A layer: kind (area, line, step, band), label, values (or low and high), colour, dash, width, told.
+  // A layer: kind (area, line, step, band), label, values (or low and high), colour, dash, width, selectable.
   // With a peer the two have one legend, which stands elsewhere.
   constructor(host, legend = null, peer = null) {
     this.host = host;
@@ -113,12 +113,12 @@ class Plot {
     for (const layer of specs.flatMap((spec) => spec.panels).flatMap((panel) => panel.layers)) {
       if (seen.has(layer.label) || layer.unkeyed) continue;
       seen.add(layer.label);
-      const item = made(layer.told ? "button" : "span", "key", this.legend);
+      const item = made(layer.selectable ? "button" : "span", "key", this.legend);
       const sample = drawn("svg", { width: 22, height: 12, "aria-hidden": "true" }, item);
       if (layer.kind === "area" || layer.kind === "band") drawn("rect", { x: 0, y: 1, width: 22, height: 10, style: `fill:${layer.colour}`, class: layer.kind }, sample);
       else drawn("path", { d: "M0 6H22", class: "stroke", style: strokeOf(layer) }, sample);
       made("span", "", item, layer.label);
-      if (!layer.told) continue;
+      if (!layer.selectable) continue;
       this.keyed.add(layer.label);
       item.type = "button";
       item.title = "Show only this line, or all again; with Ctrl or Shift, show or hide it";
@@ -131,6 +131,7 @@ class Plot {
           key.setAttribute("aria-pressed", String(!this.hidden.has(key.dataset.label)));
         }
         this.peers.forEach((each) => each.draw());
+        this.legend.dispatchEvent(new Event("chosen"));
       });
     }
   }

@@ -8,6 +8,7 @@ Figures get a real minus and dash, and a colour for better or worse; the sign sa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from trellis.reports.html.documentation import Documentation
 from trellis.reports.measures import COSTS_MORE
 from trellis.reports.text.numbers import NO_VALUE
 
@@ -97,11 +99,26 @@ def typeset(text: str) -> str:
     return f"{unbroken[:-1]}\N{MULTIPLICATION SIGN}" if unbroken.endswith("x") else unbroken
 
 
+def keep_together(sentence: str) -> str:
+    """A sentence with no line end before per cent signs and after `(baseline:`; bracketed figures have a real minus."""
+    joined = sentence.replace(" %", "\N{NO-BREAK SPACE}%").replace("(-", "(\N{MINUS SIGN}")
+    return re.sub(r"(\(\w+:) ", "\\1\N{NO-BREAK SPACE}", joined)
+
+
 def render_page(
-    template: str, script: str, data: Any, *, title: str, kind: str, heading: str, facts: Sequence[str], **context: Any
+    template: str,
+    script: str,
+    data: Any,
+    documentation: Documentation,
+    *,
+    title: str,
+    kind: str,
+    heading: str,
+    facts: Sequence[str],
+    **context: Any,
 ) -> str:
     """The document. `data` is what the page's own script draws; `script` is the name of its file."""
-    head = {"title": title, "kind": kind, "heading": heading, "facts": facts}
+    head = {"title": title, "kind": kind, "heading": heading, "facts": facts, "documentation": documentation}
     return str(render_template(template, script=script, data=data, **head, **context))
 
 
@@ -127,6 +144,7 @@ def load_environment() -> Environment:
         keep_trailing_newline=False,
     )
     environment.filters["typeset"] = typeset
+    environment.filters["keep_together"] = keep_together
     environment.filters["embed_json"] = _embed_json
     environment.globals["packaged"] = _load_packaged
     environment.globals["card_spans"] = list_spans

@@ -16,7 +16,7 @@
     const layers = [{ kind: "area", label: `used (${titles[0]})`, values: column(fleet.used), colour: "var(--used)" }];
     if (fleet.offered !== null) layers.push({ kind: "line", label: "offered by nodes", values: column(fleet.offered), colour: "var(--muted)", dash: "2 4", width: 1.3 });
     fleet.requested.forEach((number, variant) => layers.push({
-      kind: "step", label: titles[variant], values: column(number), colour: colourOf(variant), width: 2, told: true,
+      kind: "step", label: titles[variant], values: column(number), colour: colourOf(variant), width: 2, selectable: true,
     }));
     const title = resource === "cpu" ? "CPU requested" : "Memory requested";
     beside = new Plot(host, document.getElementById("fleet-legend"), beside);
@@ -26,13 +26,20 @@
     });
   }
 
+  const legend = document.getElementById("fleet-legend");
+  if (legend) legend.addEventListener("chosen", () => {
+    for (const line of document.querySelectorAll("path[data-variant]")) {
+      line.toggleAttribute("hidden", beside.hidden.has(titles[Number(line.dataset.variant)]));
+    }
+  });
+
   const host = document.getElementById("workload-chart");
   const table = document.getElementById("workload-table");
   if (!host || !data.workloads.length) return;
   const chart = new Plot(host);
   const select = document.getElementById("workload-select");
   const containers = document.getElementById("container-select");
-  const told = document.getElementById("workload-told");
+  const facts = document.getElementById("workload-facts");
   const state = { workload: data.chosen, variant: data.shown, container: 0 };
 
   data.workloads.forEach((workload, number) => {
@@ -55,7 +62,7 @@
     containers.parentElement.hidden = names.length < 2;
     host.hidden = !drawing || !drawing.lines.length;
     const left = drawing ? drawing.left : 0;
-    told.textContent = workload.told + (host.hidden ? " No chart was kept of it." : left ? ` ${figure(left)} more events are not drawn.` : "");
+    facts.textContent = workload.facts + (host.hidden ? " It has no chart." : left ? ` ${figure(left)} more events are not drawn.` : "");
     if (!host.hidden) draw(workload, drawing, names[state.container]);
     for (const row of table.querySelectorAll("tr[data-w]")) row.classList.toggle("chosen", Number(row.dataset.w) === state.workload);
   }
@@ -90,7 +97,7 @@
     if (!data.scales) return { title: "Pods", resource: "running", height: 36, layers: [alone] };
     const layers = workload.charts.flatMap((chart, number) => chart && chart.times === drawing.times ? [{
       kind: "step", label: `pods, ${titles[number]}`, values: column(chart.pods), colour: colourOf(number),
-      width: number === state.variant ? 2.4 : 1.2, told: true,
+      width: number === state.variant ? 2.4 : 1.2, selectable: true,
     }] : []);
     return { title: "Pods in each variant", resource: "running", height: 120, layers };
   }

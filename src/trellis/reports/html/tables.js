@@ -1,5 +1,7 @@
 "use strict";
 // Tables that are sorted by a column, and narrowed by what is typed.
+const ROWS_AT_FIRST = 100;
+
 function sortable(table) {
   const heads = [...table.querySelectorAll("thead th[data-sort]")];
   heads.forEach((head) => {
@@ -14,6 +16,7 @@ function sortable(table) {
       heads.forEach((each) => each.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", order);
       for (const body of table.tBodies) sortRows(body, Number(head.dataset.column), head.dataset.sort, order);
+      table.dispatchEvent(new Event("sorted"));
     });
   });
 }
@@ -35,34 +38,50 @@ function sortRows(body, column, kind, order) {
   body.append(...rows);
 }
 
-function filterable(table, input, told) {
+// The first rows that match; a button below the table shows the others, and paper has them all.
+function filterable(table, input, note) {
+  let most = ROWS_AT_FIRST;
+  const more = made("button", "quiet rest");
+  more.type = "button";
+  table.closest(".scroll").after(more);
   const narrow = () => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let shown = 0;
-    let all = 0;
-    for (const body of table.tBodies) for (const row of body.rows) {
-      if (row.classList.contains("heading")) continue;
-      const text = row.cells[0].textContent.toLowerCase() + " " + (row.dataset.words || "");
-      row.hidden = !words.every((word) => text.includes(word));
-      if (body.hidden) continue;
-      all += 1;
-      shown += row.hidden ? 0 : 1;
+    let [shown, matching, all] = [0, 0, 0];
+    for (const body of table.tBodies) {
+      let count = 0;
+      for (const row of body.rows) {
+        if (row.classList.contains("heading")) continue;
+        const text = row.cells[0].textContent.toLowerCase() + " " + (row.dataset.words || "");
+        const isMatching = words.every((word) => text.includes(word));
+        count += isMatching ? 1 : 0;
+        row.hidden = !isMatching || count > most;
+        if (body.hidden) continue;
+        all += 1;
+        matching += isMatching ? 1 : 0;
+        shown += row.hidden ? 0 : 1;
+      }
     }
-    told.textContent = words.length ? `${shown} of ${all} shown` : `${all} in all`;
+    note.textContent = shown < all ? `${shown} of ${all} shown` : `${all} in total`;
+    more.hidden = shown === matching;
+    more.textContent = `Show ${matching - shown} more`;
   };
+  const showAll = () => { most = Infinity; narrow(); };
+  more.addEventListener("click", showAll);
+  window.addEventListener("beforeprint", showAll);
   input.addEventListener("input", narrow);
+  table.addEventListener("sorted", narrow);
   narrow();
   return narrow;
 }
 
 // Buttons that copy a text; a page that is no secure context has only the older way.
-function copyable(told) {
+function copyable(note) {
   for (const button of document.querySelectorAll("button[data-copy]")) {
     const name = button.textContent;
     button.addEventListener("click", async () => {
-      const copied = await copyText(button.dataset.copy);
+      const copied = await copyText(button.dataset.copy || button.closest("details").querySelector("pre").textContent);
       button.textContent = copied ? "Copied" : "Failed";
-      told.textContent = copied ? "Copied to the clipboard" : "The browser does not allow copying";
+      note.textContent = copied ? "Copied to the clipboard" : "The browser does not allow copying";
       setTimeout(() => { button.textContent = name; }, 1600);
     });
   }

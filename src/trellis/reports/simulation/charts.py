@@ -6,18 +6,18 @@ The page's script draws usage and requests from columns; the number of nodes ove
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from trellis.reports.html.axes import choose_time_ticks
 from trellis.reports.html.chart_columns import ChartColumns
 from trellis.reports.html.page import render_template
 from trellis.reports.simulation.comparison import has_scaling
 from trellis.reports.simulation.headline import align_workloads, rank_by_cost
 from trellis.reports.simulation.recommendation import recommend_variant, variant_title
 from trellis.reports.text.numbers import format_significant
-from trellis.sim.results import FleetChart, ResourceChart, RunResult, WorkloadChart, WorkloadResult
+from trellis.sim.results import FleetChart, ResourceChart, RunResult, VariantResult, WorkloadChart, WorkloadResult
 
 _MAX_OFFERED_RATIO = 1.8  # times the highest request: what nodes offer would press all else to the ground
 
@@ -98,7 +98,7 @@ def _build_workload(same: list[WorkloadResult], begin: float, columns: ChartColu
     pods = max((max(workload.chart.pods, default=0.0) for workload in same if workload.chart is not None), default=0.0)
     return {
         "name": workload_path(first),
-        "told": f"{', '.join(facts)}, {format_significant(pods) if pods % 1 else round(pods)} pods at most.",
+        "facts": f"{', '.join(facts)}, {format_significant(pods) if pods % 1 else round(pods)} pods at most.",
         "charts": [workload.chart and _build_chart(workload.chart, begin, columns, words) for workload in same],
     }
 
@@ -129,41 +129,53 @@ def _build_line(line: ResourceChart, columns: ChartColumns) -> dict[str, Any]:
     }
 
 
-_WIDTH, _HEIGHT = 1140, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 28, 28
-_TICKS = 6
+class _NodeChartFrame(msgspec.Struct, frozen=True):
+    """The size of a drawing, its margins, and how many times its axis names."""
+
+    screen: str
+    width: int
+    height: int
+    times: int
+    left: int = 52
+    right: int = 14
+    top: int = 28
+    bottom: int = 28
+
+    def y(self, count: float, top: int) -> float:
+        """Where a count lies, if the drawing reaches up to `top`."""
+        return self.height - self.bottom - count / top * (self.height - self.top - self.bottom)
 
 
-def draw_node_chart(result: RunResult) -> str:
-    """The SVG; empty where nodes neither come nor go."""
+_FRAMES = (_NodeChartFrame("wide", 1140, 240, 12), _NodeChartFrame("narrow", 336, 200, 4))
+
+
+def draw_node_chart(result: RunResult) -> list[str]:
+    """A drawing for wide and one for narrow screens; none where nodes neither come nor go."""
     variants = [(number, v) for number, v in enumerate(result.variants) if v.chart.nodes is not msgspec.UNSET]
-    if not variants:
-        return ""
+    return [_draw_nodes(result, variants, frame) for frame in _FRAMES] if variants else []
+
+
+def _draw_nodes(result: RunResult, variants: list[tuple[int, VariantResult]], frame: _NodeChartFrame) -> str:
     top = _round_up(max((max(variant.chart.nodes or [0.0], default=0.0) for _, variant in variants), default=0.0))
-    moments = [result.begin + (result.end - result.begin) * tick / _TICKS for tick in range(_TICKS + 1)]
+    counts = range(0, top + 1, max(top // 4, 1))
+    times = choose_time_ticks(result.begin, result.end, frame.times)
     return render_template(
         "node_chart.svg.j2",
-        width=_WIDTH,
-        height=_HEIGHT,
-        left=_LEFT,
-        right=_WIDTH - _RIGHT,
+        frame=frame,
         names=[variant_title(variant) for _, variant in variants],
-        counts=[(count, _y(count, top)) for count in range(0, top + 1, max(top // 4, 1))],
-        times=[(_format_tick(time), _x(result, time)) for time in moments],
-        lines=[
-            (number, _draw_steps(result, variant.chart.times, variant.chart.nodes or [], top))
-            for number, variant in variants
-        ],
+        counts=[(count, frame.y(count, top)) for count in counts],
+        times=[(text, _x(frame, result, time)) for text, time in times],
+        lines=[(number, _draw_steps(frame, result, variant.chart, top)) for number, variant in variants],
     )
 
 
-def _draw_steps(result: RunResult, times: Sequence[float], nodes: Sequence[float], top: int) -> str:
+def _draw_steps(frame: _NodeChartFrame, result: RunResult, chart: FleetChart, top: int) -> str:
     """A path in steps: a count holds from one point to the next."""
-    path = ""
-    for at, (time, count) in enumerate(zip(times, nodes, strict=True)):
-        x, y = _x(result, time), _y(count, top)
+    path, times = "", chart.times
+    for at, (time, count) in enumerate(zip(times, chart.nodes or [], strict=True)):
+        x, y = _x(frame, result, time), frame.y(count, top)
         path += f"H{x:.1f}V{y:.1f}" if at else f"M{x:.1f} {y:.1f}"
-    return path + (f"H{_x(result, times[-1] + _step_length(times)):.1f}" if times else "")
+    return path + (f"H{_x(frame, result, times[-1] + _step_length(times)):.1f}" if times else "")
 
 
 def _step_length(times: Sequence[float]) -> float:
@@ -171,18 +183,9 @@ def _step_length(times: Sequence[float]) -> float:
     return times[1] - times[0] if len(times) > 1 else 0.0
 
 
-def _format_tick(time: float) -> str:
-    moment = datetime.fromtimestamp(time, UTC)
-    return f"{moment.day} {moment:%b %H:%M}"
-
-
-def _x(result: RunResult, time: float) -> float:
+def _x(frame: _NodeChartFrame, result: RunResult, time: float) -> float:
     share = (time - result.begin) / max(result.end - result.begin, 1.0)
-    return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
-
-
-def _y(count: float, top: int) -> float:
-    return _HEIGHT - _BOTTOM - count / top * (_HEIGHT - _TOP - _BOTTOM)
+    return frame.left + share * (frame.width - frame.left - frame.right)
 
 
 def _round_up(most: float) -> int:

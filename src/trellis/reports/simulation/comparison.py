@@ -37,7 +37,7 @@ class MeasureRow(msgspec.Struct, frozen=True):
     relative: bool
 
     def percent(self, number: int) -> str:
-        """The difference where it is one in per cent: of shares and counts the figures themselves tell enough."""
+        """The difference in percent; empty for shares and counts, whose figures are enough."""
         return self.differences[number] if self.relative and number else ""
 
 
@@ -72,7 +72,7 @@ def _build_row(
 
 
 def has_scaling(result: RunResult) -> bool:
-    """Whether the count of pods changes in any variant, and is told of in all."""
+    """Whether the count of pods changes in any variant; the report then has it for all variants."""
     return any(variant.fleet.scaling is not msgspec.UNSET for variant in result.variants)
 
 

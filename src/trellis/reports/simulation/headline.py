@@ -12,6 +12,7 @@ from trellis.reports.simulation.recommendation import describe_recommended, vari
 from trellis.reports.text.numbers import (
     format_count,
     format_days,
+    format_interval,
     format_money,
     format_share,
     format_significant,
@@ -22,6 +23,7 @@ from trellis.sim.results import RunResult, ScalingTotals, SimulationTotals, Vari
 
 # Above the list of objects of a dump that are not simulated as they are.
 NOT_PLAYED = "Simulated differently than in the cluster:"
+STOPPED = "Partial: the simulation was stopped; figures cover the time until then."
 
 _SAME_COST = 0.005  # a difference that is not worth a word
 
@@ -41,7 +43,7 @@ def list_facts(result: RunResult) -> list[str]:
     facts = [pluralize(workloads, "workload"), f"{format_days(scored)} scored"]
     if warm_up > 0:
         facts.append(f"after {format_days(warm_up)} of warm-up")
-    return [*facts, f"usage every {format_span(result.step)}"]
+    return [*facts, f"usage {format_interval(result.step)}"]
 
 
 def select_comparable(result: RunResult) -> RunResult:
@@ -61,12 +63,12 @@ def describe_stopped(result: RunResult) -> Iterator[str]:
     for variant in result.variants:
         if variant.partial_until is not None:
             done = (variant.partial_until - result.begin) / max(result.end - result.begin, 1.0)
-            excluded = "" if variant.name in compared else ", too early to be compared"
+            excluded = "" if variant.name in compared else ", too early for a comparison"
             yield f"{variant_title(variant)} was stopped after {format_share(done)} of the time{excluded}."
 
 
 def list_not_played(result: RunResult) -> Iterator[tuple[str, str]]:
-    """What of a dump is not played as it is in the cluster, with its count, and why."""
+    """The differences of the simulation from the dumped cluster, with counts and reasons."""
     for item in () if result.not_played is msgspec.UNSET else result.not_played:
         yield (pluralize(item.count, item.kind) if item.count else item.kind), item.reason
 
@@ -83,15 +85,17 @@ def compare_all(result: RunResult) -> Iterator[str]:
 
 
 def compare_variant(variant: VariantResult, first: VariantResult, currency: str) -> tuple[str, str]:
-    """The cost of a variant compared with the first, and the effect on the workloads."""
-    return _compare_cost(variant, first, currency), _compare_risk(variant, first)
+    """The cost of a variant compared with the first, and the effect on the workloads and their waits for nodes."""
+    waits = f"{_compare_waits(variant, first)} " if first.nodes is not msgspec.UNSET else ""
+    return _compare_cost(variant, first, currency), f"{waits}{_compare_risk(variant, first)}"
 
 
 def _compare_cost(variant: VariantResult, first: VariantResult, currency: str) -> str:
     """Its price against the first's, or its requests where nothing has a price."""
     own_cost, first_cost = variant.fleet, first.fleet
     if first.nodes is not msgspec.UNSET:
-        return _node_cost(variant, first, currency)
+        money = (variant.node_money, first.node_money)
+        return f"{_price_difference(variant, first, money, currency, ' for nodes')}."
     if first_cost.money > 0:
         return f"{_price_difference(variant, first, (own_cost.money, first_cost.money), currency)}."
     requests = [
@@ -115,15 +119,12 @@ def _price_difference(
     return f"{variant_title(variant)} costs {difference} than {variant_title(first)} ({prices})"
 
 
-def _node_cost(variant: VariantResult, first: VariantResult, currency: str) -> str:
-    """The cost of nodes compared with the first, and how long pods wait."""
-    cost = _price_difference(variant, first, (variant.node_money, first.node_money), currency, " for nodes")
+def _compare_waits(variant: VariantResult, first: VariantResult) -> str:
+    """How long pods wait for a node, with the first's figures."""
     waits, others = variant.fleet.waited, first.fleet.waited
     figures = ((waits.mean, others.mean), (waits.p95, others.p95), (waits.most, others.most))
-    mean, high, most = (
-        f"{format_span(own)}{_format_against(format_span(own), format_span(other))}" for own, other in figures
-    )
-    return f"{cost}. Pods wait {mean} for a node on average, 95 of 100 at most {high}, the longest {most}."
+    mean, high, most = (f"{format_span(own)}{_format_baseline(format_span(other))}" for own, other in figures)
+    return f"Pods wait {mean} for a node on average, 95 % of them at most {high}, the longest {most}."
 
 
 def _choose_direction(apart: float) -> str:
@@ -131,20 +132,16 @@ def _choose_direction(apart: float) -> str:
 
 
 def _compare_risk(variant: VariantResult, first: VariantResult) -> str:
-    """The effect on the workloads, with the first's figure where that differs."""
+    """The effect on the workloads, with the first's figures."""
     totals, first_totals = variant.fleet, first.fleet
     cpu, memory = (
         (format_share(read(totals)), format_share(read(first_totals))) for read in (CPU_OVER.read, MEMORY_OVER.read)
     )
-    over = f"Usage is above the CPU request {cpu[0]} of the time{_format_against(*cpu)}, "
-    over += f"above the memory request {memory[0]}{_format_against(*memory)}"
-    events = [
-        f"{_format_count(totals.oom_kills, 'OOM kill')}{_format_against(totals.oom_kills, first_totals.oom_kills)}"
-    ]
+    over = f"Usage is above the CPU request {cpu[0]} of the time{_format_baseline(cpu[1])}, "
+    over += f"above the memory request {memory[0]}{_format_baseline(memory[1])}"
+    events = [f"{_format_count(totals.oom_kills, 'OOM kill')}{_format_baseline(first_totals.oom_kills)}"]
     if totals.evictions or first_totals.evictions:
-        events.append(
-            f"{_format_count(totals.evictions, 'eviction')}{_format_against(totals.evictions, first_totals.evictions)}"
-        )
+        events.append(f"{_format_count(totals.evictions, 'eviction')}{_format_baseline(first_totals.evictions)}")
     if totals.resizes:
         events.append(f"{_format_count(totals.resizes, 'resize')} in place")
     if totals.scaling is not msgspec.UNSET:
@@ -154,12 +151,13 @@ def _compare_risk(variant: VariantResult, first: VariantResult) -> str:
 
 def _compare_scaling(own: ScalingTotals, first: ScalingTotals) -> list[str]:
     lacking, others = format_significant(own.overload), format_significant(first.overload)
-    changes = f"{_format_count(own.scalings, 'replica change')}{_format_against(own.scalings, first.scalings)}"
-    return [changes, f"{lacking} core-hours of overload{_format_against(lacking, others)}"]
+    changes = f"{_format_count(own.scalings, 'replica change')}{_format_baseline(first.scalings)}"
+    return [changes, f"{lacking} core-hours of overload{_format_baseline(others)}"]
 
 
-def _format_against(own: float | str, first: float | str) -> str:
-    return "" if own == first else f" (baseline: {first if isinstance(first, str) else format_count(first)})"
+def _format_baseline(first: float | str) -> str:
+    """The first's figure; also where it is the same, so that every sentence has it in the same places."""
+    return f" (baseline: {first if isinstance(first, str) else format_count(first)})"
 
 
 def _format_count(number: int, noun: str) -> str:

@@ -266,7 +266,7 @@ SCALINGS = Measure[SimulationTotals](
 )
 NODE_HOURS = Measure[VariantResult](
     "node_hours",
-    "Node hours",
+    "Node-hours",
     "",
     "Sum over all nodes",
     lambda variant: variant.node_hours,
@@ -277,7 +277,7 @@ NODE_MONEY = Measure[VariantResult](
     "node_money",
     "Cost of nodes",
     MONEY_UNIT,
-    "At the scenario's prices, however much is requested on them",
+    "At the scenario's prices, independent of requests",
     lambda variant: variant.node_money,
     format_money,
     is_cost=True,
@@ -318,7 +318,7 @@ HIGH_WAIT = Measure[VariantResult](
     "wait_p95",
     "Pods wait",
     "p95",
-    "95 of 100 pods wait no longer",
+    "95 % of pods wait at most this long",
     lambda variant: variant.fleet.waited.p95,
     format_span,
 )
@@ -352,9 +352,9 @@ REMOVED = Measure[VariantResult](
 )
 MOST_NODES = Measure[VariantResult](
     "nodes_most",
-    "Most nodes",
+    "Maximum nodes",
     "",
-    "The most nodes at any time",
+    "Highest number of nodes at any time",
     lambda variant: node_figures(variant).most,
     format_count,
     ComparisonMode.BY_COUNT,

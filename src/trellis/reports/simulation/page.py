@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from trellis.reports.html.documentation import UNPUBLISHED, Documentation
 from trellis.reports.html.page import (
     ColumnGroup,
     ColumnHead,
@@ -77,7 +78,7 @@ _NODES = (
     ("Wait, mean", WAIT),
     ("Wait, p95", HIGH_WAIT),
     ("Wait, longest", LONGEST_WAIT),
-    ("Node hours", NODE_HOURS),
+    ("Node-hours", NODE_HOURS),
     ("Preempted", PREEMPTED),
 )
 
@@ -148,7 +149,7 @@ class _WorkloadTable(msgspec.Struct, frozen=True):
     bodies: list[_TableBody]
 
 
-def as_html(result: RunResult) -> str:
+def as_html(result: RunResult, documentation: Documentation = UNPUBLISHED) -> str:
     """The page, the same bytes for the same result."""
     comparable = select_comparable(result)
     context = _comparison(comparable) if comparable.variants else {"compared": False}
@@ -156,6 +157,7 @@ def as_html(result: RunResult) -> str:
         "simulation.html.j2",
         "simulation.js",
         build_chart_data(comparable),
+        documentation,
         title=f"{result.scenario} · Trellis simulation",
         kind="Trellis simulation",
         heading=result.scenario,
@@ -214,7 +216,7 @@ def _describe_recommended(result: RunResult, recommended: int) -> tuple[str, str
         # Spare capacity always costs money: the question is what it buys.
         waits = [variant.fleet.waited.mean for variant in result.variants]
         best = result.variants[waits.index(min(waits))]
-        return compare_variant(best, first, result.currency)[0], ""
+        return compare_variant(best, first, result.currency)
     if recommend_variant(result).rejected:
         return f"Every variant that costs less than {variant_title(first)} is much riskier.", ""
     return f"No variant costs less than {variant_title(first)}.", ""

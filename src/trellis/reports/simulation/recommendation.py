@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
+from trellis.base.wording import choose_form
 from trellis.reports.simulation.measures import THROTTLED, has_nodes
 from trellis.reports.text.numbers import format_count, format_share, format_significant, format_span
 from trellis.reports.text.phrases import join_words
@@ -16,7 +17,7 @@ _HOUR = 3600.0
 _MAX_REASONS = 2
 # What is wrong with a variant, by the keys of `trellis.sim.scores.risk`; the braces are for its figure.
 _REASONS: Mapping[str, tuple[str, Callable[[SimulationTotals], str]]] = {
-    "oom_kills": ("it has {} OOM kills", lambda fleet: format_count(fleet.oom_kills)),
+    "oom_kills": ("it has {}", lambda fleet: _count_kills(fleet.oom_kills)),
     "time_above_memory": (
         "usage is above the memory request {} of the time",
         lambda fleet: format_share(fleet.time_over.memory),
@@ -27,8 +28,12 @@ _REASONS: Mapping[str, tuple[str, Callable[[SimulationTotals], str]]] = {
     ),
     "throttled": ("containers are throttled {} of the time", lambda fleet: format_share(THROTTLED.read(fleet))),
     "overload": ("{} core-hours of demand are not served", lambda fleet: format_significant(fleet.scaled.overload)),
-    "wait": ("95 of 100 pods wait up to {} for a node", lambda fleet: format_span(fleet.waited.p95)),
+    "wait": ("95 % of pods wait up to {} for a node", lambda fleet: format_span(fleet.waited.p95)),
 }
+
+
+def _count_kills(kills: int) -> str:
+    return f"{format_count(kills)} {choose_form(kills, 'OOM kill', 'OOM kills')}"
 
 
 class Recommendation(msgspec.Struct, frozen=True):

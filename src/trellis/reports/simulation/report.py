@@ -1,4 +1,4 @@
-"""The report of a simulation as terminal text, JSON and CSV; the entry point of all its formats.
+"""The report of a simulation as terminal text, JSON, CSV and Markdown; the entry point of all its formats.
 
 The text is a table that is read at a glance, the answer in words, and the workloads behind it.
 """
@@ -11,6 +11,7 @@ from trellis.reports.formats import CsvCell, encode_csv, encode_json
 from trellis.reports.simulation.comparison import MeasureGroup, compare_variants, has_scaling
 from trellis.reports.simulation.headline import (
     NOT_PLAYED,
+    STOPPED,
     RankedWorkload,
     compare_all,
     describe_stopped,
@@ -22,6 +23,7 @@ from trellis.reports.simulation.headline import (
     rank_by_scalings,
     select_comparable,
 )
+from trellis.reports.simulation.markdown import as_markdown
 from trellis.reports.simulation.measures import has_nodes
 from trellis.reports.simulation.page import as_html
 from trellis.reports.text.numbers import format_count, format_money, format_share, format_significant
@@ -60,13 +62,13 @@ def as_text(result: RunResult, width: int = 100) -> list[str]:
 
 def _format_warnings(result: RunResult, width: int) -> Iterator[str]:
     if result.partial:
-        yield from wrap_text("PARTIAL: the simulation was stopped; figures cover the time until then.", width)
+        yield from wrap_text(STOPPED, width)
     for line in describe_stopped(result):
-        yield from wrap_text(f"PARTIAL: {line}", width)
+        yield from wrap_text(f"Partial: {line}", width)
 
 
 def _format_not_played(result: RunResult, width: int) -> Iterator[str]:
-    """What of a dump is not played as it is in the cluster, a line for each kind and reason."""
+    """The differences of the simulation from the dumped cluster, a line for each kind and reason."""
     differences = list(list_not_played(result))
     if differences:
         yield from wrap_text(NOT_PLAYED, width)
@@ -190,7 +192,7 @@ def _workload_name(workload: RankedWorkload, length: int = _NAME_LENGTHS[0]) -> 
     return f"  {shorten(f'{first.namespace}/{first.name}', length)}"
 
 
-__all__ = ["as_csv", "as_html", "as_json", "as_text"]
+__all__ = ["as_csv", "as_html", "as_json", "as_markdown", "as_text"]
 
 _COLUMNS = (
     *("variant", "namespace", "name", "kind", "label"),

@@ -19,8 +19,9 @@ def format_significant(value: float) -> str:
         return NO_VALUE
     if value == 0:
         return "0"
-    places = 2 - math.floor(math.log10(abs(value)))
-    if places <= 0 or abs(round(value, 1)) >= 100:
+    # The exponent after rounding: 9.996 is 10.0.
+    places = 2 - int(f"{value:.2e}".partition("e")[2])
+    if places <= 0:
         return f"{value:,.0f}"
     return f"{value:.{min(places, 6)}f}"
 
@@ -59,14 +60,14 @@ def format_count(value: float) -> str:
 
 
 def format_rate(value: float) -> str:
-    """So many times in some span of time: one place is plenty."""
+    """A number of events in a span of time, with one decimal place."""
     if not math.isfinite(value):
         return NO_VALUE
     return "0" if value == 0 else "<0.1" if 0 < value < 0.05 else f"{value:,.1f}"
 
 
 def format_factor(value: float) -> str:
-    """So many times as much: `1.31x`."""
+    """A factor: `1.31x`."""
     return f"{value:.2f}x" if math.isfinite(value) else NO_VALUE
 
 
@@ -78,6 +79,16 @@ def format_span(seconds: float) -> str:
         if seconds >= size:
             return f"{format_trimmed(seconds / size)} {unit}"
     return f"{format_trimmed(seconds)} s"
+
+
+_NEARLY_WHOLE = 0.03  # of a day
+_INTERVAL_WORDS = {"s": "second", "min": "minute", "h": "hour", "d": "day"}
+
+
+def format_interval(seconds: float) -> str:
+    """How often something happens: `every hour`, `every 5 min`."""
+    count, _, unit = format_span(seconds).partition(" ")
+    return f"every {_INTERVAL_WORDS[unit]}" if count == "1" and unit in _INTERVAL_WORDS else f"every {count} {unit}"
 
 
 def format_trimmed(value: float) -> str:
@@ -92,5 +103,7 @@ def format_days(seconds: float) -> str:
         return format_span(seconds)
     if seconds < 2 * 86400 and seconds % 86400:
         return f"{format_trimmed(seconds / 3600)} h"
-    number = format_trimmed(seconds / 86400)
+    days = seconds / 86400
+    # A series of ten days ends one step before the end of the tenth.
+    number = format_trimmed(round(days) if abs(days - round(days)) < _NEARLY_WHOLE else days)
     return f"{number} day" if number == "1" else f"{number} days"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -19,7 +20,7 @@ _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _PLAIN: Final = ".:-=+*%#"
 _UNKNOWN: Final = " "
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-# An amount with so many digits is rounded.
+# Digits from which an amount is rounded.
 _MANY_DIGITS: Final = 5
 _DECIMAL: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 _BINARY: Final = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
@@ -113,3 +114,10 @@ def draw_sparkline(values: Sequence[float | None], *, plain: bool = False) -> st
         return steps[0] * len(values)
     last = len(steps) - 1
     return "".join(_UNKNOWN if value is None else steps[round(last * value / highest)] for value in values)
+
+
+def merge_values(values: Sequence[float | None], most: int) -> list[float | None]:
+    """A limited number of values: of neighbours that share a place the highest, which a request has to cover."""
+    size = math.ceil(len(values) / max(most, 1)) or 1
+    groups = ([value for value in values[at : at + size] if value is not None] for at in range(0, len(values), size))
+    return [max(group, default=None) for group in groups]

@@ -45,13 +45,21 @@ def choose_fitting(
 
 
 def stack_rows(heads: Sequence[str], rows: Iterable[Sequence[str]], width: int) -> list[str]:
-    """A table for a terminal that is too narrow for its columns: below the name of a row, each figure on its line."""
+    """A table for a terminal that is too narrow for its columns: below the name of a row, each figure on its line.
+
+    A figure without a head, such as a percentage, follows the figure before it.
+    """
     lines: list[str] = []
     for name, *cells in rows:
         lines += textwrap.wrap(name.strip(), width) or [""]
-        for head, cell in zip(heads[1:], cells, strict=True):
-            text = f"{head}: {cell.strip()}" if head else cell.strip()
-            lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ") if cell.strip() else []
+        figures: list[str] = []
+        for head, cell in zip(heads[1:], map(str.strip, cells), strict=True):
+            if head or not cell or not figures or not figures[-1]:
+                figures.append(f"{head}: {cell}" if head and cell else cell)
+            else:
+                figures[-1] += f" ({cell})"
+        for figure in filter(None, figures):
+            lines += textwrap.wrap(figure, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
     return lines
 
 

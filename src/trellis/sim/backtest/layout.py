@@ -111,7 +111,7 @@ def describe_unscored(series: Sequence[Series], terms: BacktestTerms) -> Iterato
         begin = one_series.times[0] // terms.step * terms.step
         if int((one_series.times[-1] - begin) // terms.step) < _warm_up(one_series, terms):
             step = describe_span(terms.step)
-            yield f"{one_series.name}: nothing is scored, because it ends with its first step of {step}"
+            yield f"{one_series.name}: not scored, because it is shorter than one step of {step}"
 
 
 def _warm_up(series: Series, terms: BacktestTerms) -> int:

@@ -28,7 +28,7 @@ def read_limits(texts: Sequence[str]) -> dict[str, float]:
         if measure not in MEASURES:
             guess = suggest_name(measure, MEASURES)
             hint = f" (did you mean {guess}?)" if guess else ""
-            raise InvalidInput(text, f"there is no measure {measure}{hint}, but {', '.join(MEASURES)}")
+            raise InvalidInput(text, f"unknown measure {measure}{hint}; the measures are {', '.join(MEASURES)}")
         try:
             limits[measure] = float(ratio)
         except ValueError:
@@ -46,15 +46,15 @@ def find_exceeded(result: BacktestResult, limits: Mapping[str, float]) -> Iterat
                 continue
             first, ratio = result.variants[0].name, float(getattr(overall, field))
             if ratio > limit:
-                yield f"{variant.name} has {ratio:.3f} times the {measure} of {first}, and {limit:g} is the most"
+                yield (f"{variant.name} has {ratio:.3f} times the {measure} of {first}; the limit is {limit:g}")
             elif math.isnan(ratio) and getattr(overall.figures, field) > 0:
-                yield f"{variant.name} has {measure} where {first} has none, and {limit:g} times that is the most"
+                yield (f"{variant.name} has {measure} and {first} has none; the limit is {limit:g} times that")
 
 
 def find_uncompared(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[str]:
     """Report each limit that no variant could be compared by."""
     if limits and len(result.variants) == 1:
-        yield f"there is no variant to compare with {result.variants[0].name}: add --recommenders, --set or --sweep"
+        yield f"no variant to compare with {result.variants[0].name}; add --recommenders, --set or --sweep"
         return
     for measure in limits:
         resource, _ = MEASURES[measure]

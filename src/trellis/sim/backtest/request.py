@@ -123,7 +123,7 @@ def build_request(
         result.append(Sweep(name, short, values, tuple(titles)))
     every = {variant.name: variant for variant in (*variants.values(), *swept)}
     if len(every) > MOST_VARIANTS:
-        raise InvalidInput(len(every), f"--sweep: there are {len(every)} variants, and at most {MOST_VARIANTS} are run")
+        raise InvalidInput(len(every), f"--sweep: must give at most {MOST_VARIANTS} variants, not {len(every)}")
     return BacktestRequest(tuple(every.values()), tuple(result), terms)
 
 
@@ -133,13 +133,15 @@ def _select_recommenders(names: Sequence[str], installed: Mapping[str, str]) -> 
     choices = built_in | dict(installed)
     for name in names:
         if name in create_built_in_recommenders() and name not in built_in:
-            raise InvalidInput(name, "--recommenders: it goes by the runs of a job, and a series does not say them")
+            raise InvalidInput(
+                name, "--recommenders: this recommender needs the runs of a Job, which a series does not have"
+            )
         if name not in choices:
             guess = suggest_name(name, choices)
             hint = f" (did you mean {guess}?)" if guess else ""
-            raise InvalidInput(name, f"--recommenders: there is no such recommender{hint}, but {', '.join(choices)}")
+            raise InvalidInput(name, f"--recommenders: unknown recommender{hint}; available: {', '.join(choices)}")
     if not names:
-        raise InvalidInput("", "--recommenders: name at least one")
+        raise InvalidInput("", "--recommenders: must name at least one recommender")
     return {name: choices[name] for name in dict.fromkeys(names)}
 
 
@@ -150,10 +152,10 @@ def _split_setting(text: str, recommenders: Mapping[str, Recommender], flag: str
     if not is_set or not parameter:
         raise InvalidInput(text, f"{flag}: must be written as recommender.parameter=value")
     if not is_named and len(recommenders) > 1:
-        raise InvalidInput(text, f"{flag}: say whose parameter it is, as in {next(iter(recommenders))}.{parameter}")
+        raise InvalidInput(text, f"{flag}: must name the recommender, as in {next(iter(recommenders))}.{parameter}")
     name = name or next(iter(recommenders))
     if name not in recommenders:
-        raise InvalidInput(text, f"{flag}: {name} is not among --recommenders, which are {', '.join(recommenders)}")
+        raise InvalidInput(text, f"{flag}: {name} is not in --recommenders {','.join(recommenders)}")
     declared = [parameter.name for parameter in recommenders[name].parameters]
     matching = tuple(
         declared_name for declared_name in SHORT_NAMES.get(parameter, (parameter,)) if declared_name in declared
@@ -192,7 +194,7 @@ def _values(text: str, parameter: Parameter, span: str) -> Iterator[str]:
     if step <= 0 or end < begin:
         raise InvalidInput(text, "--sweep: must go from a lower to a higher value, in steps above 0")
     if (end - begin) / step > MOST_VARIANTS:
-        raise InvalidInput(text, f"--sweep: has more than {MOST_VARIANTS} values")
+        raise InvalidInput(text, f"--sweep: must give at most {MOST_VARIANTS} values")
     for number in itertools.count():
         value = begin + number * step
         if value > end + _ROUNDING * step:

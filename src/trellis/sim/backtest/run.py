@@ -1,8 +1,8 @@
 """Runs a backtest: replays every variant over series of usage, in batches, by several processes.
 
 At every step each recommender decides from the past alone, as it would in a cluster; what it decides is compared with
-what was used then. There is one process for each batch, so many at a time. A batch that fails is reported, and the
-others go on. A backtest that is stopped returns what is done by then.
+what was used then. Each batch has a process, and a limited number run at a time. A batch that fails is reported,
+and the others go on. A backtest that is stopped returns what is done by then.
 """
 
 from __future__ import annotations

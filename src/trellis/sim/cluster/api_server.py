@@ -47,7 +47,7 @@ def apply_patch(pod: Pod, patch: Iterable[PatchOp]) -> Pod:
         metadata = msgspec.convert(document["metadata"], PodMeta)
         spec = msgspec.convert(document["spec"], PodSpec)
     except msgspec.ValidationError as error:
-        raise InvalidInput(pod.metadata.name, f"the patch makes no pod of it: {error}") from error
+        raise InvalidInput(pod.metadata.name, f"the patched object is not a valid pod: {error}") from error
     return msgspec.structs.replace(pod, metadata=metadata, spec=spec)
 
 
@@ -59,7 +59,7 @@ def _apply_operation(document: dict[str, Any], operation: PatchOp) -> None:
     match operation.op:
         case "test":
             if _child(parent, last, operation) != operation.value:
-                raise InvalidInput(operation.path, f"is not {operation.value!r}")
+                raise InvalidInput(operation.path, f"the value is not {operation.value!r}")
         case "add" if isinstance(parent, dict):
             # A patch may be applied to many pods, and later operations change what it adds.
             parent[last] = dict(operation.value) if isinstance(operation.value, dict) else operation.value
@@ -70,14 +70,14 @@ def _apply_operation(document: dict[str, Any], operation: PatchOp) -> None:
             _child(parent, last, operation)
             del parent[last]
         case _:
-            raise InvalidInput(operation.path, f'"{operation.op}" is not possible there')
+            raise InvalidInput(operation.path, f'operation "{operation.op}" is not possible at this path')
 
 
 def _child(parent: Any, part: str, operation: PatchOp) -> Any:
     try:
         return parent[int(part)] if isinstance(parent, list | tuple) else parent[part]
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise InvalidInput(operation.path, f'there is no "{part}"') from error
+        raise InvalidInput(operation.path, f'the path has no "{part}"') from error
 
 
 class WorkloadLookup:
@@ -237,7 +237,9 @@ class PodWriteApi:
             return WriteResult.INVALID, problem
         if model_pod.node >= 0 and not self._state.nodes.has_capacity(model_pod.node, compute_allocation(new)):
             self._state.report(model_pod, PodEvent.RESIZE_INFEASIBLE)
-            return WriteResult.INFEASIBLE, "the pod would request more than its node offers (NodeCapacity)"
+            return WriteResult.INFEASIBLE, (
+                "the pod would request more than its node's allocatable resources (NodeCapacity)"
+            )
         if new.spec != model_pod.pod.spec:
             metadata = msgspec.structs.replace(
                 new.metadata,
@@ -285,11 +287,11 @@ def _problems(old: Pod, new: Pod) -> Iterator[str]:
     if old.status.phase in (SUCCEEDED, FAILED):
         yield "a pod that has ended cannot be resized"
     if new.metadata != old.metadata or _without_resizable(new) != _without_resizable(old):
-        yield "only the resources of containers may be changed"
+        yield "only container resources may be changed"
     for container in (*new.spec.containers, *new.spec.init_containers):
         yield from _container_problems(container)
     if PodShape.from_spec(new.spec).qos is not PodShape.from_spec(old.spec).qos:
-        yield "the class of the pod (QoS) must not change"
+        yield "the QoS class of the pod must not change"
 
 
 def _without_resizable(pod: Pod) -> object:

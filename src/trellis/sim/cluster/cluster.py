@@ -260,5 +260,5 @@ def _controller(state: ModelState, lifecycle: PodLifecycle, workload: int) -> Wo
     kind = state.fleet.workloads[workload].kind
     make = _KINDS.get(kind)
     if make is None:
-        raise InternalError(f"a workload is of kind {kind}, and only {', '.join(_KINDS)} are modelled")
+        raise InternalError(f"workloads of kind {kind} cannot be simulated; supported: {', '.join(_KINDS)}")
     return make(state, lifecycle, workload)

@@ -64,7 +64,7 @@ class NodeMembership:
                 # A DaemonSet's pod belongs to the node, so that nothing is lost with it.
                 self._lifecycle.remove_pod(model_pod)
             else:
-                self._lifecycle.lose_pod(model_pod, f"node {name} is gone")
+                self._lifecycle.lose_pod(model_pod, f"node {name} is removed")
         state.watcher.on_node(state.nodes.remove(number), None)
         state.on_nodes_changed()
 

@@ -29,6 +29,7 @@ from trellis.api.kube.pods import (
     PodTemplateSpec,
     ResourceRequirements,
 )
+from trellis.core.buffers.template_defaults import with_default_requests
 from trellis.core.recommend.amounts import RESOURCES
 from trellis.sim.fleet import SimulatedWorkload
 
@@ -52,24 +53,6 @@ def running_containers(spec: PodSpec) -> tuple[Container, ...]:
     if not spec.init_containers:
         return spec.containers
     return (*spec.containers, *(container for container in spec.init_containers if container.is_sidecar))
-
-
-def with_default_requests(spec: PodSpec) -> PodSpec:
-    """A spec as the API server stores it: a limit without a request is also the request."""
-    return msgspec.structs.replace(
-        spec,
-        containers=tuple(map(_default_container, spec.containers)),
-        init_containers=tuple(map(_default_container, spec.init_containers)),
-    )
-
-
-def _default_container(container: Container) -> Container:
-    resources = container.resources
-    missing = {name: text for name, text in resources.limits.items() if name not in resources.requests}
-    if not missing:
-        return container
-    filled = msgspec.structs.replace(resources, requests={**missing, **resources.requests})
-    return msgspec.structs.replace(container, resources=filled)
 
 
 def new_pod(metadata: PodMeta, spec: PodSpec) -> Pod:

@@ -190,7 +190,7 @@ class SimulatedBuffers:
         kind, name = reference.kind, reference.name
         result: Any = self._cluster.targets.find(namespace, kind, name)
         if result is None:
-            return build_target_problem(TARGET_NOT_FOUND, f"there is no {kind} {name}")
+            return build_target_problem(TARGET_NOT_FOUND, f"{kind} {name} does not exist")
         if kind in _WITHOUT_SCALE:
             return build_not_scalable(kind)
         scale = self._cluster.scale(namespace, kind, name)

@@ -95,9 +95,9 @@ class _HpaPass(msgspec.Struct, frozen=True):
     def find_failure(self, workloads: Sequence[int]) -> MetricFailure | None:
         """Why an HPA cannot scale by these workloads; None if it can."""
         if not workloads:
-            return MetricFailure("InvalidSelector", "the scale of the target has no selector for pods")
+            return MetricFailure("InvalidSelector", "the HPA target's scale is missing a selector")
         if any(self.claims[number] > 1 for number in workloads):
-            return MetricFailure("AmbiguousSelector", "several HPAs are about the same pods")
+            return MetricFailure("AmbiguousSelector", "several HPAs control the same pods")
         return None
 
 
@@ -167,16 +167,20 @@ class SimulatedHpas:
         self, record: _HpaRecord, builder: HpaStatusBuilder, scale: Scale | None, hpa_pass: _HpaPass
     ) -> None:
         if scale is None:
-            builder.set_condition(ABLE, False, "FailedGetScale", "the scale of the target cannot be read")
+            builder.set_condition(
+                ABLE, False, "FailedGetScale", "the HPA controller was unable to get the target's current scale"
+            )
             return
-        builder.set_condition(ABLE, True, "SucceededGetScale", "the scale of the target was read")
+        builder.set_condition(
+            ABLE, True, "SucceededGetScale", "the HPA controller was able to get the target's current scale"
+        )
         builder.current = current = scale.spec.replicas
         limits = record.limits
         limits.begin(current, self._kernel.now)
         desired: int | None
         if current == 0 and limits.least != 0:
             builder.set_condition(
-                ACTIVE, False, "ScalingDisabled", "the target has no replicas, which switches scaling off"
+                ACTIVE, False, "ScalingDisabled", "scaling is disabled since the replica count of the target is zero"
             )
             desired = 0
         elif current > limits.most:
@@ -207,9 +211,11 @@ class SimulatedHpas:
         if failed is not None and (not proposals or proposed < builder.current):
             builder.set_condition(ACTIVE, False, failed.reason, failed.message)
             return None
-        builder.set_condition(ACTIVE, True, "ValidMetricFound", "a count was worked out from metrics")
+        builder.set_condition(
+            ACTIVE, True, "ValidMetricFound", "the HPA was able to successfully calculate a replica count"
+        )
         limited = record.limits.limit(proposed, builder.current, self._kernel.now)
-        message = f"{proposed} proposed, {limited.replicas} allowed now"
+        message = f"the metrics ask for {proposed} replicas, {limited.replicas} are allowed"
         builder.set_condition(ABLE, True, limited.able, message)
         builder.set_condition(LIMITED, limited.limited != WITHIN_RANGE, limited.limited, message)
         return limited.replicas
@@ -217,10 +223,14 @@ class SimulatedHpas:
     def _write(self, record: _HpaRecord, builder: HpaStatusBuilder, scale: Scale, desired: int) -> None:
         result = self._scales.put(*record.target, desired, version=scale.metadata.resource_version)
         if result is not WriteResult.APPLIED:
-            builder.set_condition(ABLE, False, "FailedUpdateScale", f"the scale was not written: {result}")
+            builder.set_condition(
+                ABLE, False, "FailedUpdateScale", f"the HPA controller was unable to update the target scale: {result}"
+            )
             return
         now = self._kernel.now
-        builder.set_condition(ABLE, True, "SucceededRescale", f"scaled from {builder.current} to {desired}")
+        builder.set_condition(
+            ABLE, True, "SucceededRescale", f"the HPA controller was able to update the target scale to {desired}"
+        )
         builder.scaled_at = api_time(now)
         record.limits.record_scaling(builder.current, desired, now)
 

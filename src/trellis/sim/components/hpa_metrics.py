@@ -213,9 +213,9 @@ def find_unsupported(metric: Metric) -> str:
     """Why a metric cannot be simulated at all; "" if it can."""
     source = metric.resource or metric.container_resource
     if metric.type not in (_RESOURCE, _CONTAINER) or source is None:
-        return f"metrics of type {metric.type or 'none'} do not exist in a simulation; take {_RESOURCE}, {_CONTAINER}"
+        return f"metrics of type {metric.type or 'none'} cannot be simulated; use {_RESOURCE} or {_CONTAINER}"
     if source.name not in RESOURCES:
-        return f"the resource {source.name!r} is not measured; take {' or '.join(RESOURCES)}"
+        return f"the resource {source.name!r} is not simulated; use {' or '.join(RESOURCES)}"
     if metric.type == _CONTAINER and not source.container:
         return "the metric names no container"
     return (

@@ -46,7 +46,7 @@ class HvpaRecord:
     def __init__(self, hvpa: Hvpa) -> None:
         meaning, refused = read_hvpa(hvpa)
         if meaning is None:
-            raise InvalidInput("/".join(key_of(hvpa)), f"this Hvpa is refused: {refused}")
+            raise InvalidInput("/".join(key_of(hvpa)), f"the Hvpa is refused: {refused}")
         self.hvpa = hvpa
         self.meaning = meaning
         self.memory = HvpaMemory()

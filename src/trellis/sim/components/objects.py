@@ -53,7 +53,8 @@ def read_objects(documents: Iterable[Mapping[str, Any]], begin: float) -> Varian
         stored = _build_stored_object(convert_object(document, kind), begin)
         if key_of(stored) in result[kind]:
             raise InvalidInput(
-                "/".join(key_of(stored)), f"there are two objects of kind {kind.__name__} with this name"
+                "/".join(key_of(stored)),
+                f"must be unique: there are two objects of kind {kind.__name__} with this name",
             )
         result[kind][key_of(stored)] = stored
     return VariantObjects(*(tuple(result[kind].values()) for kind in _KINDS.values()))

@@ -94,7 +94,7 @@ def _expanders(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if name not in EXPANDERS:
-            raise InvalidInput(text, f"must have none but {', '.join(EXPANDERS)}")
+            raise InvalidInput(text, f"must be one or more of {', '.join(EXPANDERS)}")
     return names
 
 
@@ -177,7 +177,7 @@ def read_flags(written: Mapping[str, str]) -> SimulationSettings:
         if flag not in FLAGS:
             guess = suggest_name(flag, FLAGS)
             hint = f" (did you mean {guess}?)" if guess else ""
-            raise InvalidInput(flag, f"is no setting that a simulation knows{hint}")
+            raise InvalidInput(flag, f"is not a flag that a simulation supports{hint}")
         group, field, read = FLAGS[flag]
         try:
             changed.setdefault(group, {})[field] = read(text)

@@ -42,7 +42,7 @@ def read_components(collected: ClusterState) -> CollectedSettings:
     buffers, buffer_problems = _buffers(collected)
     presets, preset_problems = _presets(flags.get("set", ""), names or ("default",))
     standard = CollectedSettings()
-    namespace, name = standard.admission_lease
+    namespace, name = _find_admission_lease(collected)
     return CollectedSettings(
         usage=settings.usage,
         estimates=settings.estimates,
@@ -72,6 +72,15 @@ def read_components(collected: ClusterState) -> CollectedSettings:
         with_flags=tuple(component.component for component in collected.components),
         problems=(*problems, *preset_problems, *buffer_problems),
     )
+
+
+def _find_admission_lease(collected: ClusterState) -> tuple[str, str]:
+    """The status Lease of the admission controller; with the manifests, it is in the namespace of the updater."""
+    namespace, name = CollectedSettings().admission_lease
+    updater = collected.component("updater")
+    if updater is not None and collected.leases.get(updater.namespace, name) is not None:
+        namespace = updater.namespace
+    return namespace, name
 
 
 def with_ready_patience(components: CollectedSettings, text: str) -> CollectedSettings:
@@ -124,7 +133,7 @@ def _buffers(collected: ClusterState) -> tuple[BufferSettings, list[str]]:
     standard, problems = BufferSettings(), []
     most = flags.get("max-chunks-per-buffer", "")
     if most and not most.isdecimal():
-        problems.append(f'--max-chunks-per-buffer: "{most}" is no number')
+        problems.append(f'--max-chunks-per-buffer: "{most}" is not a number')
     labels = dict(part.split("=", 1) for part in _parts(flags.get("node-class-labels", "")) if "=" in part)
     settings = BufferSettings(
         most_chunks=int(most) if most.isdecimal() else standard.most_chunks,

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from trellis.base.durations import describe_span
 from trellis.base.errors import InvalidInput
 from trellis.base.names import suggest_name
 from trellis.base.prices import EXAMPLE_PRICES
@@ -72,7 +73,7 @@ def build_fleet_from_dump(
     making = _FleetBuilder(collected, clock, usage, chosen, autoscalers.scaled)
     workloads = tuple(map(making.workload, dumped.workloads))
     if not workloads:
-        raise InvalidInput(name, "has no running pods that could be played")
+        raise InvalidInput(name, "has no running pods that can be simulated")
     nodes = build_nodes(collected, groups, dumped.static, ledger)
     variants = build_variants(collected, dumped, autoscalers, recommenders)
     _list_the_rest(collected, ledger)
@@ -89,7 +90,10 @@ def build_fleet_from_dump(
         prices=EXAMPLE_PRICES,
         pools=pools,
     )
-    notes = [*making.notes(), *([] if nodes or pools else ["the dump has no nodes: enough are assumed for all pods"])]
+    notes = [
+        *making.notes(),
+        *([] if nodes or pools else ["the dump has no nodes: enough nodes for all pods are assumed"]),
+    ]
     return DumpedFleet(fleet, tuple(notes), tuple(ledger.list_entries()))
 
 
@@ -98,7 +102,7 @@ def _check(recommender: str) -> None:
     if recommender not in built_in:
         guess = suggest_name(recommender, built_in)
         hint = f" (did you mean {guess}?)" if guess else ""
-        raise InvalidInput(recommender, f"there is no such recommender; there are {', '.join(built_in)}{hint}")
+        raise InvalidInput(recommender, f"unknown recommender{hint}; available: {', '.join(built_in)}")
 
 
 def _clock(collected: ClusterState) -> SimulationClock:
@@ -170,15 +174,18 @@ class _FleetBuilder:
         sources = ", ".join(
             f"{source} ({pluralize(count, 'container')})" for source, count in self._usage.sources.items()
         )
-        yield f"what is used follows from {sources}"
+        yield f"usage is derived from {sources}"
         step = self._clock.step
-        yield f"sizes are decided every {step / 60:g} minutes, as often as the dump knows usage"
+        yield f"recommender and updater run every {describe_span(step)}, the resolution of usage in the dump"
         if self._shared:
             scaled = pluralize(self._shared, "workload")
-            yield f"pods of {scaled} whose count changes share the CPU of all, and each has the memory of one"
+            yield (
+                f"pods of {scaled} with a changing replica count share the total CPU usage; each has "
+                "the memory usage of one pod"
+            )
         if self._assumed_runs:
             jobs = pluralize(self._assumed_runs, "CronJob")
-            yield f"no run of {jobs} is known: each is assumed to take {ASSUMED_SECONDS / 60:g} minutes"
+            yield f"no run of {jobs} is known: each run is assumed to take {ASSUMED_SECONDS / 60:g} min"
 
     def _runs(self, dumped: DumpedWorkload) -> JobRuns:
         if dumped.job is None:
@@ -194,15 +201,15 @@ class _FleetBuilder:
 def _list_the_rest(collected: ClusterState, ledger: NotPlayedObjects) -> None:
     """Add to the ledger what a dump has, or should have, and the model does not simulate."""
     if collected.quotas:
-        ledger.add("ResourceQuota", "quotas limit nothing in the model", len(collected.quotas))
+        ledger.add("ResourceQuota", "not enforced in the simulation", len(collected.quotas))
     if collected.claims:
-        reason = "where volumes can be attached does not limit where pods run in the model"
+        reason = "volume topology does not constrain scheduling in the simulation"
         ledger.add("PersistentVolumeClaim", reason, len(collected.claims))
     if collected.freeze is not None:
-        ledger.add("ConfigMap", "changes were frozen in the cluster, and are not in the model")
+        ledger.add("ConfigMap", "the freeze of the cluster is ignored: changes are simulated")
     about = collected.about
     if not about.everywhere and not about.all_pods:
-        reason = "those of other namespaces are not in the dump: nodes have more room than in the cluster"
+        reason = "pods of other namespaces are not in the dump: nodes have more free capacity than in the cluster"
         ledger.add("Pod", reason, 0)
     for kind, rejected in _rejected(collected):
         ledger.add(kind, "cannot be read", rejected)

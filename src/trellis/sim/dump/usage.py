@@ -76,10 +76,10 @@ _NOISE: Final = (0.05, 0.01)
 _WIDEST: Final = 0.5
 _ASSUMED: Final = 0.5
 _SERIES: Final = "usage over time"
-_HOURS: Final = "usage by the hour"
-_HISTOGRAMS: Final = "how often how much was used"
-_PRESENT: Final = "usage now"
-_REQUESTS: Final = "half of what is requested"
+_HOURS: Final = "hourly usage"
+_HISTOGRAMS: Final = "usage histograms"
+_PRESENT: Final = "current usage"
+_REQUESTS: Final = "an assumed half of the requests"
 
 # Namespace and pod, or workload, and container.
 _Key = tuple[str, str, str]

@@ -32,7 +32,7 @@ CURRENT: Final = "current"
 HPA: Final = "HorizontalPodAutoscaler"
 _SCALED: Final = ("Deployment", "StatefulSet")
 _API_VERSIONS: Final = {"Job": "batch/v1", "CronJob": "batch/v1"}
-_NO_TARGET: Final = "what it is about is not played"
+_NO_TARGET: Final = "its target is not simulated"
 
 # Workloads by namespace, kind and name as the dump has them.
 _Played: TypeAlias = Mapping[tuple[str, str, str], DumpedWorkload]
@@ -81,13 +81,13 @@ def build_variants(
     sizes = (*autoscalers.vpas, *autoscalers.hvpas)
     variants = [Variant(FIXED, "requests as written", around, settings)]
     if sizes:
-        title = f"Sizing by its own {' and '.join(_list_kinds(autoscalers))}"
+        title = f"Sizing by the dump's {' and '.join(_list_kinds(autoscalers))}"
         variants.append(Variant(CURRENT, title, (*around, *sizes, *autoscalers.hpas_of_hvpas), settings))
     chosen = tuple(recommenders) or (() if sizes else (DEFAULT_RECOMMENDER,))
     mode = "InPlaceOrRecreate" if collected.about.resizes_pods else "Recreate"
     for name in chosen:
         objects = (*around, *(_vpa(workload, name, mode) for workload in workloads.workloads))
-        variants.append(Variant(name, f"VPA for all ({name})", objects, settings))
+        variants.append(Variant(name, f"A VPA for each workload ({name})", objects, settings))
     return tuple(variants)
 
 
@@ -134,7 +134,7 @@ def _with_supported_metrics(hpa: HorizontalPodAutoscaler, ledger: NotPlayedObjec
     supported = tuple(metric for metric in metrics if not find_unsupported(metric))
     if metrics and len(supported) < len(metrics):
         types = ", ".join(sorted({metric.type or "none" for metric in metrics if find_unsupported(metric)}))
-        consequence = "it scales by its other metrics alone" if supported else "its target keeps its count"
+        consequence = "it scales by its other metrics only" if supported else ("its target keeps its replicas")
         ledger.add(HPA, f"a dump has no values of metrics of type {types}: {consequence}")
         if not supported:
             return None
@@ -187,7 +187,7 @@ def _remove_unsupported_metrics(document: dict[str, Any], ledger: NotPlayedObjec
     supported = [text for text, metric in zip(written, metrics, strict=False) if not find_unsupported(metric)]
     if len(supported) == len(written):
         return
-    consequence = "it scales by its other metrics alone" if supported else "it scales by its VPA alone"
+    consequence = "it scales by its other metrics only" if supported else "it scales by its VPA only"
     ledger.add(HVPA.name, f"a dump has no values of some metrics of its HPA: {consequence}")
     if supported:
         spec["metrics"] = supported
@@ -212,13 +212,13 @@ def _buffers(
 def _find_buffer_problem(buffer: Buffer, played: _Played, *, orders_nodes: bool) -> str:
     """Why the capacity of a Buffer is not kept; "" if it is kept."""
     if not orders_nodes:
-        return "the dump has no node groups of which nodes could be ordered for it"
+        return "the dump has no node groups that could be scaled up for it"
     meaning = resolve_buffer(buffer)
     skip_reason = find_skip_reason(meaning, BufferSettings())
     if skip_reason is not None:
         return str(skip_reason)
     if meaning.capacity is None:
-        return "it states no capacity that can be used"
+        return "its capacity is invalid"
     needs_target = isinstance(meaning.capacity, FixedReplicas | PercentOfReplicas) and meaning.target is not None
     if needs_target and _read_target(buffer) not in played:
         return _NO_TARGET

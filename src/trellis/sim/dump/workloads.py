@@ -103,7 +103,7 @@ def find_workloads(collected: ClusterState, clock: SimulationClock, ledger: NotP
     result += [msgspec.structs.replace(workload, name=names.assign(workload.target)) for workload in batch]
     unused = len(collected.pdbs) - len(guarded)
     if unused:
-        ledger.add("PodDisruptionBudget", "selects no pods that are played all the time", unused)
+        ledger.add("PodDisruptionBudget", "selects no pods of a simulated long-running workload", unused)
     result.sort(key=lambda workload: (workload.target.namespace, workload.name))
     return DumpedWorkloads(tuple(result), static)
 
@@ -121,11 +121,11 @@ def _grouped(
         if topmost.kind in BATCH_KINDS:
             groups.setdefault(topmost, []).append(pod)
         elif is_over:
-            ledger.add(_POD, "has ended, or is being deleted")
+            ledger.add(_POD, "has ended or is being deleted")
         elif topmost.kind == _NODE:
             node = pod.spec.node_name
             static[node] = (*static.get(node, ()), pod)
-            ledger.add(_POD, "static pod of a node: what it requests is taken off the node, and it uses nothing")
+            ledger.add(_POD, "static pod: its requests are subtracted from the node, and its usage is not simulated")
         else:
             groups.setdefault(topmost, []).append(pod)
     return groups, static
@@ -144,9 +144,7 @@ def _cron_jobs(
             ledger.add(CronJob.__name__, f"its schedule cannot be read: {error.rule}")
             continue
         if workload.spec.suspend or not times:
-            reason = (
-                "suspended" if workload.spec.suspend else "no time of its schedule is within the time that is played"
-            )
+            reason = "suspended" if workload.spec.suspend else ("its schedule has no run within the simulated time")
             ledger.add(CronJob.__name__, reason)
             continue
         owned = collected.workloads[Job.__name__].by_index(BY_OWNER, metadata.uid) if metadata.uid else ()
@@ -165,7 +163,7 @@ def _jobs(
         if not isinstance(workload, Job) or (owner is not None and owner.kind == CronJob.__name__):
             continue
         if workload.status.start_time is None:
-            ledger.add(Job.__name__, "suspended" if workload.spec.suspend else "has not begun")
+            ledger.add(Job.__name__, "suspended" if workload.spec.suspend else "has not started")
         elif find_job_run(workload, clock, collected.time):
             target = TargetRef(workload.metadata.namespace, _BATCH, Job.__name__, workload.metadata.name)
             yield _batch(target, workload.spec, groups, (workload,))
@@ -192,8 +190,8 @@ def _list_without_pods(collected: ClusterState, serving: Iterable[TargetRef], le
 
 def _as_deployment(kind: str) -> str:
     if kind == _POD:
-        return "without a controller: played as a Deployment, which would replace it"
-    return "played as a Deployment: how this kind replaces its pods is not modelled"
+        return "without a controller: simulated as a Deployment, which replaces it after an eviction"
+    return "simulated as a Deployment: how this kind replaces its pods is not modelled"
 
 
 def _rank(kind: str) -> int:

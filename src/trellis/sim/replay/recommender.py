@@ -88,7 +88,7 @@ class _RecommenderReplay:
             return
         add = _LINES.get(kind)
         if add is None:
-            raise InvalidRecording(kind, "is no step of a recommender")
+            raise InvalidRecording(kind, "is not valid in a recording of the recommender")
         add(self, data)
         self._last_kind = kind
 
@@ -96,7 +96,7 @@ class _RecommenderReplay:
         """Replay the pass whose lines were added, as far as its input was recorded."""
         recorded, self._pass = self._pass, _RecordedPass()
         if recorded.publish is not None and recorded.usage is None:
-            raise InvalidRecording(lines.PUBLISH, "comes before anything was decided")
+            raise InvalidRecording(lines.PUBLISH, "comes before the first decision")
         if recorded.vpas is None:
             return
         self._begin(recorded.vpas, recorded.pods)
@@ -106,7 +106,7 @@ class _RecommenderReplay:
         for kind, data in recorded.decided.items():
             decide = _DECISIONS.get(kind)
             if decide is None:
-                raise InvalidRecording(kind, "is no step that decides anything")
+                raise InvalidRecording(kind, "is not a step with a decision")
             yield ReplayedDecision(data, encode_payload(decide(decision)))
         self._commit(decision, recorded.publish, recorded.save, recorded.usage.now)
 
@@ -136,7 +136,9 @@ class _RecommenderReplay:
         """Other recommenders are served under some names from now on."""
         for name, why in line.others.items():
             if why == lines.INSTALLED:
-                raise InvalidRecording(name, "is a recommender that is installed apart, whose answers are not recorded")
+                raise InvalidRecording(
+                    name, "is a recommender that does not come with Trellis; its output is not recorded"
+                )
         others: dict[str, Recommender] = {name: UnavailableRecommender(name, why) for name, why in line.others.items()}
         self._recommenders = {**self._built_in, **others}
 

@@ -13,6 +13,7 @@ import msgspec
 
 from trellis.base.errors import InvalidRecording, format_value
 from trellis.base.json_lines import read_header, read_lines
+from trellis.base.wording import pluralize
 from trellis.core.recording.format import BUFFERS, HVPA, NODES, RECOMMENDER, UPDATER
 from trellis.sim.replay.buffers import replay_buffers
 from trellis.sim.replay.decisions import ReplayedDecision
@@ -46,7 +47,7 @@ class DecisionDifference(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         place = f"decision {self.number}{f' ({self.about})' if self.about else ''}"
-        return f"{place} differs at {self.path}: {self.recorded} was recorded, {self.decided} is decided"
+        return f"{place} differs at {self.path}: recorded {self.recorded}, now {self.decided}"
 
 
 class ReplayReport(msgspec.Struct, frozen=True):
@@ -65,8 +66,8 @@ class ReplayReport(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         if self.first is None:
-            return f"{self.decisions} decisions, all the same"
-        return f"{self.decisions} decisions, {self.different} not the same; {self.first}"
+            return f"{pluralize(self.decisions, 'decision')}, no differences"
+        return f"{pluralize(self.decisions, 'decision')}, {self.different} different; the first: {self.first}"
 
 
 def replay(data: bytes | Iterable[bytes]) -> ReplayReport:
@@ -76,7 +77,7 @@ def replay(data: bytes | Iterable[bytes]) -> ReplayReport:
     header = read_header(kind, first)
     component = _REPLAYS.get(header.component)
     if component is None:
-        raise InvalidRecording(header.component, f"is no component that can be replayed; {', '.join(_REPLAYS)} can")
+        raise InvalidRecording(header.component, f"cannot be replayed; components that can: {', '.join(_REPLAYS)}")
     decisions = different = 0
     result: list[DecisionDifference] = []
     for replayed in component(chain([(kind, first)], lines)):

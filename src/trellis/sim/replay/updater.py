@@ -41,7 +41,7 @@ def replay_updater(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Rep
         if isinstance(line, lines.UpdaterStarted):
             replay = _UpdaterReplay(line)
         elif replay is None:
-            raise InvalidRecording(name, "comes before the line `start`, which holds the settings")
+            raise InvalidRecording(name, "comes before a line of kind start, which has the settings")
         elif isinstance(line, UpdatesDecided):
             yield ReplayedDecision(bytes(data), encode_payload(replay.decide(line)))
         else:
@@ -79,6 +79,7 @@ class _UpdaterReplay:
             lines.ActionEnded: lambda line: self._memory.record_action_end(
                 line.action, line.now, is_applied=line.is_applied
             ),
+            lines.ShardTaken: lambda line: self._memory.take_shard(line.forgotten, line.hourly),
             lines.PlanExecuted: lambda line: self._memory.record_results(line.workload, line.outcomes, line.now),
         }
 
@@ -113,7 +114,7 @@ class _UpdaterReplay:
         workload_key = (line.key[0], line.kind, line.key[1])
         kind = lines.WORKLOAD_KINDS.get(line.kind)
         if kind is None:
-            raise InvalidRecording(line.kind, "is no kind of controller that the updater watches")
+            raise InvalidRecording(line.kind, "is not a kind of controller that the updater watches")
         before = self._workloads.pop(workload_key, None)
         old, new = (
             decode_payload(payload, kind) if bytes(payload) != _NULL else None for payload in (line.old, line.new)

@@ -89,7 +89,7 @@ def _workload_problems(spec: ScenarioSpec, workloads: Sequence[SimulatedWorkload
     drawn = {(workload.namespace, workload.name) for workload in workloads[written:]}
     for number, workload in enumerate(workloads[:written]):
         if (workload.namespace, workload.name) in drawn:
-            rule = f"the fleet draws a workload {workload.namespace}/{workload.name} too"
+            rule = f"is also the name of a workload of spec.fleet, in namespace {workload.namespace}"
             yield ValidationProblem(("workloads", number, "name"), DUPLICATE, rule, workload.name)
     for number, reason in find_unschedulable_pods(spec.nodes, spec.node_groups, workloads):
         place: Path = ("workloads", number) if number < written else ("fleet",)

@@ -23,7 +23,7 @@ from trellis.sources.series.files import find_parts, read_part
 from trellis.sources.series.series import Series
 from trellis.sources.series.tables import LoadedSeries
 
-NO_SCENARIO = Reason("NoScenario", "A file that should hold a scenario holds none, or several.", Severity.ERROR)
+NO_SCENARIO = Reason("NoScenario", "A file for a simulation contains no Scenario or more than one.", Severity.ERROR)
 _SHOWN = 5
 # Findings that may be why a file seems to hold no Scenario; others are about objects that a simulation does not read.
 _ABOUT_KINDS = frozenset({UNREADABLE, NOT_AN_OBJECT, UNKNOWN_KIND})
@@ -49,12 +49,14 @@ def parse_scenario(
     scenarios = [candidate for candidate in result.objects if candidate.kind is SCENARIO]
     if not scenarios:
         related = tuple(finding for finding in result.findings if finding.reason in _ABOUT_KINDS)
-        hint = "a simulation needs one. To check other manifests, use `trellis check`"
-        return LoadedScenario((*related, _build_finding(source.name, f"the file holds no Scenario; {hint}")))
+        if any(finding.reason is UNREADABLE for finding in related):
+            return LoadedScenario(related)  # the Scenario may be what cannot be read
+        hint = "a simulation needs one; to check other manifests, use `trellis check`"
+        return LoadedScenario((*related, _build_finding(source.name, f"the file contains no Scenario; {hint}")))
     if result.errors:
         return LoadedScenario(result.findings)
     if len(scenarios) > 1:
-        message = f"the file holds {len(scenarios)} Scenarios; a simulation needs exactly one"
+        message = f"the file contains {len(scenarios)} Scenarios; a simulation needs exactly one"
         return LoadedScenario((*result.findings, _build_finding(source.name, message)))
     beside = FilesBeside(directory)
     return _compile(scenarios[0], result.findings, traces or beside.trace, beside, seed)
@@ -71,7 +73,7 @@ def select_variants(fleet: Fleet, names: Sequence[str]) -> Fleet:
         if name not in list_names:
             guess = suggest_name(name, list_names)
             hint = f' (did you mean "{guess}"?)' if guess else ""
-            raise InvalidInput(name, f"is no variant of this scenario{hint}; it has {', '.join(sorted(list_names))}")
+            raise InvalidInput(name, f"is not a variant of this scenario{hint}; it has {', '.join(sorted(list_names))}")
     return msgspec.structs.replace(
         fleet, variants=tuple(variant for variant in fleet.variants if variant.name in names)
     )
@@ -123,7 +125,7 @@ class FilesBeside:
             return next(iter(result.values()))
         listed = ", ".join(list(result)[:_SHOWN]) + (", ..." if len(result) > _SHOWN else "")
         if series is None:
-            raise InvalidSeries(name, f"has {len(result)} series: name one of {listed}")
+            raise InvalidSeries(name, f"has {len(result)} series; name one of them: {listed}")
         if series not in result:
             guess = suggest_name(series, result)
             hint = f' (did you mean "{guess}"?)' if guess else ""

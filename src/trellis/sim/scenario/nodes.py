@@ -72,7 +72,10 @@ def find_unschedulable_pods(
     for number, workload in enumerate(workloads):
         demand = _pod_request(workload)
         if not any(demand[0] <= offer[0] and demand[1] <= offer[1] for offer in offers):
-            yield number, f"a pod requests {demand[0]:g} CPU and {demand[1] / _GIB:.3g}Gi, and no node has as much"
+            yield (
+                number,
+                (f"a pod requests {demand[0]:g} CPU and {demand[1] / _GIB:.3g}Gi of memory, more than any node has"),
+            )
 
 
 def _pool(group: ScenarioNodeGroup, prices: Prices) -> NodePool:

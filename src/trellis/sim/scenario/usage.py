@@ -122,7 +122,7 @@ class UsageLayout:
         column = trace.column or resource
         measured = series.cpu if column == "cpu" else series.memory
         if not np.isfinite(measured).any():
-            rule = f"the series {series.name} of {trace.file} has no {column}; name the other column or another series"
+            rule = f"the series {series.name} of {trace.file} has no {column}; choose another column or series"
             self.problems.append(ValidationProblem((*at, "column"), REQUIRED, rule))
             return np.zeros(steps.count)
         scale = 1.0 if trace.scale is None else trace.scale

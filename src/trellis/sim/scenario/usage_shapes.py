@@ -81,7 +81,7 @@ class Spikes(msgspec.Struct, frozen=True):
 
 
 def spiky(times: FloatColumn, step: float, spikes: Spikes, draw: np.random.Generator) -> FloatColumn:
-    """Bursts alone: so many a day on average, at any time, each of its own length and height.
+    """Bursts alone: their number a day on average, at any time, each of its own length and height.
 
     Where two meet, the higher counts. A burst that is shorter than a step adds to it in proportion.
     """

@@ -118,7 +118,7 @@ class PolicyManifests:
         """The manifest with its namespace, if its kind is simulated and its target exists."""
         kind = document.get("kind")
         if kind not in _KINDS:
-            rule = f"{where}only {', '.join(_KINDS[:-1])} and {_KINDS[-1]} mean something in a simulation"
+            rule = f"{where}cannot be simulated; supported kinds: {', '.join(_KINDS)}"
             self.problems.append(ValidationProblem((*at, "kind") if not where else at, UNSUPPORTED, rule, kind))
             return
         wrong = list(_find_problems(document))
@@ -132,7 +132,7 @@ class PolicyManifests:
         namespace, kind, name = read_target(document)
         is_hpa, is_buffer = document.get("kind") == HPA, document.get("kind") == BUFFER.name
         if is_buffer and not self._orders_nodes:
-            rule = f"{where}a Buffer means something only where there are nodeGroups"
+            rule = f"{where}a Buffer requires spec.nodeGroups"
             self.problems.append(ValidationProblem(at, UNSUPPORTED, rule, BUFFER.name))
             return False
         if (is_hpa and kind == HVPA.name) or (is_buffer and kind not in _API_VERSIONS):
@@ -149,7 +149,7 @@ class PolicyManifests:
             self.problems.append(ValidationProblem(path, INVALID, rule, name, suggestion=suggest_name(name, names)))
             return False
         if document.get("kind") not in (VPA.name, BUFFER.name) and kind not in _SCALED:
-            self.problems.append(ValidationProblem(path, INVALID, f"{where}a {kind} has no scale", name))
+            self.problems.append(ValidationProblem(path, INVALID, f"{where}a {kind} has no scale subresource", name))
             return False
         return True
 
@@ -249,7 +249,8 @@ def _hpas_without_hvpa(chosen: Sequence[Document], at: Path) -> Iterator[Validat
         namespace, kind, name = read_target(document)
         if document["kind"] == HPA and kind == HVPA.name and (namespace, name) not in hvpas:
             rule = (
-                f"the HPA {document['metadata']['name']} is for the Hvpa {namespace}/{name}, which this variant has not"
+                f"the HPA {document['metadata']['name']} targets the Hvpa {namespace}/{name}, which this "
+                "variant does not have"
             )
             yield ValidationProblem(at, INVALID, rule, name)
 
@@ -265,7 +266,7 @@ def _with_recommender(document: Document, recommender: str) -> Document:
 def _recommender_problems(name: str, parameters: Mapping[str, str], at: Path) -> Iterator[ValidationProblem]:
     built_in = create_built_in_recommenders()
     if name not in built_in:
-        rule = f"there is no such recommender; there are {', '.join(built_in)}"
+        rule = f"unknown recommender; available: {', '.join(built_in)}"
         yield ValidationProblem((*at, "recommender"), INVALID, rule, name, suggestion=suggest_name(name, built_in))
         return
     declared: Sequence[Parameter] = built_in[name].parameters

@@ -185,7 +185,7 @@ class ReplicaAccounting:
         self._overload = np.zeros(len(first))
 
     def add(self, usage: StepUsage, rows: ModelContainerTable, containers: FloatColumn) -> None:
-        """Add a scored step, in which so many `containers` of each number ran."""
+        """Add a scored step; `containers` is how many of each number ran."""
         self._steps += 1
         self._pods += containers[self._first]
         serves = rows.stage[usage.rows] == ContainerStage.UP

@@ -134,7 +134,7 @@ class ChartBuilder:
         )
 
 
-# More marks cannot be told apart in a chart.
+# More marks cannot be distinguished in a chart.
 MOST_MARKS: Final = 200
 # A workload that is changed or killed without end must not take all memory.
 _MOST_NOTED: Final = 20_000

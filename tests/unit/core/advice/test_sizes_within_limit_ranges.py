@@ -101,7 +101,7 @@ def test_all_containers_together_fit_the_range_of_a_pod() -> None:
 
 def test_every_form_of_a_report_has_the_bound_of_a_row() -> None:
     advice = advised(at_most(cpu="300m"), container(request=(200, GIB), target=(977, GIB)))
-    assert "| requests too little, bounded (UnderRequested, CappedToLimitRangeMax) |" in as_markdown(advice)
+    assert "| request too low, bounded (UnderRequested, CappedToLimitRangeMax) |" in as_markdown(advice)
     assert "app, CPU: 977m is needed, 300m is allowed (CappedToLimitRangeMax)" in " ".join(as_text(advice))
     assert as_csv(advice).splitlines()[1].endswith(",CappedToLimitRangeMax,")
     row = build_document(advice)["workloads"][0]["containers"][0]

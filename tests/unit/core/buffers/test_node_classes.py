@@ -155,6 +155,7 @@ def test_a_node_selector_of_another_class_than_the_target_is_refused() -> None:
         ("CustomComputeClass", "cloud.google.com/compute-class"),
         ("MachineDeployment", "cluster.x-k8s.io/deployment-name"),
         ("KwokNodeGroup", "kwok-nodegroup"),
+        ("ClaimNodeGroup", "trellis.x-k8s.io/node-group"),
         ("Flavor", "example.com/flavor"),
     ],
 )

@@ -68,8 +68,8 @@ def test_a_vpa_of_another_hvpa_is_reported_with_its_owner() -> None:
     assert other.vpa is not None
     assert (own.vpa.owned, own.vpa.owner) == (True, "web")
     assert (other.vpa.owned, other.vpa.owner) == (False, "web")
-    assert next(source_lines(own, time(NOW))).startswith("VPA web, its own, recommends")
-    assert next(source_lines(other, time(NOW))).startswith("VPA web, that of Hvpa web, recommends")
+    assert next(source_lines(own, time(NOW))).startswith("VPA web (owned by this Hvpa) recommends")
+    assert next(source_lines(other, time(NOW))).startswith("VPA web (owned by Hvpa web) recommends")
 
 
 def test_both_sources_are_reported_with_their_totals() -> None:
@@ -104,10 +104,8 @@ def test_a_held_total_is_the_decision_and_names_its_remedy() -> None:
     part = explain_part(cluster)
     assert code(part) == "NoTotals"
     assert part.details.startswith("CPU is held at 12 in total, and the VPA recommends 40 for each pod")
-    (line,) = [source_line for source_line in source_lines(part, time(NOW)) if "held" in source_line]
-    assert line == (
-        "  Of CPU and memory no total is published: it is held at the target times the count of the first pass."
-    )
+    (line,) = [source_line for source_line in source_lines(part, time(NOW)) if "published" in source_line]
+    assert line == "  No total of CPU and memory is published: it stays at target times replicas of the first pass."
 
 
 def test_a_total_that_is_scaled_by_another_recommender_names_it() -> None:
@@ -118,7 +116,7 @@ def test_a_total_that_is_scaled_by_another_recommender_names_it() -> None:
     assert part.vpa is not None
     assert (part.vpa.scaled_by, part.vpa.held, part.vpa.totals["cpu"]) == ("night-shift", (), "24")
     lines = list(source_lines(part, time(NOW)))
-    assert "  That is the history of the whole workload, scaled by the target of recommender night-shift." in lines
+    assert "  The total is the usage history of the workload, scaled by the target of recommender night-shift." in lines
 
 
 def test_a_count_on_the_scale_without_an_hpa_is_reported_with_its_writer() -> None:
@@ -135,7 +133,7 @@ def test_a_count_on_the_scale_without_an_hpa_is_reported_with_its_writer() -> No
     assert (part.scale_request.totals, part.scale_request.since) == ({"cpu": "24"}, time(NOW - 60))
     assert of(part, "cpu").by == ("hpa",)
     lines = list(source_lines(part, time(NOW)))
-    assert "A count written to its scale asks for CPU 24 in total, since 07:59 UTC, 1 min ago." in lines
+    assert "A count written to its scale subresource asks for CPU 24 in total, since 07:59 UTC, 1 min ago." in lines
     assert "  kubectl asks for 4 replicas" in lines
 
 
@@ -143,7 +141,7 @@ def test_a_count_that_the_controller_has_not_observed_yet_is_reported() -> None:
     cluster = world(total={"cpu": "12", "memory": "6G"})
     cluster.objects["Hvpa", (NAMESPACE, "web")]["spec"]["replicas"] = 4
     lines = list(source_lines(explain_part(cluster), time(NOW)))
-    assert "spec.replicas says 4: a wish that the controller has not answered yet." in lines
+    assert "spec.replicas is 4, which the Hvpa controller has not processed yet." in lines
 
 
 def test_without_any_source_the_reason_is_no_recommendation() -> None:

@@ -42,8 +42,8 @@ def test_a_good_scenario_is_one_object_without_findings() -> None:
 
 def test_a_typo_is_reported_with_line_column_and_a_suggestion() -> None:
     assert lines(GOOD.replace("steady", "stedy")) == [
-        "9:40 spec.workloads[0].containers[0].usage.cpu: Required value: one of steady, daily, weekly, spiky, trend, "
-        "phases, leak, trace must be given",
+        "9:40 spec.workloads[0].containers[0].usage.cpu: Required value: at least one of steady, daily, weekly, spiky, "
+        "trend, phases, leak, trace must be given",
         '9:46 spec.workloads[0].containers[0].usage.cpu.stedy: Unknown field: there is no field "stedy" here '
         '(did you mean "steady"?)',
     ]
@@ -79,7 +79,7 @@ def test_the_same_object_in_two_policies_is_no_duplicate() -> None:
 def test_a_scenario_is_explained() -> None:
     result = check([ManifestSource("small.yaml", (GOOD + "  warmUp: 1h\n").encode())])
     assert describe_objects(result)[0]["sentences"] == [
-        "Plays 1d of 1 workload, with a figure of usage every 1m.",
+        "Simulates 1d of 1 workload, with a usage sample every 1m.",
         "Compares fixed and sized.",
-        "The first 1h are not scored.",
+        "The first 1h are warm-up and not scored.",
     ]

@@ -92,7 +92,7 @@ def test_missing_data_marks_every_format_as_partial() -> None:
     for form in ("table", "markdown", "html"):
         text = " ".join(render_advice(SHOP, form).split())
         assert "Partial: 1 source of data could not be read; it is listed below." in text
-        assert "pods in payments" in text
+        assert "LimitRange: may not be read" in text
     assert json.loads(render_advice(SHOP, "json"))["partial"] is True
     assert "Partial" not in render_advice(advised(generated_survey(2)), "table")
 
@@ -118,6 +118,16 @@ def test_without_prices_no_costs_are_shown(form: str) -> None:
     assert "EUR 0" not in text
 
 
+def test_an_unknown_request_is_none_nowhere_where_the_history_is_too_short_for_advice() -> None:
+    short = container(request=(NONE, NONE), days=0.04, samples=12)
+    advice = advised(survey(msgspec.structs.replace(workload("web", short, pods=1), is_sized=False)))
+    (row,) = [line for line in as_text(advice, 100) if line.startswith("?  shop/web")]
+    assert row.split()[4:6] == ["?", "?"]
+    assert '"?" as a request means that the current request is unknown.' in "\n".join(as_text(advice, 200))
+    page = page_body(render_advice(advice, "html"))
+    assert ">none" not in page.partition('id="containers-table"')[2].partition("</tbody>")[0]
+
+
 def test_unknown_requests_are_not_reported_as_none() -> None:
     workloads = [
         msgspec.structs.replace(
@@ -128,7 +138,7 @@ def test_unknown_requests_are_not_reported_as_none() -> None:
     advice = advised(survey(*workloads))
     text = [line.split() for line in as_text(advice, 100)]
     assert ["total", "?", "1.00", "?", "1.00"] in text
-    explained = '"? ->" means that the current request is unknown.'
+    explained = '"?" as a request means that the current request is unknown.'
     assert explained in "\n".join(as_text(advice, 200))
     assert explained not in "\n".join(as_text(advised(survey(workload())), 200))
     assert "| total | ? | 1.00 |  | ? | 1.00 |  |  |" in render_advice(advice, "markdown").splitlines()

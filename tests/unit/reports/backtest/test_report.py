@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from itertools import product
+from itertools import combinations
 
 import msgspec
 import pytest
@@ -13,7 +13,7 @@ from support.builders.results import backtested
 from support.golden_files import assert_golden, page_body
 from trellis.reports.backtest.frontier import FrontierCurve, draw_frontier
 from trellis.reports.backtest.headline import find_best
-from trellis.reports.backtest.report import as_csv, as_html, as_json, as_text
+from trellis.reports.backtest.report import as_csv, as_html, as_json, as_markdown, as_text
 
 SMALL = backtested(series=4, points=5)
 
@@ -22,6 +22,7 @@ def test_the_reports_are_as_approved() -> None:
     assert_golden("backtest.txt", "\n".join(as_text(SMALL, 100)) + "\n")
     assert_golden("backtest.csv", as_csv(SMALL))
     assert_golden("backtest.json", as_json(SMALL).decode())
+    assert_golden("backtest.md", as_markdown(SMALL))
     assert_golden("backtest.html", page_body(as_html(SMALL)))
 
 
@@ -87,21 +88,38 @@ def test_where_nothing_is_scored_nothing_is_compared() -> None:
 
 def test_the_frontier_is_drawn_without_scripts() -> None:
     body = page_body(as_html(SMALL))
-    assert body.count('<circle class="spot"') == 6
+    for drawing in re.findall(r"<svg.*?</svg>", body, re.DOTALL):
+        assert drawing.count('<circle class="spot"') == 6
     assert "percentile=0.95" in body
 
 
-def test_no_spot_of_the_frontier_lies_upon_a_name() -> None:
+def test_the_frontier_is_drawn_for_wide_and_for_narrow_screens() -> None:
+    body = page_body(as_html(SMALL))
+    assert re.findall(r'class="drawing (\w+)-screen frontier" viewBox="0 0 (\d+)', body) == [
+        ("wide", "1140"),
+        ("narrow", "336"),
+    ]
+
+
+def test_no_name_of_the_frontier_lies_upon_a_spot_or_a_name() -> None:
     close = [
         FrontierCurve(name, "red", [], [], [(1.7 + apart, 0.01, name)])
-        for name, apart in (("first", 0.0), ("next", 0.004))
+        for name, apart in (("first", 0.0), ("next", 0.004), ("a longer name", 0.4))
     ]
-    drawn = draw_frontier(close, "both")
-    spots = re.findall(r'<circle class="spot" cx="([\d.]+)" cy="([\d.]+)"', drawn)
-    names = re.findall(r'<text class="named-spot" x="([\d.]+)" y="([\d.]+)"', drawn)
-    assert len(spots) == len(names) == 2
-    assert drawn.rindex("<circle") < drawn.index("named-spot")
-    assert min(abs(float(y) - 4 - float(cy)) for (x, y), (cx, cy) in product(names, spots) if float(x) <= float(cx)) > 8
+    for drawing in draw_frontier(close, "both"):
+        spots = [
+            (float(x), float(y)) for x, y in re.findall(r'<circle class="spot" cx="([\d.]+)" cy="([\d.]+)"', drawing)
+        ]
+        names = re.findall(r'<text class="named-spot" x="([\d.]+)" y="([\d.]+)">([^<]+)', drawing)
+        assert len(spots) == len(names) == 3
+        assert drawing.rindex("<circle") < drawing.index("named-spot")
+        boxes = [(float(x), float(x) + 7 * len(name), float(y) - 4) for x, y, name in names]
+        assert not [box for box in boxes for x, y in spots if box[0] < x < box[1] and abs(y - box[2]) < 9]
+        assert not [
+            pair
+            for pair in combinations(boxes, 2)
+            if pair[0][0] < pair[1][1] and pair[1][0] < pair[0][1] and abs(pair[0][2] - pair[1][2]) < 12
+        ]
 
 
 def test_what_was_left_out_and_what_was_stopped_is_reported() -> None:

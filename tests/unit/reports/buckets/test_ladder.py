@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from support.builders.surveys import NOW
@@ -19,14 +21,24 @@ def test_every_bucket_is_a_rung_that_is_named_by_replicas_and_capacity() -> None
     for proposal in PROPOSALS:
         buckets = proposal.suggestion.proposal
         assert buckets is not None
-        drawing = draw_ladder(proposal)
-        assert drawing.count('class="rung"') == len(buckets.buckets)
+        for drawing in draw_ladder(proposal):
+            assert drawing.count('class="rung"') == len(buckets.buckets)
         capacities = list_capacities(buckets, proposal.suggestion.utilization)
         assert capacities == sorted(capacities)
     (search,) = (proposal for proposal in PROPOSALS if proposal.workload.name == "search")
-    assert ">2 replicas: 2.40 cores<" in draw_ladder(search)
+    wide, narrow = draw_ladder(search)
+    assert ">2 replicas: 2.40 cores<" in wide
+    assert ">Replicas<" in narrow
+    assert ">2<" in narrow
+
+
+def test_the_axes_have_a_unit_and_round_values() -> None:
+    for drawing in draw_ladder(PROPOSALS[0]):
+        assert ">CPU, cores<" in drawing
+        ticks = re.findall(r'<text class="tick"[^>]*>([^<]+)', drawing)
+        assert {"0", "2", "4", "6", "26 Dec"} <= set(ticks)
 
 
 def test_without_usage_over_time_there_is_no_drawing() -> None:
     workload = msgspec.structs.replace(PROPOSALS[0].workload, totals=None)
-    assert draw_ladder(msgspec.structs.replace(PROPOSALS[0], workload=workload)) == ""
+    assert draw_ladder(msgspec.structs.replace(PROPOSALS[0], workload=workload)) == []

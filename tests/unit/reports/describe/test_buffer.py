@@ -40,7 +40,7 @@ def given_pods(**resources: Any) -> dict[str, Any]:
             {"targetRef": DEPLOYMENT, "capacity": {"replicas": {"exactly": 3}}},
             "Keeps spare capacity for 3 further pods",
         ),
-        ({"targetRef": DEPLOYMENT, "capacity": {"replicas": {"exactly": 3}}}, "with the recommendation in force."),
+        ({"targetRef": DEPLOYMENT, "capacity": {"replicas": {"exactly": 3}}}, "with the current recommendation."),
         (
             of_class(perChunkResources={"cpu": "3", "memory": "512Mi"}),
             "in chunks of 3 CPU and 512Mi memory; that makes 10 chunks.",
@@ -49,7 +49,7 @@ def given_pods(**resources: Any) -> dict[str, Any]:
             of_class(),
             "in equal chunks that fit the smallest of them. These are nodes labelled karpenter.sh/nodepool=spot.",
         ),
-        (of_class("Pool"), "By which label nodes show a Pool has to be set, with --node-class-labels."),
+        (of_class("Pool"), "The node label for a Pool is unknown: set --node-class-labels."),
         (
             of_class(nodeSelector={"karpenter.sh/nodepool": "other"}),
             "No node can be one of these: nodeSelector selects karpenter.sh/nodepool=other, which",
@@ -58,8 +58,8 @@ def given_pods(**resources: Any) -> dict[str, Any]:
         (given_pods(limits={"nvidia.com/gpu": "1"}), "5 pods of the given spec: 1 nvidia.com/gpu each."),
         (given_pods(), "Keeps spare capacity for 5 pods of the given spec."),
         (given_pods(requests={"cpu": "lots"}), "Keeps spare capacity for 5 pods of the given spec."),
-        ({"type": "example.com/warm", **given_pods()}, "Is left alone: example.com/warm"),
-        ({}, "Keeps no spare capacity: its capacity cannot be read."),
+        ({"type": "example.com/warm", **given_pods()}, "Is ignored: example.com/warm"),
+        ({}, "Keeps no spare capacity: its capacity is invalid."),
     ],
 )
 def test_a_buffer_is_described_in_sentences(spec: dict[str, Any], sentence: str) -> None:

@@ -16,8 +16,8 @@ from trellis.core.lint.check import check
 from trellis.core.lint.manifests import ManifestSource
 from trellis.reports.describe import describe_objects
 
-LEFT = "running pods are left as they are"
-RESIZED = "running pods are resized in place, and evicted where that fails"
+LEFT = "running pods are not changed"
+RESIZED = "running pods are resized in place, and evicted if that fails"
 FLAG = "--in-place-skip-disruption-budget"
 ACTING = ["Recreate", "InPlaceOrRecreate", "InPlace"]
 
@@ -64,8 +64,8 @@ def test_a_single_replica_is_promised_nothing_that_the_default_minimum_rules_out
 ) -> None:
     text = described(workload(kind, **given), vpa(mode, kind))
     assert LEFT in text
-    assert f"{kind} web has 1 replica, and the updater changes running pods only where at least 2 replicas live" in text
-    assert "evicted where that fails" not in text.partition("With `minReplicas: 1`")[0]
+    assert f"{kind} web has 1 replica, and the updater changes running pods only if at least 2 replicas run" in text
+    assert "evicted if that fails" not in text.partition("With `minReplicas: 1`")[0]
     assert FLAG in text
 
 
@@ -93,34 +93,34 @@ def test_the_flag_is_named_only_where_the_resize_restarts_no_container() -> None
     assert f"With the updater's `{FLAG}`" in described(workload(), vpa("InPlaceOrRecreate"))
     text = described(workload(), vpa("Recreate"))
     assert f"With mode InPlaceOrRecreate and the updater's `{FLAG}`" in text
-    assert "With `minReplicas: 1` they are evicted and come back with the recommended requests" in text
+    assert "With `minReplicas: 1` they are evicted and recreated with the recommended requests" in text
 
 
 def test_the_bounds_of_an_hpa_count_and_not_the_replicas_of_the_manifest() -> None:
     text = described(workload(replicas=5), hpa(maxReplicas=8), vpa("InPlaceOrRecreate"))
     assert RESIZED in text
-    assert "While Deployment web has 1 replica, running pods are left as they are" in text
+    assert "While Deployment web has 1 replica, running pods are not changed" in text
     text = described(workload(), hpa(minReplicas=2, maxReplicas=8), vpa("InPlaceOrRecreate"))
     assert RESIZED in text
     assert LEFT not in text
 
 
 def test_a_minimum_is_reported_where_the_workload_is_not_in_the_files() -> None:
-    assert "Where fewer than 2 replicas live (the updater's default)" in described(vpa("Recreate"))
-    assert "Where fewer than 3 replicas live, running" in described(vpa("Recreate", minReplicas=3))
+    assert "With fewer than 2 running replicas (the updater's default)" in described(vpa("Recreate"))
+    assert "With fewer than 3 running replicas, running" in described(vpa("Recreate", minReplicas=3))
     assert LEFT not in described(vpa("Recreate", minReplicas=1))
     assert FLAG in described(vpa("InPlace"))
-    assert "Where fewer than 2 replicas live" in described(workload("DaemonSet"), vpa("Recreate", "DaemonSet"))
+    assert "With fewer than 2 running replicas" in described(workload("DaemonSet"), vpa("Recreate", "DaemonSet"))
 
 
 def test_the_first_bucket_of_an_hvpa_resizes_its_single_replica() -> None:
     text = described(workload(), hvpa(*STORY_2))
-    assert "Running pods are resized in place, and evicted where that fails; at 1 replica none is evicted" in text
+    assert "Running pods are resized in place, and evicted if that fails; at 1 replica none is evicted" in text
     assert "waits" not in text
     waits = described(workload(app=container(restarts=("memory",))), hvpa(*STORY_2))
-    assert "At 1 replica a change of memory waits: at least 2 replicas must live" in waits
+    assert "At 1 replica memory is not changed: at least 2 replicas must run" in waits
     many = described(workload(), hvpa(bucket((2, 4), ("0", "4"), ("0", "4G"))))
-    assert "Running pods are resized in place, and evicted where that fails. " in many
+    assert "Running pods are resized in place, and evicted if that fails. " in many
 
 
 def test_a_frozen_object_and_one_that_sizes_nothing_are_promised_nothing() -> None:

@@ -72,10 +72,10 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
         (exactly(0), "It keeps no spare capacity now."),
         (
             exactly(1, recreationStrategy="KeepMinimum"),
-            "If no pods ran but those of DaemonSets, the existing nodes fit all of it.",
+            "If only pods of DaemonSets ran, all chunks fit on existing nodes.",
         ),
         (exactly(1, recreationStrategy="KeepMinimum"), "KeepMinimum: the capacity counts whether used or not;"),
-        (exactly(1, type="example.com/warm"), "It is left alone, and so is its status. OtherBufferType:"),
+        (exactly(1, type="example.com/warm"), "Trellis ignores it and does not write its status. OtherBufferType:"),
         (
             {"targetRef": deployment("web"), "capacity": {"replicas": {"percent": {"percent": 30, "maxCount": 1}}}},
             "30 % of 4 replicas, rounded up, at most 1: 1.",
@@ -86,7 +86,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
         ),
         (
             {"targetRef": POOL, "capacity": {"nodeClass": {"totalCpu": "4", "totalMem": "6Gi"}}},
-            "No node that there is would take a chunk, however empty it were.",
+            "A chunk fits on no existing node, even without other pods.",
         ),
         (
             {
@@ -99,11 +99,11 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
                     }
                 },
             },
-            "Up to CPU 4 and memory 6Gi in total, in chunks of CPU 1 and memory 2Gi: 3 exceed neither total.",
+            "Up to CPU 4 and memory 6Gi in total, in chunks of CPU 1 and memory 2Gi: 3 are within both totals.",
         ),
         (
             given_pods(nodeSelector={"pool": "a"}, hostNetwork=True),
-            "Where it may run is bound by nodeSelector pool=a and hostNetwork.",
+            "Its nodes are restricted by nodeSelector pool=a and hostNetwork.",
         ),
         (given_pods(), "It keeps spare capacity for 2 pods of the given spec: CPU 500m and memory 1Gi each"),
         ({"targetRef": deployment("wbe"), "capacity": {"replicas": {"exactly": 2}}}, "TargetNotFound: Cannot read"),
@@ -128,31 +128,31 @@ def test_missing_headroom_is_reported_with_its_amount_and_reason() -> None:
     cluster = Cluster()
     cluster.add_node("n1", "4")
     explanation = explain_web(cluster, **exactly(5))
-    assert "Beside all running pods the existing nodes fit 4 of 5 chunks; the rest needs" in explanation
-    assert "No further chunk fits 1 node, NodeFull (cpu)." in explanation
+    assert "Beside all running pods, 4 of 5 chunks fit on existing nodes; the rest needs" in explanation
+    assert "No further chunk fits on existing nodes: 1 node, NodeFull (cpu)." in explanation
 
 
 def test_where_there_is_no_headroom_at_all_nothing_is_left_over() -> None:
     cluster = Cluster()
     cluster.add_node("n1", "2")
-    assert "the existing nodes fit none of it; it needs new nodes." in explain_web(cluster, **exactly(5))
+    assert "no chunk fits on existing nodes; new nodes are needed." in explain_web(cluster, **exactly(5))
 
 
 def test_a_status_that_is_behind_is_reported() -> None:
     cluster = Cluster()
-    assert "No pods are in its status yet." in explain_web(cluster, **exactly(2))
+    assert "Its status has no chunks yet." in explain_web(cluster, **exactly(2))
     cluster.publish_buffers()
     cluster.objects["Buffer", ("shop", "web")]["spec"]["capacity"]["replicas"]["exactly"] = 3
     behind = text(explain_buffer(cluster.evidence(), "web"), 1000)
-    assert "Its status has 2 chunks, and is not what this answer comes to." in behind
+    assert "Its status has 2 chunks, and differs from this answer." in behind
 
 
 def test_the_time_when_all_chunks_last_fit_is_reported() -> None:
     explanation = explain_web(status={"lastFullyProvisioned": time(NOW - 120)}, **exactly(2))
-    assert "All of it last fitted on ready nodes at 07:58 UTC, 2 min ago." in explanation
+    assert "It was last fully provisioned at 07:58 UTC, 2 min ago." in explanation
 
 
 def test_another_buffer_on_the_target_is_reported() -> None:
     cluster = Cluster()
     cluster.add_buffer("more", **exactly(3))
-    assert "Buffer more is about the same target, and keeps 3 chunks of its own." in explain_web(cluster, **exactly(2))
+    assert "Buffer more has the same target, and keeps 3 chunks." in explain_web(cluster, **exactly(2))

@@ -78,7 +78,7 @@ def test_a_terminal_without_such_characters_gets_plain_ones() -> None:
 def test_a_pods_explanation_names_its_hvpa() -> None:
     explanation = text(explain_pod(search().evidence(), "search-1-0"), 1000)
     assert (
-        "Hvpa search decides how many pods Deployment search has and how big each is: "
+        "Hvpa search decides number and size of the replicas of Deployment search: "
         "3 replicas of CPU 8 and memory 5G each." in explanation
     )
 
@@ -88,7 +88,7 @@ def test_a_pods_explanation_names_its_hvpa() -> None:
 
 def test_an_unchanged_count_is_reported_with_the_reason() -> None:
     explanation = explain_web(world(3, "3700m", "11", scaleDown={"stabilizationWindow": "0s"}))
-    assert "3 are kept: CPU is above 10.8, which is 10 % below what fewer hold." in explanation
+    assert "3 replicas are kept: CPU is above 10.8, which is 10 % below what fewer hold." in explanation
 
 
 def test_a_blocked_step_is_reported_with_its_end() -> None:
@@ -97,43 +97,45 @@ def test_a_blocked_step_is_reported_with_its_end() -> None:
     explanation = explain_web(
         world(2, "6", "20", scaleUp={"updateMode": "MaintenanceWindow"}, maintenanceWindow=window)
     )
-    assert "2 stay for now: the step up is held back." in explanation
+    assert "2 replicas stay for now: the step up is blocked." in explanation
     assert "inside the maintenance window; until 22:00 UTC, in 14 h." in explanation
 
 
 def test_while_a_step_up_is_held_back_no_sentence_takes_it_for_taken() -> None:
     explanation = explain_web(world(2, "3", "24", scaleUp={"updateMode": "Off"}))
     assert "Decided: 2 replicas of CPU 3 and memory 1G each." in explanation
-    assert "CPU: 24 asked for by the VPA. It takes 3 replicas: fewer hold up to 12, 3 up to 27." in explanation
-    assert "2 stay for now: the step up is held back." in explanation
-    assert "CPU: 24 over 2 replicas is 12 for each, and the VPA's target is 1. It stays 3 for now" in explanation
-    assert "◇ asked for: 24   ◉ as decided: 2 replicas for 6" in explanation
+    assert "CPU: the demand is 24, from the VPA. It needs 3 replicas: fewer hold up to 12, 3 up to 27." in explanation
+    assert "2 replicas stay for now: the step up is blocked." in explanation
+    assert "CPU: 24 over 2 replicas is a share of 12; the VPA's target is 1. The size stays 3 for now" in explanation
+    assert "◇ demand: 24   ◉ now and decided: 2 replicas for 6" in explanation
     assert "It would be 3 replicas" not in explanation
     # Memory has what follows from its total.
-    assert "With AtLeastRecommended the larger of its share and the VPA's target counts: 1G" in explanation
+    assert "With AtLeastRecommended, the size is the larger of the share and the VPA's target: 1G" in explanation
 
 
 def test_a_decrease_below_the_threshold_is_reported_as_unchanged() -> None:
     explanation = explain_web(world(3, "8", "23", scaleDown={"stabilizationWindow": "0s"}))
-    assert "CPU: 23 over 3 replicas is 7.667 for each, and the VPA's target is 1. It stays 8 for now" in explanation
+    assert "CPU: 23 over 3 replicas is a share of 7.667; the VPA's target is 1. The size stays 8 for now" in explanation
 
 
 def test_demand_above_the_last_bucket_is_reported() -> None:
-    assert "CPU: 200 asked for by the VPA. That is more than the 192 that 8 hold." in explain_web(world(2, "6", "200"))
+    assert "CPU: the demand is 200, from the VPA. That exceeds the 192 that 8 replicas hold." in explain_web(
+        world(2, "6", "200")
+    )
 
 
 def test_unchanged_pods_are_reported_with_the_reason() -> None:
-    assert "All is left as it is. ScaledToZero" in explain_web(world(0, "6", "20"))
+    assert "Nothing changes. ScaledToZero" in explain_web(world(0, "6", "20"))
     refused = explain_web(world(2, "6", "20", buckets=[]))
-    assert "It leaves Deployment web alone. HvpaRefused: spec.buckets" in refused
-    assert "HOW MANY" not in refused
+    assert "It does not change Deployment web. HvpaRefused: spec.buckets" in refused
+    assert "REPLICAS" not in refused
 
 
 def test_steps_and_bytes_are_written_for_people() -> None:
     blocked = [{"direction": "Down", "reason": "MinChange", "message": "2 x (CPU 6, memory 5G): too little."}]
     conditions = [{"type": "Active", "status": "True", "reason": "AsDecided"}]
     explanation = explain_web(world(2, "6", "12", status={"blocked": blocked, "conditions": conditions}))
-    assert "The controller holds a step down back, MinChange: 2 x (CPU 6, memory 5G): too little." in explanation
+    assert "Blocked step down, MinChange: 2 x (CPU 6, memory 5G): too little." in explanation
 
 
 # Drawings
@@ -174,7 +176,7 @@ def test_in_a_narrow_terminal_the_counts_that_matter_are_left() -> None:
 def test_what_is_asked_for_is_marked_where_it_is_not_what_counts() -> None:
     lines = drawn((3, "24"), (3, "24"), asked="5")
     assert "◇" in row(lines, 2)
-    assert "◇ asked for: 5" in lines[-1]
+    assert "◇ demand: 5" in lines[-1]
 
 
 @given(

@@ -29,7 +29,7 @@ def test_explanations_of_nodes_are_as_approved() -> None:
     texts = [text(cluster.node(name)) for name in ("small-1", "small-2", "small-3", "n1")]
     wanted = [cluster.buffer("web"), cluster.buffer("builds"), cluster.pod("import-1"), cluster.pod("import-2")]
     assert_golden(
-        "explain-node.txt", "\n".join([*texts, *(chapter(explanation, "NODES FOR IT") for explanation in wanted)])
+        "explain-node.txt", "\n".join([*texts, *(chapter(explanation, "PLACEMENT") for explanation in wanted)])
     )
     assert_golden("explain-node.json", as_json(cluster.node("small-2")).decode())
 
@@ -50,19 +50,19 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
 
 def test_the_explanation_of_an_unscheduled_pod_begins_with_that() -> None:
     explanation = text(pools().pod("import-2"), 1000)
-    assert "The pod has no node. NoGroupFits: no node group has nodes on which it would fit." in explanation
-    assert "Groups large and small do not help: NodeTooSmall (cpu)." in explanation
+    assert "The pod is not scheduled. NoGroupFits: no node group has nodes on which it would fit." in explanation
+    assert "Node groups large and small are excluded: NodeTooSmall (cpu)." in explanation
     explanation = text(pools().pod("import-1"), 1000)
-    assert "The pod has no node. By the next plan, NodeOrdered" in explanation
+    assert "The pod is not scheduled. With the next scale-up, NodeOrdered" in explanation
 
 
 def test_a_node_without_a_decision_has_no_reason_lines() -> None:
     cluster = pools()
     cluster.patterns = ("shop",)
     explanation = text(cluster.node("small-1"), 1000)
-    assert "What becomes of it is not known." in explanation
+    assert "The decision about it is unknown." in explanation
     assert "NodesNotObserved" in explanation
-    assert "WHY IT IS THERE" not in explanation
+    assert "NODE GROUP AND REQUESTS" not in explanation
 
 
 def test_many_pods_that_are_alike_are_not_all_shown() -> None:
@@ -72,8 +72,8 @@ def test_many_pods_that_are_alike_are_not_all_shown() -> None:
     for number in range(25):
         cluster.run(f"web-1-{number:02}", "small-1", "10m")
     explanation = text(cluster.node("small-1"), 1000)
-    assert "shop/web-1-19 asks for CPU 10m" in explanation
-    assert "5 other pods, of which the same is to be said." in explanation
+    assert "shop/web-1-19 requests CPU 10m" in explanation
+    assert "The same holds for 5 other pods." in explanation
     assert "web-1-20" not in explanation
 
 
@@ -82,6 +82,6 @@ def test_a_leaving_node_is_reported_with_its_time() -> None:
     mark = {"key": "trellis.x-k8s.io/leaving", "value": f"{NOW - 60:.0f}", "effect": "NoSchedule"}
     cluster.add_member("small-4", taints=[mark], conditions=[])
     explanation = text(cluster.node("small-4"), 1000)
-    assert "It is on its way out. NodeReleased" in explanation
-    assert "So it has been since 07:59 UTC, 1 min ago." in explanation
+    assert "It is being removed. NodeReleased" in explanation
+    assert "This has been so since 07:59 UTC, 1 min ago." in explanation
     assert "It is not ready." in explanation

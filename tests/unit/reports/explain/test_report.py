@@ -15,7 +15,7 @@ from trellis.core.explain.explanation.document import CounterfactualPart, Influe
 from trellis.core.resize.candidates import MODE_DOES_NOT_UPDATE_PODS
 from trellis.reports.explain.pods import describe_counterfactual
 from trellis.reports.explain.report import as_json, as_text
-from trellis.reports.text.quantities import draw_sparkline, format_moment, format_quantity
+from trellis.reports.text.quantities import draw_sparkline, format_moment, format_quantity, merge_values
 
 AT = time(NOW)
 
@@ -61,14 +61,20 @@ def test_a_terminal_without_blocks_gets_plain_characters() -> None:
     assert draw_sparkline([0.0, 0.0]) == "▁▁"
 
 
+def test_values_that_share_a_place_are_shown_by_the_highest() -> None:
+    assert merge_values([1.0, 3.0, None, 2.0, None, None, 4.0], 4) == [3.0, 2.0, None, 4.0]
+    assert merge_values([1.0, 2.0], 8) == [1.0, 2.0]
+    assert merge_values([], 8) == []
+
+
 def test_pods_with_the_same_reason_are_reported_together() -> None:
     cluster = Cluster()
     cluster.add_workload("web", 12)
     cluster.add_vpa("web", {"app": {"cpu": "500m", "memory": "1Gi"}})
     explanation = text(explain_vpa(cluster.evidence(), "web"))
-    assert "12 pods are left alone: the pod has the recommended size" in explanation
+    assert "12 pods are not changed: SizeAsRecommended." in explanation
     assert "web-1-0, web-1-1, web-1-2 and 9 others" in explanation
-    assert explanation.count("SizeAsRecommended") == 1
+    assert explanation.count("SizeAsRecommended: the pod has the recommended size") == 1
 
 
 def test_a_budget_that_forbids_the_eviction_is_reported_at_once() -> None:
@@ -77,7 +83,7 @@ def test_a_budget_that_forbids_the_eviction_is_reported_at_once() -> None:
     cluster.add_vpa("web", {"app": {"cpu": "2", "memory": "1Gi"}})
     explained = explain_vpa(cluster.evidence(), "web")
     assert {pod.way for pod in explained.pods} >= {"Evict"}
-    refused = "But PodDisruptionBudget web allows no disruption now: the API server refuses evictions."
+    refused = "PodDisruptionBudget web allows no disruption now: the API server refuses evictions."
     for allowed, is_reported in ((0, True), (1, False)):
         values = {"minAvailable": 3, "disruptionsAllowed": allowed, "healthy": 3, "desired": 3}
         budget = InfluencePart("PodDisruptionBudget", "web", values)

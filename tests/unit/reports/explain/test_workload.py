@@ -17,13 +17,13 @@ def test_size_count_and_spare_capacity_stand_at_the_top() -> None:
     assert lines[0].startswith("Deployment shop/web, at ")
     assert lines[2].startswith("Size: VerticalPodAutoscaler web governs 3 pods of Deployment web in mode Recreate")
     assert "Count: 3 replicas, 3 pods ready. HorizontalPodAutoscaler web decides the count." in lines
-    assert "Spare capacity: no Buffer asks for any." in lines
+    assert "Spare capacity: no Buffer." in lines
 
 
 def test_containers_stand_beside_what_is_recommended_for_them() -> None:
     shown = text(shop(), "web")
     assert "app requests CPU 500m and memory 1Gi, limits memory 1Gi; recommended: CPU 1 and memory 2Gi." in shown
-    assert "`trellis explain recommendation/web` shows how the recommendation comes about." in shown
+    assert "`trellis explain recommendation/web` shows each step of the recommendation." in shown
     assert "RECOMMENDATION FOR CONTAINER" not in shown
 
 
@@ -33,7 +33,7 @@ def test_a_buffer_is_summed_up() -> None:
 
 def test_an_hvpa_is_mentioned_as_what_sizes_and_counts() -> None:
     shown = text(search(), "search")
-    assert "Hvpa search decides how many pods Deployment search has and how big each is" in shown
+    assert "Hvpa search decides number and size of the replicas of Deployment search" in shown
     assert "Hvpa search decides the count." in shown
 
 

@@ -24,7 +24,7 @@ from trellis.core.advice.survey.model import SurveyResult
 from trellis.reports.advice.report import render_advice
 from trellis.reports.backtest import report as backtest
 from trellis.reports.buckets.report import render_buckets
-from trellis.reports.html.page import list_spans, load_environment, render_template, typeset
+from trellis.reports.html.page import keep_together, list_spans, load_environment, render_template, typeset
 from trellis.reports.simulation import report as simulation
 from trellis.sim.results import NotPlayed
 
@@ -147,6 +147,7 @@ def test_no_template_turns_escaping_off(name: str) -> None:
         "embed_json",
         "join",
         "length",
+        "keep_together",
         "lower",
     }
     assert not list(tree.find_all((nodes.MarkSafe, nodes.ScopedEvalContextModifier)))
@@ -161,6 +162,14 @@ def test_figures_are_typeset() -> None:
     assert typeset("-41 %") == "\N{MINUS SIGN}41\N{NO-BREAK SPACE}%"
     assert typeset("1.31x") == "1.31\N{MULTIPLICATION SIGN}"
     assert typeset("-") == "\N{EN DASH}"
+
+
+def test_the_name_of_a_bracketed_figure_stays_on_its_line() -> None:
+    assert keep_together("3 min (baseline: 33)") == "3 min (baseline:\N{NO-BREAK SPACE}33)"
+
+
+def test_a_line_of_a_sentence_does_not_begin_with_a_per_cent_sign() -> None:
+    assert keep_together("17 % less (-69 %)") == "17\N{NO-BREAK SPACE}% less (\N{MINUS SIGN}69\N{NO-BREAK SPACE}%)"
 
 
 def test_reports_as_text_do_not_load_jinja() -> None:

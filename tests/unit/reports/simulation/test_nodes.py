@@ -38,7 +38,7 @@ def test_the_table_begins_with_what_nodes_cost_and_how_long_pods_wait() -> None:
     titles = [line.strip().split("  ")[0] for line in lines[begin + 1 : begin + 9]]
     assert titles == [
         "Cost of nodes, USD",
-        "Node hours",
+        "Node-hours",
         "Pods wait, mean",
         "Pods wait, p95",
         "Pods wait, longest",
@@ -52,15 +52,24 @@ def test_the_table_begins_with_what_nodes_cost_and_how_long_pods_wait() -> None:
 def test_variants_are_held_against_each_other_by_their_nodes() -> None:
     text = " ".join(line.strip() for line in as_text(simulated_on_nodes(), 140))
     assert "costs 2.0 % more than Fixed requests (USD 51.00 for nodes instead of 50.00)" in text
-    assert "95 of 100 at most 0 s (baseline: 3 min)" in text
+    assert "95 % of them at most 0 s (baseline: 3 min)" in text
 
 
 def test_the_page_draws_nodes_over_time_and_reports_waits() -> None:
     page = as_html(simulated_on_nodes())
     assert 'aria-label="Nodes over time: Fixed requests' in page
-    assert page.count("<path d=") >= 4
+    assert page.count('<path class="stroke" data-variant=') >= 8  # drawn for wide and for narrow screens
     assert "for nodes, in" in page
     assert "Pods placed on Buffers" in page
+
+
+def test_the_page_answers_with_the_cost_and_then_with_the_waits() -> None:
+    lead = as_html(simulated_on_nodes()).partition('<p class="lead">')[2].partition("</p>")[0]
+    answer, small = lead.split("<small>")
+    assert "more than Fixed requests" in answer
+    assert "Pods wait" not in answer
+    assert small.startswith("Pods wait")
+    assert "Usage is above the CPU request" in small
 
 
 def test_the_page_says_whose_nodes_it_speaks_of_where_they_come_and_go() -> None:

@@ -12,7 +12,7 @@ import pytest
 from support.builders.results import simulated
 from support.golden_files import assert_golden, page_body
 from trellis.reports.simulation.charts import build_chart_data
-from trellis.reports.simulation.report import as_csv, as_html, as_json, as_text
+from trellis.reports.simulation.report import as_csv, as_html, as_json, as_markdown, as_text
 from trellis.sim.results import RunResult, SimulationTotals, WorkloadResult
 
 SMALL = simulated(workloads=4, days=4, points=8)
@@ -32,7 +32,14 @@ def test_the_reports_are_as_approved() -> None:
     assert_golden("simulation.txt", "\n".join(as_text(GOLDEN, 100)) + "\n")
     assert_golden("simulation.csv", as_csv(GOLDEN))
     assert_golden("simulation.json", as_json(GOLDEN).decode())
+    assert_golden("simulation.md", as_markdown(GOLDEN))
     assert_golden("simulation.html", page_body(as_html(GOLDEN)))
+
+
+def test_a_name_cannot_forge_markdown() -> None:
+    text = as_markdown(renamed(SMALL, "a|b <script> `x`"))
+    assert "a\\|b \\<script\\> \\`x\\`" in text
+    assert "<script>" not in text
 
 
 def test_the_same_result_gives_the_same_bytes() -> None:
@@ -108,7 +115,7 @@ def test_a_page_sends_no_requests() -> None:
 def test_a_stopped_variant_is_reported() -> None:
     variants = [msgspec.structs.replace(SMALL.variants[0], partial_until=SMALL.begin + 86400.0), *SMALL.variants[1:]]
     partial = msgspec.structs.replace(SMALL, partial=True, variants=variants)
-    assert any("PARTIAL" in line and "25 %" in line for line in as_text(partial, 100))
+    assert any("Partial" in line and "25 %" in line for line in as_text(partial, 100))
     assert "was stopped after 25 % of the time" in as_html(partial)
 
 
@@ -121,7 +128,7 @@ def test_variants_stopped_earlier_are_not_compared_by_cost() -> None:
     partial = msgspec.structs.replace(SMALL, partial=True, variants=stopped)
     text = "\n".join(as_text(partial, 100))
     assert f"{SMALL.variants[1].title or SMALL.variants[1].name} was stopped after" in text
-    assert "too early to be compared" in text
+    assert "too early for a comparison" in text
     assert not re.search(r"costs|against", text)
     assert "No variant costs less" not in as_html(partial)
     assert len(json.loads(as_json(partial))["variants"]) == len(SMALL.variants)
@@ -130,7 +137,7 @@ def test_variants_stopped_earlier_are_not_compared_by_cost() -> None:
 def test_where_nothing_was_scored_no_figures_are_shown() -> None:
     early = [msgspec.structs.replace(variant, partial_until=SMALL.scored_from) for variant in SMALL.variants]
     text = as_text(msgspec.structs.replace(SMALL, partial=True, variants=early), 100)
-    assert all(line.startswith(("PARTIAL", "  ")) for line in text[1:])
+    assert all(line.startswith(("Partial", "  ")) for line in text[1:])
 
 
 def test_a_run_that_was_stopped_before_anything_was_done_has_reports_too() -> None:

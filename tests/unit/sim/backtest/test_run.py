@@ -73,7 +73,7 @@ def test_a_step_before_anything_was_decided_is_not_scored() -> None:
 def test_a_series_that_is_over_before_anything_is_decided_is_reported() -> None:
     result = backtest(default(terms=BacktestTerms(step=9 * DAY)), [], [series("a"), series("b", days=40.0)])
     assert [one_series.cpu is None for one_series in result.series] == [True, False]
-    assert result.notes == ["a: nothing is scored, because it ends with its first step of 9 d"]
+    assert result.notes == ["a: not scored, because it is shorter than one step of 9 d"]
 
 
 def test_all_variants_are_compared_with_the_first() -> None:
@@ -235,19 +235,19 @@ def test_a_recommender_that_cannot_be_loaded_is_refused(value: str) -> None:
 @pytest.mark.parametrize(
     ("names", "sets", "sweeps", "message"),
     [
-        (["defualt"], [], [], r'"defualt": --recommenders: there is no such recommender \(did you mean default\?\)'),
-        (["phases"], [], [], "it goes by the runs of a job"),
+        (["defualt"], [], [], r'"defualt": --recommenders: unknown recommender \(did you mean default\?\)'),
+        (["phases"], [], [], "this recommender needs the runs of a Job"),
         ([], [], [], "name at least one"),
         (["default"], ["default.margn=1"], [], r"default has no parameter margn \(did you mean margin\?\)"),
-        (["default"], ["seasonal.horizon=2h"], [], "seasonal is not among --recommenders, which are default"),
-        (["default", "seasonal"], ["horizon=2h"], [], "say whose parameter it is, as in default.horizon"),
+        (["default"], ["seasonal.horizon=2h"], [], "seasonal is not in --recommenders default"),
+        (["default", "seasonal"], ["horizon=2h"], [], "must name the recommender, as in default.horizon"),
         (["default"], ["default.margin"], [], "must be written as recommender.parameter=value"),
         (["default"], ["default.percentile=9"], [], "target-cpu-percentile is a number, fraction, 0 to 1"),
         (["seasonal"], ["seasonal.horizon=2"], [], "--set seasonal.horizon=2: .*unit is missing"),
         (["default"], [], ["default.percentile=0.9:0.8:0.1"], "must go from a lower to a higher value"),
         (["default"], [], ["default.percentile=0.5:0.9"], "must be begin:end:step"),
         (["default"], [], ["default.percentile=a:b:c"], '--sweep: "a": must be a number'),
-        (["default"], [], ["default.percentile=0:1:0.0001"], "has more than 200 values"),
+        (["default"], [], ["default.percentile=0:1:0.0001"], "must give at most 200 values"),
         (["default"], [], ["default.percentile=0.9:1.2:0.1"], "must be at most 1"),
     ],
 )

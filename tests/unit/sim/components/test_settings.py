@@ -50,7 +50,7 @@ def test_a_flag_changes_its_figure_and_no_other() -> None:
         ("target-cpu-percentile", "1.5", "target-cpu-percentile must be between 0 and 1"),
         ("humanize-memory", "perhaps", "humanize-memory must be true or false"),
         ("hpa-conflict", "fight", "hpa-conflict must be one of warn, hold"),
-        ("expander", "price,dice", "expander must have none but"),
+        ("expander", "price,dice", "expander must be one or more of"),
         ("status-max-age", "soon", "status-max-age"),
     ],
 )

@@ -96,7 +96,7 @@ def test_an_hpa_on_an_external_metric_alone_is_listed_and_its_target_keeps_its_c
     server.put(f"{HPAS}/web-hpa", external("web"))
     fleet = played(server)
     assert reasons(fleet, "HorizontalPodAutoscaler") == [
-        "1 a dump has no values of metrics of type External: its target keeps its count"
+        "1 a dump has no values of metrics of type External: its target keeps its replicas"
     ]
     assert not any("HorizontalPodAutoscaler" in kinds(variant) for variant in fleet.fleet.variants)
     assert not workload(fleet, "web").demand[0].shared
@@ -109,14 +109,14 @@ def test_an_hpa_scales_by_its_simulated_metrics() -> None:
     (hpa,) = [document for document in fleet.fleet.variants[0].objects if document["kind"] == "HorizontalPodAutoscaler"]
     assert [metric["type"] for metric in hpa["spec"]["metrics"]] == ["Resource"]
     assert reasons(fleet, "HorizontalPodAutoscaler") == [
-        "1 a dump has no values of metrics of type External: it scales by its other metrics alone"
+        "1 a dump has no values of metrics of type External: it scales by its other metrics only"
     ]
 
 
 def test_an_hpa_with_a_missing_target_is_listed() -> None:
     server = shop()
     server.put(f"{HPAS}/ghost", external("ghost", cpu_metric()))
-    assert "1 what it is about is not played" in reasons(played(server), "HorizontalPodAutoscaler")
+    assert "1 its target is not simulated" in reasons(played(server), "HorizontalPodAutoscaler")
 
 
 def grown(collected: ClusterState) -> ClusterState:
@@ -187,7 +187,7 @@ def test_an_hvpa_that_breaks_a_rule_or_has_no_target_is_listed() -> None:
     put_hvpa(server, hvpa("ghost"))
     put_hvpa(server, hvpa(hpa={"template": {"spec": {"minReplicas": 0}}}, buckets=[]), "odd")
     messages = reasons(played(server), "Hvpa")
-    assert "1 what it is about is not played" in messages
+    assert "1 its target is not simulated" in messages
     assert any(message.startswith("1 refused: ") for message in messages)
 
 
@@ -197,14 +197,14 @@ def test_an_hvpa_on_an_external_metric_goes_by_its_vpa_alone() -> None:
     fleet = played(server)
     (document,) = [document for document in fleet.fleet.variants[1].objects if document["kind"] == "Hvpa"]
     assert document["spec"]["hpa"] == {"deploy": False}
-    assert reasons(fleet, "Hvpa") == ["1 a dump has no values of some metrics of its HPA: it scales by its VPA alone"]
+    assert reasons(fleet, "Hvpa") == ["1 a dump has no values of some metrics of its HPA: it scales by its VPA only"]
 
 
 def test_a_buffer_is_listed_where_no_node_could_be_ordered_for_it() -> None:
     server = shop()
     server.put(f"{BUFFER_PATH}/spare", buffer())
     fleet = played(server)
-    assert reasons(fleet, "Buffer") == ["1 the dump has no node groups of which nodes could be ordered for it"]
+    assert reasons(fleet, "Buffer") == ["1 the dump has no node groups that could be scaled up for it"]
     assert not fleet.fleet.pools
 
 
@@ -230,7 +230,7 @@ def test_a_buffer_is_kept_in_all_variants_on_nodes_of_the_groups() -> None:
 def test_a_buffer_of_a_target_that_is_not_simulated_is_listed() -> None:
     server = shop()
     server.put(f"{BUFFER_PATH}/spare", buffer(targetRef={**WEB, "name": "ghost"}))
-    assert reasons(played(server, groups=one_group()), "Buffer") == ["1 what it is about is not played"]
+    assert reasons(played(server, groups=one_group()), "Buffer") == ["1 its target is not simulated"]
 
 
 def cron_job(**spec: Any) -> dict[str, Any]:
@@ -292,10 +292,10 @@ def test_a_cron_job_that_cannot_run_is_listed_with_the_reason() -> None:
     fleet = played(server)
     messages = reasons(fleet, "CronJob")
     assert "1 suspended" in messages
-    assert "1 no time of its schedule is within the time that is played" in messages
+    assert "1 its schedule has no run within the simulated time" in messages
     assert any(message.startswith("1 its schedule cannot be read") for message in messages)
     assert len(workload(fleet, "hourly").runs) == 168
-    assert any("assumed to take 10 minutes" in note for note in fleet.notes)
+    assert any("assumed to take 10 min" in note for note in fleet.notes)
 
 
 def test_a_job_runs_once_when_it_did() -> None:

@@ -66,9 +66,9 @@ def test_workloads_are_those_that_have_pods_with_their_templates_and_budgets() -
     one = web(fleet)
     assert one.template["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "256Mi"}
     assert one.max_unavailable == 1
-    assert NotPlayed("Pod", 1, "without a controller: played as a Deployment, which would replace it") in (
-        fleet.not_played
-    )
+    assert NotPlayed(
+        "Pod", 1, "without a controller: simulated as a Deployment, which replaces it after an eviction"
+    ) in (fleet.not_played)
 
 
 def test_nodes_are_as_they_are_with_those_alike_counted_together() -> None:
@@ -174,7 +174,7 @@ def test_hours_of_a_checkpoint_come_back_hour_by_hour() -> None:
     # Of the days before, nothing is known but what comes first.
     assert demand.cpu[0] == pytest.approx(0.2, rel=0.02)
     assert clock.end == NOW // HOUR * HOUR
-    assert any("usage by the hour" in note for note in fleet.notes)
+    assert any("hourly usage" in note for note in fleet.notes)
 
 
 def test_values_are_drawn_from_a_histogram_by_its_weights() -> None:
@@ -185,7 +185,7 @@ def test_values_are_drawn_from_a_histogram_by_its_weights() -> None:
     assert 0.19 < demand.cpu.max() < 0.22
     assert np.mean(demand.cpu > 0.19) < 0.15
     assert 150e6 < demand.memory.min() <= demand.memory.max() < 210e6
-    assert any("how often how much was used" in note for note in fleet.notes)
+    assert any("usage histograms" in note for note in fleet.notes)
 
 
 @pytest.mark.parametrize("broken", ["version", "history"])
@@ -200,7 +200,7 @@ def test_without_a_checkpoint_usage_stays_as_it_is_now() -> None:
     (demand,) = web(fleet).demand
     assert np.mean(demand.cpu) == pytest.approx(0.123, rel=0.02)
     assert np.mean(demand.memory) == pytest.approx(200 * MIB, rel=0.02)
-    assert any("usage now" in note for note in fleet.notes)
+    assert any("current usage" in note for note in fleet.notes)
 
 
 def test_without_any_usage_half_of_the_request_is_assumed() -> None:
@@ -208,7 +208,7 @@ def test_without_any_usage_half_of_the_request_is_assumed() -> None:
     collected = msgspec.structs.replace(dump_state(server), usage=UsageColumns.concatenate([]))
     fleet = build_fleet_from_dump(collected, "shop")
     assert np.mean(web(fleet).demand[0].cpu) == pytest.approx(0.25, rel=0.02)
-    assert "what is used follows from half of what is requested (2 containers)" in fleet.notes
+    assert "usage is derived from an assumed half of the requests (2 containers)" in fleet.notes
 
 
 def test_kinds_that_are_not_modelled_are_played_as_deployments_under_a_name_of_their_own() -> None:
@@ -229,8 +229,8 @@ def test_kinds_that_are_not_modelled_are_played_as_deployments_under_a_name_of_t
         ("web-rollout", "Deployment"),
     ]
     listed = {(skipped.kind, skipped.count, skipped.reason.partition(":")[0]) for skipped in fleet.not_played}
-    assert ("Rollout", 1, "played as a Deployment") in listed
-    assert ("Job", 1, "has not begun") in listed
+    assert ("Rollout", 1, "simulated as a Deployment") in listed
+    assert ("Job", 1, "has not started") in listed
 
 
 def test_the_hpas_of_a_dump_scale() -> None:

@@ -91,8 +91,8 @@ def test_an_hpa_may_drive_an_hvpa_of_another_policy_in_the_same_variant() -> Non
     assert len(fleet.variants[0].objects) == 2
     alone = [{"name": "v", "policies": ["p0"]}, {"name": "w", "policies": ["p1"]}]
     assert refused(policy({"objects": [own]}, {"objects": [hvpa()]}, variants=alone)) == [
-        'spec.variants[0].policies: Invalid value: "web": the HPA web is for the Hvpa default/web, which this variant '
-        "has not"
+        'spec.variants[0].policies: Invalid value: "web": the HPA web targets the Hvpa default/web, which this variant '
+        "does not have"
     ]
 
 
@@ -110,7 +110,8 @@ def test_an_hpa_may_drive_an_hvpa_of_another_policy_in_the_same_variant() -> Non
         ),
         (
             hpa({"apiVersion": "batch/v1", "kind": "Job", "name": "batch"}),
-            'spec.policies[0].objects[0].spec.scaleTargetRef.name: Invalid value: "batch": a Job has no scale',
+            'spec.policies[0].objects[0].spec.scaleTargetRef.name: Invalid value: "batch": '
+            "a Job has no scale subresource",
         ),
         (
             hpa(metrics=[PODS]),
@@ -120,7 +121,7 @@ def test_an_hpa_may_drive_an_hvpa_of_another_policy_in_the_same_variant() -> Non
         (
             hvpa(hpa={"template": {"spec": {"metrics": [PODS]}}}),
             'spec.policies[0].objects[0]: Invalid value: "Hvpa": spec.hpa.template.spec.metrics[0]: Unsupported '
-            'value: "Pods": metrics of type Pods do not exist in a simulation',
+            'value: "Pods": metrics of type Pods cannot be simulated',
         ),
         (
             hvpa({**STORY_1, "cpu": {"min": "2", "max": "1"}}),
@@ -153,11 +154,11 @@ def test_a_metric_that_the_template_of_an_hvpa_cannot_have_is_refused() -> None:
     [
         (
             {"spec": {}, "hpa": HPA_SPEC},
-            "hpa: Forbidden: an entry has one of spec, hpa and hvpa, and spec is given",
+            "hpa: Forbidden: at most one of spec, hpa, hvpa may be given, and spec is",
         ),
         (
             {"hpa": HPA_SPEC, "hvpa": HVPA_SPEC},
-            "hvpa: Forbidden: an entry has one of spec, hpa and hvpa, and hpa is given",
+            "hvpa: Forbidden: at most one of spec, hpa, hvpa may be given, and hpa is",
         ),
         ({"hpa": {"minReplicas": 2}}, "hpa.maxReplicas: Required value: maxReplicas must be given"),
         ({"hpa": {"maxReplicas": 2, "metric": []}}, 'hpa.metric: Unknown field: there is no field "metric" here'),
@@ -193,7 +194,7 @@ def test_a_metric_that_the_template_of_an_hvpa_cannot_have_is_refused() -> None:
         ),
         (
             {"hvpa": {"buckets": [STORY_1, STORY_1]}},
-            "hvpa.buckets[1].replicas.min: Invalid value: 1: must be above the replicas.max of the bucket before",
+            "hvpa.buckets[1].replicas.min: Invalid value: 1: must be above replicas.max of the bucket before",
         ),
         (
             {"hvpa": {**HVPA_SPEC, "hpa": {"template": {"spec": {"maxReplicas": 4}}}}},

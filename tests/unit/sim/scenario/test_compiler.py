@@ -251,8 +251,8 @@ def test_a_further_workload_does_not_change_the_usage_of_others() -> None:
         ),
         (
             scenario(policies=[{"name": "p", "objects": [{"apiVersion": "v1", "kind": "Service"}]}]),
-            'spec.policies[0].objects[0].kind: Unsupported value: "Service": only VerticalPodAutoscaler, '
-            "HorizontalPodAutoscaler, Hvpa, Buffer and LimitRange mean something in a simulation",
+            'spec.policies[0].objects[0].kind: Unsupported value: "Service": cannot be simulated; '
+            "supported kinds: VerticalPodAutoscaler, HorizontalPodAutoscaler, Hvpa, Buffer, LimitRange",
         ),
         (
             scenario(policies=[{"name": "p", "files": ["gone.yaml"]}]),
@@ -260,7 +260,7 @@ def test_a_further_workload_does_not_change_the_usage_of_others() -> None:
         ),
         (
             scenario(policies=[{"name": "p"}], variants=[{"name": "v", "policies": ["p"], "recommender": "seasnal"}]),
-            'spec.variants[0].recommender: Invalid value: "seasnal": there is no such recommender; there are default, '
+            'spec.variants[0].recommender: Invalid value: "seasnal": unknown recommender; available: default, '
             'window, seasonal, adaptive, phases (did you mean "seasonal"?)',
         ),
         (
@@ -271,16 +271,17 @@ def test_a_further_workload_does_not_change_the_usage_of_others() -> None:
         ),
         (
             scenario(variants=[{"name": "v", "settings": {"min-replicass": "1"}}]),
-            'spec.variants[0].settings: Invalid value: "min-replicass": is no setting that a simulation knows (did you '
-            "mean min-replicas?)",
+            'spec.variants[0].settings: Invalid value: "min-replicass": is not a flag that a simulation supports '
+            "(did you mean min-replicas?)",
         ),
         (
             workload(containers=[{"name": "app", "requests": {"cpu": "9"}}]),
-            'spec.workloads[0]: Invalid value: "web": a pod requests 9 CPU and 0Gi, and no node has as much',
+            'spec.workloads[0]: Invalid value: "web": a pod requests 9 CPU and 0Gi of memory, more than any node has',
         ),
         (
             scenario(workloads=[{**WEB, "name": "steady-01"}], fleet={"count": 1, "shares": {"steady": 1}}),
-            'spec.workloads[0].name: Duplicate value: "steady-01": the fleet draws a workload default/steady-01 too',
+            'spec.workloads[0].name: Duplicate value: "steady-01": is also the name of a workload of spec.fleet, '
+            "in namespace default",
         ),
     ],
 )
@@ -304,7 +305,7 @@ def test_a_trace_without_the_column_is_reported() -> None:
     traced = usage(memory={"trace": {"file": "a.csv"}})
     assert refused(traced, traces=lambda _file, _name: series) == [
         "spec.workloads[0].containers[0].usage.memory.trace.column: Required value: the series s of a.csv has no "
-        "memory; name the other column or another series"
+        "memory; choose another column or series"
     ]
 
 

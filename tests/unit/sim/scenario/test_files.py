@@ -83,12 +83,12 @@ def test_files_beside_a_scenario_are_read(small: Path) -> None:
         ("series: web", "series: wep", '11: spec.workloads[0].containers[0].usage.cpu.trace.file: Invalid value: '
          '"usage.csv": has no series "wep" (did you mean "web"?); it has web, cache'),
         (", series: web", "", '11: spec.workloads[0].containers[0].usage.cpu.trace.file: Invalid value: '
-         '"usage.csv": has 2 series: name one of web, cache'),
+         '"usage.csv": has 2 series; name one of them: web, cache'),
         ("usage.csv", "gone.csv", '11: spec.workloads[0].containers[0].usage.cpu.trace.file: Invalid value: '
          '"gone.csv": there is no such file or directory'),
         ("vpa.yaml", "gone.yaml", '13: spec.policies[0].files[0]: Invalid value: "gone.yaml": no such file'),
         ("duration: 1h", "duration: 1x", '5: spec.duration: Invalid value: "1x": must be a span such as'),
-        ("kind: Scenario", "kind: ConfigMap", "1: : the file holds no Scenario; a simulation needs one."),
+        ("kind: Scenario", "kind: ConfigMap", "1: : the file contains no Scenario; a simulation needs one;"),
     ],
 )  # fmt: skip
 def test_a_fault_is_reported_with_file_line_and_field(small: Path, old: str, new: str, expected: str) -> None:
@@ -117,7 +117,14 @@ def test_another_series_that_cannot_be_used_is_no_hindrance(small: Path) -> None
 
 def test_one_scenario_at_a_time(small: Path) -> None:
     small.write_text(GOOD + "---\n" + GOOD.replace("name: small", "name: other"))
-    assert lines(small) == ["small.yaml:1: : the file holds 2 Scenarios; a simulation needs exactly one"]
+    assert lines(small) == ["small.yaml:1: : the file contains 2 Scenarios; a simulation needs exactly one"]
+
+
+def test_a_file_that_cannot_be_read_is_not_said_to_contain_no_scenario(small: Path) -> None:
+    small.write_text(GOOD.replace("kind: Scenario", "  kind: Scenario"))
+    (line,) = lines(small)
+    assert line.startswith("small.yaml:2: ")
+    assert "Scenario;" not in line
 
 
 def test_errors_of_other_objects_do_not_hide_that_there_is_no_scenario(small: Path) -> None:
@@ -125,7 +132,7 @@ def test_errors_of_other_objects_do_not_hide_that_there_is_no_scenario(small: Pa
         "apiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\nmetadata: {name: web}\nspec: {}\n"
     )
     (line,) = lines(small)
-    assert "the file holds no Scenario" in line
+    assert "the file contains no Scenario" in line
 
 
 def test_a_misspelt_kind_is_named_beside_the_missing_scenario(small: Path) -> None:

@@ -50,11 +50,12 @@ def with_target(kind: str, name: str) -> dict[str, Any]:
         (grouped(bootTime="25h"), 'spec.nodeGroups[0].bootTime: Invalid value: "25h": must be at most 1d'),
         (
             grouped(labels={"kwok-nodegroup": "other"}),
-            "spec.nodeGroups[0].labels[kwok-nodegroup]: Forbidden: is set on each node and must not be given",
+            "spec.nodeGroups[0].labels[kwok-nodegroup]: Forbidden: "
+            "is set on each node by Trellis and must not be given",
         ),
         (
             scenario(nodes=[{"name": "pool", "count": 1, "cpu": "1", "memory": "1Gi"}], nodeGroups=[POOL]),
-            'spec.nodeGroups[0].name: Duplicate value: "pool": there are already nodes of this name',
+            'spec.nodeGroups[0].name: Duplicate value: "pool": is already the name of an entry of spec.nodes',
         ),
         (
             scenario(workloads=[{**WEB, "onlyIn": ["fixd"]}]),
@@ -70,11 +71,11 @@ def test_an_invalid_value_is_refused_with_field_value_and_rule(document: dict[st
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (keeping(BUFFER, nodeGroups=None), "a Buffer means something only where there are nodeGroups"),
+        (keeping(BUFFER, nodeGroups=None), "a Buffer requires spec.nodeGroups"),
         (keeping(with_target("Deployment", "wep")), 'the scenario has no Deployment default/wep (did you mean "web"?)'),
         (
             scenario(nodeGroups=[{**POOL, "cpu": "100m"}]),
-            "a pod requests 0.5 CPU and 0.5Gi, and no node has as much",
+            "a pod requests 0.5 CPU and 0.5Gi of memory, more than any node has",
         ),
     ],
 )

@@ -90,8 +90,8 @@ def test_a_suspended_cron_job_has_no_runs() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"kind": "DaemonSet"}, "one pod for each node"),
-        ({"kind": "CronJob"}, "a CronJob needs runs"),
+        ({"kind": "DaemonSet"}, "one pod on each node"),
+        ({"kind": "CronJob"}, "must be given for a CronJob"),
         ({"kind": "CronJob", "runs": {"every": "1h", "length": "5m"}}, "runs.schedule: Required value"),
         ({"kind": "CronJob", "runs": {**NIGHTLY, "first": "1h"}}, "is allowed only with kind: Job"),
         ({"kind": "CronJob", "runs": {**NIGHTLY, "schedule": "at noon"}}, "a schedule has five fields"),

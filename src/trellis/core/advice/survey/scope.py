@@ -91,7 +91,7 @@ def _normalize_kind(written: str) -> str:
     """`Deployments`, `deployment` and `deploy` are one kind; an unknown one is taken as it is."""
     kind = written.strip().lower()
     if not kind:
-        raise InvalidInput(written, "is not a kind")
+        raise InvalidInput(written, "is not a kind such as deployment")
     kind = _SHORT_NAMES.get(kind, kind)
     return kind[:-1] if kind.endswith("s") and not kind.endswith("ss") and kind[:-1] in _PLURALS else kind
 

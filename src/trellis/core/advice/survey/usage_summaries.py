@@ -49,7 +49,7 @@ class UsageSummaries:
         self._highest: NDArray[np.float32] = np.full((0, 2, POINTS), np.nan, dtype=np.float32)
 
     def reserve(self, rows: int) -> None:
-        """Make space for so many rows."""
+        """Make space for a number of rows."""
         added = rows - len(self._highest)
         if added > 0:
             empty = np.full((max(added, len(self._highest) // 2), 2, POINTS), np.nan, dtype=np.float32)

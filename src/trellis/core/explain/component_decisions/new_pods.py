@@ -28,7 +28,7 @@ _ACCOUNT: Final = f"/metadata/annotations/{escape_json_pointer(SIZED_ANNOTATION)
 
 
 class NewPodEvidence(msgspec.Struct, frozen=True):
-    """The verdict on a new pod, and the account that it is given of its size, as the pod's annotation has it."""
+    """The decision about a new pod, and the account of its size in the pod's annotation."""
 
     target: TargetRef
     reason: Reason

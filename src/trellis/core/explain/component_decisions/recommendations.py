@@ -72,7 +72,7 @@ def run_recommender(
     snapshot = _build_snapshot(collected, namespace)
     observed = ClusterObservation(
         snapshot,
-        RecommenderScope(frozenset(names), namespace),
+        RecommenderScope(frozenset(names), frozenset({namespace})),
         recommenders,
         collected.scales,
         collected.about.resizes_pods,
@@ -99,7 +99,7 @@ def run_recommender(
 
 
 def _build_snapshot(collected: ClusterState, namespace: str) -> RecommenderSnapshot:
-    """The namespace as the recommender watches it: pods that run nothing yet are not looked at."""
+    """The namespace as the recommender watches it: without pods that run nothing yet."""
     running = [pod for pod in collected.observed_pods.by_index(BY_NAMESPACE, namespace) if pod.status.phase != _PENDING]
     pods: ObjectStore[ObservedPod] = ObjectStore({BY_NAMESPACE: index_by_namespace})
     for pod in running:

@@ -85,7 +85,7 @@ class HeadroomPart(ExplanationPart, frozen=True):
 
 
 class CostPart(ExplanationPart, frozen=True):
-    """Money for an hour of room of this size, at prices of a core-hour and a GiB-hour."""
+    """Cost of an hour of capacity of this size, at prices of a core-hour and a GiB-hour."""
 
     hourly: float
     currency: str

@@ -57,7 +57,7 @@ class ContainerRecommendationPart(ExplanationPart, frozen=True):
 
 
 class CounterfactualPart(ExplanationPart, frozen=True):
-    """Something that would have to change for another verdict, by a code of ours, and the figures that go with it."""
+    """A change that would lead to another decision, as a code with its figures."""
 
     code: str
     values: Mapping[str, str | float | None] = {}
@@ -93,9 +93,9 @@ class DisruptionBudgetPart(ExplanationPart, frozen=True):
 
 
 class PodPart(ExplanationPart, frozen=True):
-    """A pod: the verdict on it, what would have to change for another, and when it is looked at again.
+    """A pod: the decision about it, what would have to change for another, and the time of the next check.
 
-    `need` is why it should change, and `difference` how far its requests are off, as a share of them.
+    `need` is the reason to change the pod, and `difference` the difference of its requests, as a share of them.
     """
 
     name: str
@@ -115,7 +115,7 @@ class PodPart(ExplanationPart, frozen=True):
 
 
 class NewPodPart(ExplanationPart, frozen=True):
-    """What a new pod of a workload would get now: the verdict, and the account of it as the annotation has it."""
+    """A new pod of a workload, now: the decision, and the account of its size in the annotation."""
 
     workload: str
     reason: Reason
@@ -124,7 +124,7 @@ class NewPodPart(ExplanationPart, frozen=True):
 
 
 class InfluencePart(ExplanationPart, frozen=True):
-    """Something else that has a say: an object by kind and name, and what there is to know about it."""
+    """A related object that affects the decision, by kind and name, with its values."""
 
     kind: str
     name: str
@@ -132,7 +132,7 @@ class InfluencePart(ExplanationPart, frozen=True):
 
 
 class MissingEvidencePart(ExplanationPart, frozen=True):
-    """What could not be seen, and so is not part of the answer."""
+    """Evidence that could not be observed, and so is not part of the answer."""
 
     reason: Reason
     details: str = ""
@@ -149,7 +149,7 @@ class EventPart(ExplanationPart, frozen=True):
 
 
 class VpaPart(ExplanationPart, frozen=True):
-    """A VPA: what it is about, what it means, and what the recommender says of it."""
+    """A VPA: its target and mode, and the conditions that the recommender computes."""
 
     name: str
     target: str

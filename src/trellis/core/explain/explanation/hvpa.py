@@ -53,7 +53,7 @@ class VpaSourcePart(ExplanationPart, frozen=True):
 class ScaleRequestPart(ExplanationPart, frozen=True):
     """A count that was written to the Hvpa's scale without an HPA, while it counts.
 
-    `totals` are what it asks for, `since` when, and `condition_message` is what the controller says of it.
+    `totals` are what it asks for, `since` when, and `condition_message` is the message of the controller.
     """
 
     totals: QuantityTexts = {}
@@ -131,7 +131,7 @@ class CountChangePart(ExplanationPart, frozen=True):
 
 
 class HvpaPart(ExplanationPart, frozen=True):
-    """An Hvpa. `replicas` is what runs, `count` and `size` what is decided, `wish` what `spec.replicas` says.
+    """An Hvpa. `replicas` is what runs, `count` and `size` what is decided, `wish` is `spec.replicas`.
 
     `capacities` are counts and what they hold, by resource; of many, those around the present one. `binary` is whether
     the buckets are written in Gi rather than in G. `stored` is what the controller last wrote into the status.

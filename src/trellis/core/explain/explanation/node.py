@@ -49,7 +49,7 @@ class NodePodPart(ExplanationPart, frozen=True):
 
 
 class NodePart(ExplanationPart, frozen=True):
-    """A node. `outcome` is `Kept`, `Unneeded` or `Leaving`, and empty if not enough is known for a verdict.
+    """A node. `outcome` is `Kept`, `Unneeded` or `Leaving`, and empty if not enough is known for a decision.
 
     `used` is the largest share of a resource that pods request; up to `threshold` a node is underused. `since` is when
     the node became unneeded or began to leave, `next_check` when the decision may become another, and `later_decision`
@@ -72,7 +72,7 @@ class NodePart(ExplanationPart, frozen=True):
 
 
 class GroupRefusalPart(ExplanationPart, frozen=True):
-    """Why some groups of nodes cannot help; `resource` says of what their nodes have too little, or which label."""
+    """Why node groups are excluded; `resource` is the resource that their nodes lack, or the label."""
 
     reason: Reason
     groups: tuple[str, ...]

@@ -67,7 +67,7 @@ class ReasonPart(ExplanationPart, frozen=True):
 
 
 class ObstaclePart(ExplanationPart, frozen=True):
-    """Why so many nodes take no further chunk."""
+    """Why a number of nodes take no further chunk."""
 
     reason: Reason
     nodes: int

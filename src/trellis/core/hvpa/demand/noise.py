@@ -32,13 +32,13 @@ from trellis.core.recommend.amounts import ResourceAmounts
 
 # The weight of a mean after a whole window has been measured, but for rounding.
 _WHOLE_WINDOW_WEIGHT: Final = 1 - math.exp(-0.999)
-# A count that rose stays for so many windows, unless the HPA itself asks for less: near an edge it would come and go.
+# Windows for which a count that rose stays, unless the HPA itself asks for less: near an edge it would come and go.
 _WINDOWS_BEFORE_FALL: Final = 6
-# For so many windows a VPA's total that is a little too high for the count is taken for one of too few samples.
+# Windows in which a VPA's total that is a little too high for the count is taken for one of too few samples.
 _WINDOWS_OF_EXCESS: Final = 12
 # A minute of five is enough to tell a spike from a level, where the count may still rise later.
 SHORT_MEAN_WEIGHT: Final = 1 - math.exp(-0.15)
-# While the mean moves towards another count it is looked at so many times in a window.
+# Checks in a window while the mean moves towards another count.
 _CHECKS_PER_WINDOW: Final = 10
 
 

@@ -5,7 +5,7 @@ that each had its base usage: if only as many replicas could hold it, they would
 fewest replicas hold the memory of the most.
 
 Base usage of memory is what a replica needs before it does any work. Where the number of pods changed, a regression
-tells it: what rises with the pods is theirs, the rest is shared. Where it never changed, all that a pod had at the
+finds it: what rises with the pods is theirs, the rest is shared. Where it never changed, all that a pod had at the
 quietest time is taken for it: more replicas are then expected to cost more than they may.
 
 There is one bucket for each count, and totals do not fall. Where there are more counts than an Hvpa may have buckets,
@@ -25,7 +25,7 @@ import numpy as np
 from trellis.api.kinds.hvpa import MAX_BUCKETS
 from trellis.core.hvpa.suggest.history import SuggestionRules, WorkloadHistory, WorkloadUsageHistory
 
-# A count that was there for less of the time tells nothing: pods come and go in a rollout too.
+# A count that lasted for a smaller share of the time is ignored: pods come and go in a rollout too.
 _LEAST_SHARE = 0.03
 
 
@@ -43,7 +43,7 @@ def estimate_base_usage(history: WorkloadUsageHistory) -> BaseUsage:
     usual = counts[times >= _LEAST_SHARE * len(history.pods)]
     if len(usual) < 2:
         return BaseUsage(least, False)
-    # What goes with the load is told by CPU, which a replica without any work has none of.
+    # CPU stands for the load, because a replica without any work uses none.
     columns = np.stack([history.pods.astype(np.float64), history.cpu, np.ones(len(history.cpu))], axis=1)
     (base, *_), *_ = np.linalg.lstsq(columns, history.memory, rcond=None)
     return BaseUsage(min(max(float(base), 0.0), least), True)
@@ -55,7 +55,7 @@ MIB = 2.0**20
 
 
 class ProposedBucket(msgspec.Struct, frozen=True):
-    """From so many to so many replicas, and from how much to how much CPU and memory each may have."""
+    """The range of replicas, and the ranges of CPU and memory per replica."""
 
     first: int
     last: int
@@ -85,7 +85,7 @@ def lay_out_buckets(
 
 
 def _find_next_minimum(resource: str, largest: float, fewest: int, most: int) -> float:
-    """What one more replica begins with: all of them hold as much as the fewest did before, and no hole is left.
+    """The size with which one more replica begins: all of them hold as much as the fewest, so there is no gap.
 
     It is a whole number of units, rounded down. Where so many counts follow that the first would then hold less than
     the fewest, units are smaller, and in the end it is one more of them.
@@ -123,7 +123,7 @@ _LEAST_MEMORY = 16 * MIB
 
 
 class FewestReason(StrEnum):
-    """Why there are to be at least so many replicas."""
+    """Why there must be at least a number of replicas."""
 
     HPA = "HPA"
     MEMBERS = "Members"

@@ -17,12 +17,10 @@ _DAY = 86_400.0
 
 
 class SuggestionRules(msgspec.Struct, frozen=True):
-    """By which figures buckets are proposed.
+    """The figures by which buckets are proposed.
 
-    An HPA keeps CPU at `utilization` of what is requested, where the workload has none that says otherwise. Memory gets
-    `margin` times what was used. The last count holds `room` times the most that was seen. A workload has to be known
-    for `history` seconds, and its busy times have to use `varies` times as much as its quiet ones. `overlap` is what an
-    Hvpa has that says nothing of it.
+    An HPA keeps CPU at `utilization` of the requests, unless the workload has an HPA with another target. Memory gets
+    `memory_margin` times the usage. The last count holds `headroom` times the highest usage.
     """
 
     utilization: float = 0.8
@@ -34,7 +32,7 @@ class SuggestionRules(msgspec.Struct, frozen=True):
 
 
 class WorkloadUsageHistory(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Columns of equal length, a step of so many seconds apart: pods, and what all of them used together."""
+    """Columns of equal length, `step` seconds apart: pods, and what all of them used together."""
 
     step: float
     pods: IntColumn

@@ -70,7 +70,7 @@ def compute_replay_cost(history: WorkloadUsageHistory, allotted: AllottedReplica
     )
 
 
-# An HPA leaves what is off by no more, and waits so many seconds before it scales down.
+# An HPA leaves what is off by no more, and waits these seconds before it scales down.
 _TOLERANCE = 0.1
 _HPA_WINDOW = 300.0
 _DAY = 86_400.0
@@ -119,7 +119,7 @@ def replay_buckets(
 
 
 class _SlidingMaximum:
-    """The highest of so many values; those that a later one is no lower than are forgotten."""
+    """The highest of the last values; those that a later one is no lower than are forgotten."""
 
     def __init__(self, length: int) -> None:
         self._length = length

@@ -56,7 +56,7 @@ NODE_NOT_SIMULATED = Reason(
 )
 
 NODE_UNNEEDED = Reason("NodeUnneeded", "The node is unneeded, but not for long enough yet.")
-SCALE_DOWN_DELAYED = Reason("ScaleDownDelayed", "Nodes were added or removed, or a removal failed, a short while ago.")
+SCALE_DOWN_DELAYED = Reason("ScaleDownDelayed", "Nodes were recently added or removed, or a removal failed.")
 SCALE_DOWN_LIMITED = Reason("ScaleDownLimited", "The maximum number of nodes is already being removed.")
 
 NODE_TAINTED = Reason("NodeTainted", "The node is unneeded and was tainted, so that no pod is scheduled to it.")

@@ -180,7 +180,7 @@ def _build_pod_reason(reason: Reason, pod: Pod, details: str) -> DetailedReason:
     return DetailedReason(reason, f"{pod.metadata.namespace}/{pod.metadata.name}: {details}")
 
 
-# A pod whose deletion is overdue for so long has a dead kubelet, and is never deleted.
+# A pod whose deletion is overdue by more than this has a dead kubelet, and is never deleted.
 _OVERDUE_SECONDS: Final = 30.0
 
 

@@ -82,8 +82,8 @@ class RemovalStarter:
     def decide(self, candidate: ScaleDownCandidate, since: float) -> RemovalStart:
         """Decide about a candidate that has been unneeded since then."""
         settings, now = self._view.settings, self._view.now
-        ready = candidate.is_ready
-        removable_at = since + (settings.scale_down_unneeded_seconds if ready else settings.scale_down_unready_seconds)
+        own, ready = self._view.get_group_settings(candidate.group), candidate.is_ready
+        removable_at = since + (own.scale_down_unneeded_seconds if ready else own.scale_down_unready_seconds)
         if now < removable_at:
             return RemovalStart(DetailedReason(NODE_UNNEEDED), recheck_at=removable_at)
         if now < self._delayed_until:
@@ -123,7 +123,7 @@ class _ScaleDownPlanner:
         self, plan_input: ScaleDownInput, memory: ScaleDownMemory, now: float, settings: ScaleDownSettings
     ) -> None:
         snapshot = plan_input.snapshot
-        readiness = classify_nodes(snapshot, now, settings.max_node_provision_seconds)
+        readiness = classify_nodes(snapshot, now, settings)
         utilization = compute_node_utilization(snapshot.table, snapshot.running.used)
         self._input = plan_input
         self._snapshot = snapshot
@@ -162,8 +162,11 @@ class _ScaleDownPlanner:
             self._apply_next_step(ongoing, None)
             return None
         reason = self._filter.find_removal_problem(node) or ongoing.pods.refusal or find_new_pod(removal, ongoing.pods)
-        if self._view.get_group(name) != removal.group:
+        group = self._view.get_group(name)
+        if group != removal.group:
             reason = DetailedReason(NODE_WITHOUT_GROUP)
+        elif reason is None:
+            reason = self._snapshot.groups[group].removal_problem
         if reason is not None:
             self._apply_next_step(ongoing, reason)
             return None

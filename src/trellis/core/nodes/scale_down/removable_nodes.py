@@ -74,13 +74,14 @@ class CandidateFilter:
             return DetailedReason(NODE_TERMINATING)
         if self._view.readiness.starting[number]:
             return DetailedReason(NODE_STARTING)
-        problem = self.find_removal_problem(node)
+        problem = self.find_removal_problem(node) or self._view.snapshot.groups[member[0]].removal_problem
         if problem is not None:
             return problem
+        settings = self._view.get_group_settings(member[0])
         ready, utilization = bool(self._view.readiness.ready[number]), float(self._view.utilization[number])
         if not ready and not self._view.settings.scale_down_unready_enabled:
             return DetailedReason(NODE_UNREADY_KEPT)
-        if ready and utilization > self._view.settings.scale_down_utilization_threshold:
+        if ready and utilization > settings.scale_down_utilization_threshold:
             return DetailedReason(NODE_IN_USE)
         unremovable = self._view.memory.unremovable.get(name)
         if unremovable is not None and self._view.now < unremovable.until:

@@ -21,7 +21,7 @@ from trellis.core.nodes.scale_down.drainability import (
     no_boosts,
 )
 from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory
-from trellis.core.nodes.settings import ScaleDownSettings
+from trellis.core.nodes.settings import ScaleDownSettings, apply_options
 from trellis.core.nodes.state.readiness import NodeReadiness
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.usage.columns import FloatColumn
@@ -58,6 +58,10 @@ class ScaleDownView(msgspec.Struct, frozen=True):
         """The name of the group of a node; empty if it has none, or its instance is leaving."""
         member = self.snapshot.node_instances.instances.get(name)
         return member[0] if member is not None and member[1].state is not InstanceState.LEAVING else ""
+
+    def get_group_settings(self, group: str) -> ScaleDownSettings:
+        """The settings that apply to a group: its own options before those of the autoscaler."""
+        return apply_options(self.settings, self.snapshot.groups[group].group.options)
 
     def is_being_deleted(self, name: str) -> bool:
         """Whether a node is deleted, or its instance released."""

@@ -15,9 +15,9 @@ from trellis.core.cluster.store import ObjectKey
 from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.scale_up.view import SCALE_UP_LIMITED
 
-POD_FITS = Reason("PodFits", "The pod fits on a ready node; the scheduler will find it.")
+POD_FITS = Reason("PodFits", "The pod fits on a ready node; the scheduler can place it.")
 POD_AWAITS_NODE = Reason("PodAwaitsNode", "The pod fits on an upcoming node.")
-NODE_ORDERED = Reason("NodeOrdered", "A node was ordered for the pod.")
+NODE_ORDERED = Reason("NodeOrdered", "A node is ordered for the pod.")
 NO_GROUP_FITS = Reason("NoGroupFits", "No node group has nodes on which it would fit.", Severity.WARNING)
 GROUPS_EXHAUSTED = Reason(
     "GroupsExhausted",
@@ -33,7 +33,7 @@ INTER_POD_RULES_UNSATISFIABLE = Reason(
 BUFFER_PROVISIONED = Reason("BufferProvisioned", "All chunks fit on ready nodes.")
 BUFFER_NEEDS_NOTHING = Reason("BufferNeedsNothing", "The Buffer has no chunks now.")
 BUFFER_AWAITS_NODES = Reason("BufferAwaitsNodes", "The remaining chunks fit on upcoming nodes.")
-BUFFER_NODES_ORDERED = Reason("BufferNodesOrdered", "Nodes were ordered for the chunks that do not fit.")
+BUFFER_NODES_ORDERED = Reason("BufferNodesOrdered", "Nodes are ordered for the chunks that do not fit.")
 BUFFER_NOT_PROVISIONED = Reason("BufferNotProvisioned", "Some chunks fit on no ready node.")
 
 FOR_PODS = Reason("OrderedForPods", "Pending pods fit on no existing node.")

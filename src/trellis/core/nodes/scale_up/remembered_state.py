@@ -15,7 +15,7 @@ from trellis.base.reasons import Reason, Severity
 from trellis.core.nodes.node_groups import GroupState, InstanceState
 from trellis.core.nodes.settings import ScaleUpSettings
 
-GROUP_BACKED_OFF = Reason("GroupBackedOff", "The node group failed a short while ago and backs off.", Severity.WARNING)
+GROUP_BACKED_OFF = Reason("GroupBackedOff", "The node group failed recently and backs off.", Severity.WARNING)
 
 
 class GroupBackoff(msgspec.Struct, frozen=True):

@@ -59,7 +59,7 @@ class ScaleUpView(msgspec.Struct, frozen=True):
 def build_scale_up_view(
     snapshot: ClusterSnapshot, memory: ScaleUpMemory, now: float, settings: ScaleUpSettings
 ) -> ScaleUpView:
-    readiness = classify_nodes(snapshot, now, settings.max_node_provision_seconds)
+    readiness = classify_nodes(snapshot, now, settings)
     upcoming = find_upcoming_nodes(snapshot, memory.unconfirmed_orders, memory.missing_since, now, settings)
     backoffs = select_active_backoffs(memory.backoffs, now, settings)
     for failure in sorted(upcoming.failures, key=lambda failure: failure.failed_at):
@@ -90,6 +90,9 @@ class ScaleUpLimits:
             for number, group in enumerate(groups)
             if group.name in view.backoffs and view.now < view.backoffs[group.name].until
         }
+        self._suspended = {
+            number: state.suspended for number, state in enumerate(view.templates.states) if state.suspended is not None
+        }
         self._sizes = np.array([group.max_size - view.get_target(group.name) for group in groups], dtype=np.int64)
         self._per_scale_up = np.full(len(groups), view.settings.max_nodes_per_scaleup, dtype=np.int64)
         self._weights: dict[str, FloatColumn] = {
@@ -112,13 +115,13 @@ class ScaleUpLimits:
                 weights = np.maximum(self._weights[name], 1e-9)
                 allowed = np.minimum(allowed, np.floor(max(remaining, 0.0) / weights + 1e-9))
         counts = allowed.astype(np.int64)
-        counts[list(self._backoffs)] = 0
+        counts[[*self._backoffs, *self._suspended]] = 0
         counts[counts < 0] = 0
         return counts
 
     def count_allowed_nodes(self, group: int) -> int:
         """How many nodes of one group may be ordered."""
-        if group in self._backoffs:
+        if group in self._backoffs or group in self._suspended:
             return 0
         remaining = (
             remaining / max(float(self._weights[name][group]), 1e-9) for name, remaining in self._remaining.items()
@@ -135,6 +138,8 @@ class ScaleUpLimits:
     def explain_limit(self, group: int) -> DetailedReason:
         """The limit that keeps a group from more nodes."""
         name = self._templates.states[group].group.name
+        if group in self._suspended:
+            return self._suspended[group]
         if group in self._backoffs:
             return DetailedReason(GROUP_BACKED_OFF, f"{name} backs off: {self._backoffs[group].reason}")
         if self._sizes[group] <= 0:

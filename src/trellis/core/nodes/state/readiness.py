@@ -9,6 +9,7 @@ import numpy as np
 
 from trellis.api.kube.nodes import Node
 from trellis.core.nodes.node_groups import InstanceState
+from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings, apply_options
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.usage.columns import BoolColumn
 
@@ -36,8 +37,14 @@ class NodeReadiness(msgspec.Struct, frozen=True):
     unready: BoolColumn
 
 
-def classify_nodes(snapshot: ClusterSnapshot, now: float, max_provision_seconds: float) -> NodeReadiness:
-    """Classify all nodes. Until its instance is `max_provision_seconds` old, a node that is not ready is starting."""
+def classify_nodes(
+    snapshot: ClusterSnapshot, now: float, settings: ScaleUpSettings | ScaleDownSettings
+) -> NodeReadiness:
+    """Classify all nodes. Until its instance is too old for it, a node that is not ready is starting."""
+    provision_seconds = {
+        name: apply_options(settings, state.group.options).max_node_provision_seconds
+        for name, state in snapshot.groups.items()
+    }
     table, instances = snapshot.table, snapshot.node_instances.instances
     starting, leaving = (np.zeros(table.numbers_end, dtype=np.bool_) for _ in range(2))
     is_up = table.ready[: table.numbers_end].copy()
@@ -47,9 +54,9 @@ def classify_nodes(snapshot: ClusterSnapshot, now: float, max_provision_seconds:
         is_up[number] &= not has_not_ready_taint(node)
         if is_leaving(node) or (instance is not None and instance.state is InstanceState.LEAVING):
             leaving[number] = True
-        elif instance is not None:
+        elif member is not None and instance is not None:
             starting[number] = instance.state in _NOT_UP or (
-                not is_up[number] and now - instance.since < max_provision_seconds
+                not is_up[number] and now - instance.since < provision_seconds[member[0]]
             )
     remaining = table.exists & ~starting & ~leaving
     ready = remaining & is_up

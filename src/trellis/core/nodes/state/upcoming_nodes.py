@@ -1,8 +1,8 @@
 """Upcoming nodes: ordered and not ready yet; with orders that failed or are overdue.
 
 An ordered node counts as if it existed, so nothing is ordered twice for the same need, whether the provider reports it
-as an instance, only in its target, or not yet at all. After `max_node_provision_seconds` it counts no longer: the group
-is backed off, and the rest of the order is released.
+as an instance, only in its target, or not yet at all. After the group's `max_node_provision_seconds` it counts no
+longer: the group is backed off, and the rest of the order is released.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import pluralize
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState
 from trellis.core.nodes.scale_up.remembered_state import UnconfirmedOrder
-from trellis.core.nodes.settings import ScaleUpSettings
+from trellis.core.nodes.settings import ScaleUpSettings, apply_options
 from trellis.core.nodes.state.readiness import has_not_ready_taint, is_leaving
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 
@@ -74,10 +74,12 @@ def find_upcoming_nodes(
     settings: ScaleUpSettings,
 ) -> UpcomingNodes:
     """Find upcoming nodes. `unconfirmed_orders` and `missing` are those of the last pass."""
-    max_provision_seconds = settings.max_node_provision_seconds
     groups = {
         name: _find_upcoming_in_group(
-            snapshot, state, unconfirmed_orders.get(name), (missing.get(name, now), now, max_provision_seconds)
+            snapshot,
+            state,
+            unconfirmed_orders.get(name),
+            (missing.get(name, now), now, apply_options(settings, state.group.options).max_node_provision_seconds),
         )
         for name, state in snapshot.groups.items()
     }

@@ -167,7 +167,7 @@ class ChoiceTable:
     def record_choices(
         self, rows: Rows, positions: IntColumn, now: float, choice: CandidateChoice, known_hours: IntColumn
     ) -> None:
-        """Record the choices of rows, made from so many known hours of each."""
+        """Record the choices of rows, and from how many known hours of each they were made."""
         numbers = rows.usage.history_rows[positions]
         moments, names = find_daily_slots(rows, now)
         self._moments[numbers], self._names[numbers] = moments[positions], names[positions]

@@ -111,7 +111,7 @@ class ReplayResult(msgspec.Struct, frozen=True):
     kills: FloatColumn
 
     def with_margins(self, factors: FloatColumn) -> ReplayResult:
-        """Variants of a rule without any, (steps, factors, series): its targets so many times what they were.
+        """Variants of a rule without any, (steps, factors, series): its targets times each factor.
 
         A threshold is a fraction, so that each would have changed when the rule itself did. It holds as long as no
         container was killed.
@@ -174,7 +174,7 @@ class ReplayClock(msgspec.Struct, frozen=True):
 
 
 class RecommenderRule:
-    """A recommender as a rule for the CPU of so many series, in cores, and after them the memory of each, in bytes."""
+    """A recommender as a rule for the CPU of series, in cores, and after them the memory of each, in bytes."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class ScoreSums(msgspec.Struct, frozen=True):
     kills: FloatColumn
 
     def compute_scores(self, step: float) -> SizingScores:
-        """The scores, with steps of so many seconds."""
+        """The scores; `step` is the length of a step in seconds."""
         days = self.steps * step / DAY
         with np.errstate(invalid="ignore", divide="ignore"):
             return SizingScores(

@@ -32,7 +32,7 @@ ItemT = TypeVar("ItemT", bound=np.generic)
 
 
 def grow_column(column: npt.NDArray[ItemT], size: int, fill: float, axis: int = -1) -> npt.NDArray[ItemT]:
-    """A column with places for so many rows at least, and half as many again where it grows; new ones hold `fill`."""
+    """A column with places for at least `rows` rows, and half as many again where it grows; new ones hold `fill`."""
     length = column.shape[axis]
     if size <= length:
         return column

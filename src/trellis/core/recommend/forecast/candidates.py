@@ -28,7 +28,7 @@ from trellis.core.usage.columns import FloatColumn, IntColumn
 _SMALLEST: Final = 1e-12
 _ROUNDING_TOLERANCE: Final = 1e-4
 _FEW_MOMENTS = 24  # moments, up to which looking up the hours that count is faster than spreading all of them out
-_HALF_LIVES = 6  # after so many an hour of the recent part counts 1.6 %, and is left out
+_HALF_LIVES = 6  # half-lives after which an hour of the recent part counts 1.6 %, and is left out
 
 
 class SeasonalHours(msgspec.Struct, frozen=True):

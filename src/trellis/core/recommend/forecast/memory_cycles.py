@@ -255,7 +255,7 @@ class CyclePeriodCache:
 
 
 def _shift_back(peaks: Peaks, shifts: IntColumn) -> Peaks:
-    """Peaks up to so many cells before the last, which are the last then."""
+    """Peaks up to a number of cells before the last."""
     shifted = np.full_like(peaks, np.nan)
     for shift in np.unique(shifts).tolist():
         has_shift = shifts == shift

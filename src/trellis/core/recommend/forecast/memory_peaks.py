@@ -26,7 +26,7 @@ _LEAST_GROWTH = 0.01  # of the mean, in a day: less is covered by any margin
 
 
 def forecast_growth(values: FloatColumn, ahead: float) -> FloatColumn:
-    """The forecast of growing rows so many hours from now, from hourly values (rows, hours); NaN without growth."""
+    """The forecast of growing rows a number of hours ahead, from hourly values (rows, hours); NaN without growth."""
     recent = values[:, -_HOURS:]
     known = ~np.isnan(recent)
     count = np.maximum(known.sum(axis=1), 1)

@@ -41,7 +41,7 @@ class PhaseSequences(NamedTuple):
     lengths: IntColumn
 
     def select_rows(self, runs: int, rows: IntColumn) -> PhaseSequences:
-        """The runs of some rows, as (rows, runs, ...), where each row has so many runs."""
+        """The runs of some rows, as (rows, runs, ...), where each row has the same number of runs."""
         which = rows[:, np.newaxis] * runs + np.arange(runs)
         return PhaseSequences(
             self.starts[which], self.ends[which], self.levels[which], self.phases[which], self.lengths[which]

@@ -51,12 +51,12 @@ from trellis.core.recommend.state.vpa_store import VpaStore
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 
 GENERATION_OBSERVED = Reason("GenerationObserved", "The spec of the object changed since its status was written.")
-CONDITIONS_CHANGED = Reason("ConditionsChanged", "A condition changed, or its message did in a way that matters.")
+CONDITIONS_CHANGED = Reason("ConditionsChanged", "A condition changed, or its message changed significantly.")
 RECOMMENDED_VALUES_CHANGED = Reason(
     "RecommendedValuesChanged", "A container or a resource was added, or is no longer recommended."
 )
 TARGET_MOVED = Reason("TargetMoved", "A target or a total changed by more than the threshold.")
-BOUNDS_MOVED = Reason("BoundsMoved", "A bound widened by more than the threshold, or narrowed by much.")
+BOUNDS_MOVED = Reason("BoundsMoved", "A bound widened or narrowed by more than its threshold.")
 STATUS_REFRESHED = Reason("StatusRefreshed", "A smaller change was written because the status is old.")
 
 # In the order of their bits.

@@ -17,6 +17,7 @@ from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.resolve import DEFAULT_RECOMMENDER
+from trellis.base.replica_assignment import NamespaceShard
 from trellis.core.cluster.oom_kill_detection import OomKill, OomKillReader, read_eviction
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
 from trellis.core.cluster.store import ObjectKey, Snapshot
@@ -57,12 +58,14 @@ class RecommenderScope(msgspec.Struct, frozen=True):
     """The VPAs that a process serves: those of its recommenders, in its namespaces.
 
     `totals` is set where it keeps the histories of whole workloads for Hvpas although it does not serve `default`.
+    `shard` has the namespaces of a process that shares them with others.
     """
 
     recommenders: frozenset[str]
-    namespace: str = ""
+    namespaces: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
     totals: bool = False
+    shard: NamespaceShard | None = None
 
     @property
     def keeps_totals(self) -> bool:
@@ -70,7 +73,8 @@ class RecommenderScope(msgspec.Struct, frozen=True):
         return self.totals or DEFAULT_RECOMMENDER in self.recommenders
 
     def covers(self, namespace: str) -> bool:
-        return namespace == self.namespace if self.namespace else namespace not in self.ignored
+        is_own = namespace in self.namespaces if self.namespaces else namespace not in self.ignored
+        return is_own and (self.shard is None or self.shard.covers(namespace))
 
 
 class ClusterObservation(msgspec.Struct, frozen=True):

@@ -111,7 +111,7 @@ def _trim_metadata(metadata: ObjectMeta) -> ObjectMeta:
 
 K = TypeVar("K", bound=KubeObject)
 
-# Lines of so many objects: all pods of a large cluster in one would be in memory several times.
+# Objects in a line: all pods of a large cluster in one would be in memory several times.
 _MOST: Final = 500
 
 

@@ -18,6 +18,7 @@ from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.base.errors import InvalidRecording
 from trellis.base.json_lines import decode_payload, encode_payload
+from trellis.base.reasons import DetailedReason
 from trellis.core.cluster.store import ObjectKey, ObjectStore, key_of
 from trellis.core.fit.resources import ResourceCounts
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, PassInput, PassPlans
@@ -84,13 +85,18 @@ M = TypeVar("M", ScaleUpMemory, ScaleDownMemory)
 
 
 class GroupLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A group: its declaration if that changed, and the changes of its instances."""
+    """A group: its declaration if that changed, the changes of its instances, and why its size cannot change now.
+
+    `removals_suspended` is why it cannot become smaller now.
+    """
 
     name: str
     target: int
     group: NodeGroup | None = None
     removed: tuple[ObjectKey, ...] = ()
     put: tuple[Instance, ...] = ()
+    suspended: DetailedReason | None = None
+    removals_suspended: DetailedReason | None = None
 
 
 class MemoryLine(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -178,7 +184,15 @@ def _group_line(before: GroupState | None, now: GroupState) -> GroupLine:
     ]
     instance_changes = diff_objects(_by_key(instances_before.values()), _by_key(listed))
     new_group = None if before is not None and before.group == now.group else now.group
-    return GroupLine(now.group.name, now.target, new_group, instance_changes.removed, instance_changes.put)
+    return GroupLine(
+        now.group.name,
+        now.target,
+        new_group,
+        instance_changes.removed,
+        instance_changes.put,
+        now.suspended,
+        now.removals_suspended,
+    )
 
 
 def _build_group_state(before: GroupState | None, line: GroupLine) -> GroupState:
@@ -189,7 +203,7 @@ def _build_group_state(before: GroupState | None, line: GroupLine) -> GroupState
     for key in line.removed:
         instances.pop(key, None)
     instances.update(_by_key(line.put))
-    return GroupState(group, line.target, tuple(instances.values()))
+    return GroupState(group, line.target, tuple(instances.values()), line.suspended, line.removals_suspended)
 
 
 def _by_key(instances: Iterable[Instance]) -> dict[ObjectKey, Instance]:

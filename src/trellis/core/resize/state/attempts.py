@@ -38,7 +38,7 @@ BACKING_OFF = Reason("BackingOff", "The last attempt failed, and the next one ba
 
 
 def compute_backoff(times: int, first: float, longest: float) -> float:
-    """The delay after so many failures in a row."""
+    """The delay after a number of failures in a row."""
     return min(first * 2.0 ** min(max(times - 1, 0), 60), longest)
 
 

@@ -54,7 +54,7 @@ class PendingPodWrites:
         self._written: dict[str, str] = {}
 
     def expect_eviction(self, uid: str, until: float = math.inf) -> None:
-        """Expect the end of an evicted pod; with `until` the eviction is uncertain, and expected only so long."""
+        """Expect the end of an evicted pod; with `until` the eviction is uncertain, and expected until then."""
         self._evicted[uid] = until
 
     def expect_write(self, uid: str, resource_version: str) -> None:

@@ -65,6 +65,9 @@ CPU_TOTAL_BINS = build_layout(0.01, 1e6)
 MEMORY_TOTAL_BINS = build_layout(1e7, 1e15)
 
 
+FEW_ROWS = 1_024  # below 4 MB, which is more than such a block has, NumPy asks for no huge pages
+
+
 class WeightBlock:
     """The weights of some rows, the first of them row `begin`. Outside `low`..`high` - 1 no bin was ever written."""
 
@@ -121,17 +124,19 @@ class BlockPart(NamedTuple):
 
 
 class WeightBlocks:
-    """All blocks of a bank."""
+    """All blocks of a bank. The first ones have few rows, and each doubles the capacity until one is full size."""
 
-    def __init__(self, bins: int, rows_per_block: int) -> None:
+    def __init__(self, bins: int, rows_per_block: int, first_rows: int = FEW_ROWS) -> None:
         self._bins = bins
         self._width = rows_per_block
+        self._first_width = min(first_rows, rows_per_block)
         self._blocks: list[WeightBlock] = []
+        self._begins: IntColumn = np.zeros(0, dtype=np.int64)
 
     @property
     def capacity(self) -> int:
         """The number of rows that fit without growing."""
-        return len(self._blocks) * self._width
+        return self._blocks[-1].rows.stop if self._blocks else 0
 
     @property
     def nbytes(self) -> int:
@@ -141,13 +146,19 @@ class WeightBlocks:
     def reserve(self, rows: int) -> None:
         """Grow to rows 0 to `rows` - 1."""
         while self.capacity < rows:
-            self._blocks.append(WeightBlock(self.capacity, self._bins, self._width))
+            width = min(max(self.capacity, self._first_width), self._width)
+            self._begins = np.append(self._begins, self.capacity)
+            self._blocks.append(WeightBlock(self.capacity, self._bins, width))
 
     def split_by_block(self, rows: IntColumn) -> Iterator[BlockPart]:
         """A batch, block by block."""
         if not len(rows):
             return
-        numbers, columns = np.divmod(rows, self._width)
+        if len(self._blocks) == 1:
+            yield BlockPart(self._blocks[0], slice(None), rows)
+            return
+        numbers = np.searchsorted(self._begins, rows, side="right") - 1
+        columns = rows - self._begins[numbers]
         if (numbers == numbers[0]).all():
             yield BlockPart(self._blocks[numbers[0]], slice(None), columns)
             return
@@ -166,7 +177,7 @@ class WeightBlocks:
 
     def copy_rows(self, rows: IntColumn) -> WeightBlocks:
         """A copy of some rows, in the given order, as a single block."""
-        copy = WeightBlocks(self._bins, max(len(rows), 1))
+        copy = WeightBlocks(self._bins, max(len(rows), 1), max(len(rows), 1))
         copy.reserve(len(rows))
         for block, positions, columns in self.split_by_block(rows):
             target = copy._blocks[0]

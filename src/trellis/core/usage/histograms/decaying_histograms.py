@@ -25,6 +25,7 @@ from trellis.base.errors import InternalError
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.core.usage.histograms.bins import (
     EPSILON,
+    FEW_ROWS,
     BinLayout,
     WeightBlocks,
     find_percentile_bins,
@@ -34,7 +35,7 @@ from trellis.core.usage.histograms.bins import (
 
 MOST_HALF_LIVES = 100
 _YEAR_ONE = -62_135_596_800.0  # 0001-01-01T00:00:00Z
-_ZERO_EXPONENT = -2_000  # 2 to the power of this is 0, with room to spare
+_ZERO_EXPONENT = -2_000  # 2 to the power of this is 0, by far
 
 
 def round_to_half_life(times: FloatColumn, half_life: float) -> FloatColumn:
@@ -124,7 +125,6 @@ def split_histograms(saved: Sequence[SavedHistogram]) -> HistogramEntries:
 __all__ = ["FEW_ROWS", "ROWS_PER_BLOCK", "HistogramBank", "SavedHistogram"]
 
 ROWS_PER_BLOCK = 16_384
-FEW_ROWS = 1_024  # a block for a bank that most clusters hardly use: below 4 MB, NumPy asks for no huge pages
 _ROWS_AT_ONCE = 4_096  # where whole rows are copied: 12 MB at most
 
 

@@ -53,7 +53,7 @@ class LongPeaks:
         return sum(block.nbytes for block in self._blocks)
 
     def reserve(self, rows: int) -> None:
-        """Allocate rings for so many rows."""
+        """Allocate rings for a number of rows."""
         while len(self._blocks) * self._per_block < rows:
             self._blocks.append(np.full((self._per_block, CELLS), _UNKNOWN))
         added = max(rows - len(self._newest), 0)
@@ -148,7 +148,7 @@ class HourlyHistory:
         return self._running.nbytes + self._rings.nbytes + self._peaks.nbytes
 
     def allocate(self, count: int) -> IntColumn:
-        """Numbers for so many more rows."""
+        """Numbers for further rows."""
         numbers = self._numbers.allocate(count)
         series = 2 * self._numbers.numbers_end
         self._rings.reserve(series)

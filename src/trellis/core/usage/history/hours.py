@@ -166,7 +166,7 @@ class Rings:
         return sum(block.values.nbytes + block.counts.nbytes for block in self._blocks)
 
     def reserve(self, series: int) -> None:
-        """Grow to so many series."""
+        """Grow to a number of series."""
         while len(self._blocks) * self._per_block < series:
             self._blocks.append(_HourBlock(self.hours, self._per_block))
         added = max(series - len(self._newest), 0)

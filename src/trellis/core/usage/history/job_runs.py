@@ -62,7 +62,7 @@ class RunCells:
         return sum(block.values.nbytes + block.counts.nbytes for block in self._blocks)
 
     def reserve(self, cells: int) -> None:
-        """Grow to so many cells."""
+        """Grow to a number of cells."""
         while len(self._blocks) * self._per_block < cells:
             self._blocks.append(_CellBlock(self._per_block))
 
@@ -182,7 +182,7 @@ class RunHistory:
         return self._cells.nbytes + sum(column.nbytes for column in columns)
 
     def allocate(self, count: int) -> IntColumn:
-        """Numbers for so many more rows."""
+        """Numbers for further rows."""
         numbers = self._numbers.allocate(count)
         added = self._numbers.capacity - len(self._begin)
         if added > 0:
@@ -224,7 +224,7 @@ class RunHistory:
         self._revisions[numbers] += 1
 
     def read_recent(self, numbers: IntColumn, longest: float = math.inf, most: int = RUNS) -> RecentRuns:
-        """The newest runs of rows, at most so many, and of them those that lasted no longer than so many seconds.
+        """The newest runs of rows, limited in number and in length.
 
         18 KB a row: read a few thousand at a time.
         """
@@ -369,13 +369,13 @@ class RunHistory:
 
 
 def count_doublings(minutes: IntColumn) -> IntColumn:
-    """The number of doublings after which the intervals of a run reach so many minutes."""
+    """The number of doublings after which the intervals of a run reach a length in minutes."""
     doublings: IntColumn = np.frexp((minutes // INTERVALS).astype(np.float64))[1].astype(np.int64)
     return doublings
 
 
 def _widen_intervals(values: CellValues, counts: CellCounts, doublings: IntColumn) -> tuple[CellValues, CellCounts]:
-    """Cells with intervals joined so many times each."""
+    """Cells whose intervals are joined, each by its own number of times."""
     for step in range(int(doublings.max(initial=0))):
         to_widen = np.flatnonzero(doublings > step)
         values[to_widen], counts[to_widen] = join_interval_pairs(values[to_widen], counts[to_widen])

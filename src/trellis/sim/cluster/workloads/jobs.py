@@ -1,8 +1,8 @@
 """The Job and CronJob controllers of the model cluster.
 
-A run of a Job has so many pods at a time, until so many of them have ended well. A pod that was lost or evicted is made
-again, and begins anew; one that has ended is removed. A Job without a CronJob exists all the time, as a CronJob would:
-it is what a policy names; each of its runs begins at its time.
+A run of a Job has `parallelism` pods at a time, until `completions` of them have succeeded. A pod that was lost or
+evicted is created again, and begins anew; one that has ended is removed. A Job without a CronJob exists all the time,
+as a CronJob would: it is what a policy names; each of its runs begins at its time.
 
 A CronJob has one Job for each time of its schedule, by the rules of Kubernetes 1.36. `Allow` begins a Job beside those
 that still run, `Replace` deletes those first. `Forbid` begins none while one runs: the last time that was missed is

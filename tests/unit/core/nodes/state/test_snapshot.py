@@ -16,6 +16,7 @@ from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.core.fit import Storage
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState
+from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.readiness import LEAVING_TAINT, classify_nodes
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 
@@ -113,7 +114,7 @@ WITHOUT_NETWORK = [{"key": "node.kubernetes.io/network-unavailable", "effect": "
 
 
 def find_readiness(cluster: Cluster, name: str) -> list[str]:
-    result = classify_nodes(cluster.snapshot, cluster.now, 900.0)
+    result = classify_nodes(cluster.snapshot, cluster.now, ScaleUpSettings())
     number = cluster.snapshot.table.find(name)
     return [field for field in result.__struct_fields__ if getattr(result, field)[number]]
 

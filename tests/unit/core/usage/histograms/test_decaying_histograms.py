@@ -13,7 +13,7 @@ from support.oracles.histograms import SlowHistogram
 from trellis.base.errors import InternalError
 from trellis.core.usage.columns import IntColumn
 from trellis.core.usage.histograms.bins import CPU_BINS, CPU_TOTAL_BINS, EPSILON, MEMORY_BINS, BinLayout
-from trellis.core.usage.histograms.decaying_histograms import HistogramBank, SavedHistogram
+from trellis.core.usage.histograms.decaying_histograms import FEW_ROWS, HistogramBank, SavedHistogram
 
 DAY = 86_400.0
 NOON = 1_763_380_800.0  # 2025-11-17T12:00:00Z
@@ -392,6 +392,31 @@ def test_growing_keeps_rows_and_an_unused_bank_takes_no_memory() -> None:
     assert (bank.capacity, bank.nbytes) == (8, 4 * small)
     assert bank.totals(ints(0, 7)).tolist() == [1.0, 0.0]
     assert bank.is_empty(ints(1, 7)).all()
+
+
+def test_blocks_begin_small_and_double_the_capacity_until_they_are_full_size() -> None:
+    bank = HistogramBank(CPU_BINS, DAY, rows_per_block=4 * FEW_ROWS)
+    assert bank.nbytes == 0
+    capacities = []
+    for rows in range(1, 13 * FEW_ROWS, FEW_ROWS):
+        bank.reserve(rows)
+        capacities.append(bank.capacity // FEW_ROWS)
+    assert capacities == [1, 2, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12, 16]
+
+
+def test_rows_of_blocks_of_unlike_sizes_equal_those_of_one_block() -> None:
+    grown, whole = HistogramBank(CPU_BINS, DAY, 4 * FEW_ROWS), HistogramBank(CPU_BINS, DAY, FEW_ROWS)
+    ends = [number * FEW_ROWS + step for number in (1, 2, 4, 8) for step in (-1, 0)]
+    rows, places = ints(0, *ends), np.arange(9, dtype=np.int64)
+    grown.reserve(10 * FEW_ROWS)
+    whole.reserve(9)
+    for bank, numbers in ((grown, rows), (whole, places)):
+        bank.add(np.tile(numbers, 20), np.full(180, MIDNIGHT), np.linspace(0, 13, 180) ** 2, 0.1)
+        bank.subtract(numbers[::2], np.full(5, MIDNIGHT), np.full(5, 0.0), 0.05)
+    np.testing.assert_array_equal(grown.percentiles(FRACTIONS, rows), whole.percentiles(FRACTIONS, places))
+    np.testing.assert_array_equal(grown.weights(rows), whole.weights(places))
+    assert grown.save(rows) == whole.save(places)
+    assert grown.is_empty(rows + 2).sum() == len(rows)
 
 
 def test_percentiles_of_few_rows_equal_those_of_all() -> None:

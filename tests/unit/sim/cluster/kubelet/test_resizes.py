@@ -190,10 +190,10 @@ def test_a_pod_that_is_resized_before_it_runs_gets_there_in_the_end() -> None:
     [
         ([PatchOp("test", "/metadata/uid", "another")], "is not 'another'"),
         ([PatchOp("test", "/spec/containers/0/resources/requests/cpu", "1")], "is not '1'"),
-        ([PatchOp("add", "/spec/containers/1/resources", {})], 'there is no "1"'),
-        ([PatchOp("add", "/spec/containers/0/name", "b")], "only the resources"),
-        ([PatchOp("add", "/metadata/labels/app", "b")], "only the resources"),
-        ([PatchOp("remove", "/spec/containers/0/resources/requests/cpu")], "only the resources"),
+        ([PatchOp("add", "/spec/containers/1/resources", {})], 'the path has no "1"'),
+        ([PatchOp("add", "/spec/containers/0/name", "b")], "only container resources"),
+        ([PatchOp("add", "/metadata/labels/app", "b")], "only container resources"),
+        ([PatchOp("remove", "/spec/containers/0/resources/requests/cpu")], "only container resources"),
         ([PatchOp("add", "/spec/containers/0/resources/requests/cpu", "3")], "above its limit"),
         (
             [
@@ -203,7 +203,7 @@ def test_a_pod_that_is_resized_before_it_runs_gets_there_in_the_end() -> None:
             "class of the pod",
         ),
         ([PatchOp("move", "/spec/containers/0/name", "b")], "is not possible"),
-        ([PatchOp("add", "/spec/containers", 5)], "makes no pod"),
+        ([PatchOp("add", "/spec/containers", 5)], "not a valid pod"),
     ],
 )
 def test_the_api_server_refuses_invalid_resizes_with_a_reason(patch: list[PatchOp], why: str) -> None:

@@ -13,7 +13,7 @@ import node_tests
 from testbed import __main__ as testbed_command
 from testbed.node import cgroups, packages, sandbox
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 HIERARCHIES = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "pids", "systemd")
 
 
