@@ -11,7 +11,7 @@ SYNC_FLAGS ?=
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 # uv comes from PATH, or is installed into .tools of this checkout: nothing outside it is changed.
 $(STAMP): pyproject.toml uv.lock tools/bootstrap.py
@@ -37,6 +37,19 @@ demo-test: setup ## Check that the demo prints what the documentation shows
 .PHONY: node-test
 node-test: setup ## Run the tests on a real node: kubelet, containerd, runc (needs Linux and root)
 	@PYTHONPATH=. $(BIN)/python tools/node_tests.py
+
+.PHONY: install-test
+install-test: setup ## Install, upgrade and remove the chart with the real Helm on control planes of its own
+	$(BIN)/python -m testbed build helm-4 helm-3 kubeconform kube-score kubectl
+	$(BIN)/python -m pytest -n 3 --dist loadfile tests/cluster/install
+
+.PHONY: machines-test
+machines-test: setup ## Run the stories of nodes with the real Cluster API, the real Karpenter, and by gRPC
+	@$(BIN)/python tools/machine_tests.py
+
+.PHONY: sample
+sample: setup ## Run some of the heavy suites (node, demo, install, machines, image), others with each commit, as CI does
+	@$(BIN)/python tools/suite_sample.py
 
 .PHONY: unit
 unit: setup ## Run the unit tests alone (under a minute)
@@ -70,6 +83,18 @@ site: SYNC_FLAGS := --group docs
 site: ## Build the documentation as a site, with search, into build/site
 	@$(PYTHON) tools/bootstrap.py $(SYNC_FLAGS) && touch $(STAMP)
 	@$(BIN)/python tools/docs_site/build.py
+
+.PHONY: image
+image: setup ## Build the image as an OCI archive into build/image, by buildah where it is installed
+	@$(BIN)/python tools/image/build.py
+
+.PHONY: image-test
+image-test: setup ## Start the image as the manifests do; record its size and the time that it takes to start
+	IMAGE_RECORD_FILE=docs/images/image.json $(BIN)/python -m pytest -n 0 tests/cluster/deploy/test_image.py
+
+.PHONY: release-files
+release-files: setup ## Build what a release publishes into build/release: sdist, wheel, image, SBOM, provenance
+	@$(BIN)/python tools/release/build.py
 
 .PHONY: clean
 clean: ## Remove everything that make made

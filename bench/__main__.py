@@ -16,6 +16,9 @@ from bench.nodes import idle as nodes_idle
 from bench.quality import scores
 from bench.recommender import cost, one_pass, recommend_prometheus
 from bench.recommender import side_by_side as recommender_side_by_side
+from bench.replicas import handover
+from bench.run import idle as run_idle
+from bench.run import reviews_beside_passes
 from bench.simulator import backtest, closed_loop
 from bench.updater import idle as updater_idle
 from bench.updater import side_by_side as updater_side_by_side
@@ -39,6 +42,8 @@ MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
     "recommender_cost": cost.measure,
     "updater_idle": updater_idle.measure,
     "buffers_idle": idle.measure,
+    "run_idle": run_idle.measure,
+    "reviews_beside_passes": reviews_beside_passes.measure,
     "updater_side_by_side": updater_side_by_side.measure,
     "updater_side_by_side_replaced": updater_side_by_side.measure_replaced,
     "quality": scores.measure,
@@ -46,6 +51,7 @@ MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
     "closed_loop": closed_loop.measure,
     "hvpa_loads": loads.measure,
     "recommend_prometheus": recommend_prometheus.measure,
+    "handover": handover.measure,
 }
 
 # Taken only when named: each takes many minutes.

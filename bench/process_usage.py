@@ -17,6 +17,12 @@ def resident_megabytes(pid: int) -> float:
     return _megabytes(pid, "VmRSS:")
 
 
+def proportional_megabytes(pid: int) -> float:
+    """Memory at this moment, of which pages that several processes share count in equal parts."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return int(rollup.split("\nPss:")[1].split()[0]) * 1024 / 1e6
+
+
 def peak_megabytes(pid: int) -> float:
     """The most memory that it ever had."""
     return _megabytes(pid, "VmHWM:")

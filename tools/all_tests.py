@@ -4,16 +4,23 @@ Tests on the control plane are in the foreground, and their output is shown as i
 background at a lower priority, and their output follows. A loaded machine makes some tests late: a failed test is
 reported, and run once more alone. A second failure fails the run, and so does any other error.
 
-The demo in full is left to `make demo-test`: it computes for two minutes, and checks figures of the README.
+Then the rights that the components used are compared with those that their accounts have (`permissions.audit`).
+
+The demo in full is left to `make demo-test`: it computes for two minutes, and checks figures of the README. Helm and
+its control planes are left to `make install-test`, Cluster API and Karpenter to `make machines-test`.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, NamedTuple
+
+from permissions import audit
 
 FAILED_TESTS = 1  # what pytest ends with if all ran and some failed
 
@@ -32,7 +39,7 @@ def run(background: Suite, foreground: Suite) -> int:
         output.seek(0)
         sys.stdout.buffer.write(output.read())
         sys.stdout.flush()
-    ends = [_rerun_failed(suite, status) for suite, status in zip((background, foreground), statuses, strict=True)]
+    ends = [rerun_failed(suite, status) for suite, status in zip((background, foreground), statuses, strict=True)]
     return next(filter(None, ends), 0)
 
 
@@ -48,26 +55,42 @@ def _run_both(background: Sequence[str], foreground: Sequence[str], output: IO[b
         raise
 
 
-def _rerun_failed(suite: Suite, status: int) -> int:
+def rerun_failed(suite: Suite, status: int) -> int:
     if status != FAILED_TESTS:
         return status
     print("\nFailed tests are run once more, alone.\n", flush=True)
     return subprocess.run(suite.rerun, check=False).returncode
 
 
-def _build_suite(first: Sequence[str], workers: int, cache: str, *tests: str) -> Suite:
+def build_suite(first: Sequence[str], workers: int, cache: str, *tests: str, distribution: str = "worksteal") -> Suite:
     """A suite with a cache of its own, in which pytest notes what failed."""
     pytest = (sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *tests)
     failed = ("--last-failed", "--last-failed-no-failures", "none", "--maxfail", "3")
-    return Suite((*first, *pytest, "-n", str(workers), "--dist", "worksteal"), (*pytest, *failed))
+    return Suite((*first, *pytest, "-n", str(workers), "--dist", distribution), (*pytest, *failed))
+
+
+def run_with_audit(background: Suite, foreground: Suite) -> int:
+    """Run both, with the requests of the components logged, and compare what they used with their rights."""
+    with tempfile.TemporaryDirectory() as name:
+        audit.prepare(Path(name))
+        os.environ["TESTBED_AUDIT"] = name
+        try:
+            status = run(background, foreground)
+        finally:
+            del os.environ["TESTBED_AUDIT"]
+        problems = audit.find_problems(Path(name), whole_suite=not status)
+    if problems:
+        print("\nRights of components (tools/permissions/audit.py):", *problems, sep="\n  ", flush=True)
+    return status or bool(problems)
 
 
 if __name__ == "__main__":
     ignored = (f"--ignore={path}" for path in ("tests/cluster", "tests/docs/test_demo_in_full.py"))
-    computing = _build_suite(["nice"], 2, ".pytest_cache", "tests", *ignored)
-    waiting = _build_suite([], 5, ".pytest_cache/cluster", "tests/cluster")
+    computing = build_suite(["nice"], 2, ".pytest_cache", "tests", *ignored)
+    heavy = (f"--ignore=tests/cluster/{folder}" for folder in ("install", "machines"))
+    waiting = build_suite([], 5, ".pytest_cache/cluster", "tests/cluster", *heavy)
     print("Tests without a control plane run in the background; their output comes last.", flush=True)
     try:
-        sys.exit(run(computing, waiting))
+        sys.exit(run_with_audit(computing, waiting))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -56,7 +56,7 @@ def _beside(report: Path) -> Path:
 
 def _run_simulation(scenario: str, report: Path, *options: str, about: str = "") -> None:
     """Show the command, and what it prints: all of it, or one section of its table."""
-    arguments = ["simulate", scenario, "--html", str(report), *options]
+    arguments = ["simulate", scenario, "--output-file", str(report), *options]
     print(f"  trellis {' '.join(arguments)}\n", flush=True)
     trellis = Path(sys.executable).with_name("trellis")
     # A process that prints into a pipe must know the width of the terminal.
@@ -97,7 +97,7 @@ def extract_section(lines: list[str], title: str) -> list[str]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--report", default=REPORT, metavar="FILE", help="where the report goes (%(default)s)")
-    parser.add_argument("--only", default="", metavar="VARIANT", help="play this variant alone, which is quicker")
+    parser.add_argument("--only", default="", metavar="VARIANT", help="run this variant alone, which is quicker")
     return parser.parse_args()
 
 

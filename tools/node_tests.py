@@ -1,6 +1,7 @@
 """`make node-test`: tests on a real node, in a sandbox of their own; skipped with the reason where none can run.
 
-Tests that remove the node follow in a second sandbox.
+Tests that remove the node follow in a second sandbox, and tests that install the chart in a third, whose cluster is
+empty.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ from collections.abc import Iterable, Sequence
 from testbed.errors import HarnessError
 from testbed.node import running, sandbox
 from testbed.node.images import components, java
+from testbed.programs import building
+from testbed.programs.modules import find_upstream_vpa
+from testbed.programs.versions import HELM_4, KUBECTL, UPSTREAM_VPA
 
 TESTS = "tests/node"
 # Tests after which there is no node: they run one after the other on a node of their own.
 REMOVING_TESTS = "tests/node/removal"
+# Tests that install the chart for the whole cluster, on an empty one.
+INSTALLING_TESTS = "tests/node/installation"
 
 # Pods mostly wait; more workers would make CPU-bound ones late on two cores.
 WORKERS = 3
@@ -35,8 +41,12 @@ def main(arguments: Sequence[str]) -> int:
         print(f"the test of a JVM is skipped: {problem}")
     sandbox.fetch_programs()
     components.ensure_archive()
-    shared = [TESTS, f"--ignore={REMOVING_TESTS}", "-n", str(WORKERS), "--dist", "worksteal", *arguments]
-    return combine(_run(tests) for tests in (shared, [REMOVING_TESTS, *arguments, "-n", "0"]))
+    building.ensure_programs((HELM_4, KUBECTL, *UPSTREAM_VPA))
+    find_upstream_vpa()
+    apart = (REMOVING_TESTS, INSTALLING_TESTS)
+    ignored = [f"--ignore={path}" for path in apart]
+    shared = [TESTS, *ignored, "-n", str(WORKERS), "--dist", "worksteal", *arguments]
+    return combine(_run(tests) for tests in (shared, *([path, *arguments, "-n", "0"] for path in apart)))
 
 
 def combine(statuses: Iterable[int]) -> int:
@@ -61,7 +71,8 @@ def _run(tests: Sequence[str]) -> int:
 
 def _run_pytest(arguments: Sequence[str]) -> int:
     pytest = [sys.executable, "-m", "pytest", "-o", "cache_dir=.pytest_cache/node", *arguments]
-    return sandbox.run([sys.executable, "-m", running.__name__, *pytest])
+    empty = [running.EMPTY] if arguments[0] == INSTALLING_TESTS else []
+    return sandbox.run([sys.executable, "-m", running.__name__, *empty, *pytest])
 
 
 if __name__ == "__main__":

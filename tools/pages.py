@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import pkgutil
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -26,9 +27,19 @@ from trellis.api.schema.tree import JsonShape, SchemaNode, build_schema_tree
 from trellis.base.reasons import Reason
 from trellis.cli.main import COMMANDS
 from trellis.cli.main import trellis as root_command
+from trellis.cli.process.catalog import import_all_settings
+from trellis.cli.process.command import list_own_settings
 from trellis.core.recommend.parameters import Parameter
 from trellis.core.recommend.protocol import Recommender
-from trellis.runtime.settings.declarations import Settings
+from trellis.install.values.declarations import InstallValues
+from trellis.install.values.loading import default_values
+from trellis.install.values.rules import FIXED_LABELS, RESERVED_SETTINGS
+from trellis.install.values.rules import RULES as VALUE_RULES
+from trellis.runtime.manager.configuration import API_VERSION, KIND
+from trellis.runtime.manager.configuration.fields import name_fields, shared_fields
+from trellis.runtime.manager.metrics import PROCESS_METRICS
+from trellis.runtime.manager.settings import ProcessSettings
+from trellis.runtime.settings.declarations import Reload, SettingDeclaration, Settings
 from trellis.runtime.settings.groups import list_groups
 from trellis.runtime.settings.options import reference_table
 from trellis.runtime.telemetry.metrics import Spec
@@ -72,10 +83,47 @@ def build_kind_page(kind: Kind) -> str:
     inner = (node.struct for node in _nodes(build_schema_tree(kind.spec), apart))
     rules = sorted({rule.message for struct in inner for rule in RULES.get(struct or Kind, ())})
     if rules:
-        lines += ["## Rules over several fields\n", "Refused, or warned of, when broken:\n"]
+        lines += [
+            "## Rules over several fields\n",
+            "An object that breaks one of these rules is refused, or accepted with a warning:\n",
+        ]
         lines += [f"- {rule}" for rule in rules]
         lines.append("")
     return "\n".join(lines)
+
+
+def build_values_page() -> str:
+    """The values of the chart and of `trellis install`, with their defaults."""
+    lines = [
+        NOTE,
+        "# Values of an installation\n",
+        "The Helm chart and `trellis install` take these values and make the same objects of them. [The guide]"
+        "(../guides/install.md) shows how to set them. Unknown values and wrong types are refused.\n",
+        "| value | type | default | meaning |",
+        "|---|---|---|---|",
+        *_value_rows(build_schema_tree(InstallValues), default_values(), ""),
+        "",
+        "## Rules over several values\n",
+        "An installation whose values break one of these rules is refused:\n",
+        *(f"- `{rule.path}`: {rule.message}." for rule in VALUE_RULES),
+        "- `labels` and `podLabels` must not contain "
+        + ", ".join(f"`{label}`" for label in FIXED_LABELS)
+        + ": Services, budgets and spreading find pods by them.",
+        *(f"- `configuration.{name}` is not set here: {reason}." for name, reason in RESERVED_SETTINGS.items()),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _value_rows(node: SchemaNode, values: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for name, member in node.members.items():
+        path = f"{prefix}{name}"
+        if member.shape is JsonShape.OBJECT:
+            yield f"| **`{path}`** | | | {((member.struct and member.struct.__doc__) or '').strip()} |"
+            yield from _value_rows(member, values[name], f"{path}.")
+        else:
+            default = json.dumps(values[name], ensure_ascii=False)
+            yield f"| `{path}` | {_type_text(member)} | `{default}` | {_limits_text(member)} |"
 
 
 def _table(node: SchemaNode, prefix: str, apart: LinkedParts) -> Iterator[str]:
@@ -110,6 +158,10 @@ def _type_text(node: SchemaNode) -> str:
     )
 
 
+# Of what the length is, where a field holds several texts.
+_LONGEST: Final = {JsonShape.LIST: "Each item: at most", JsonShape.MAP: "Each value: at most"}
+
+
 def _limits_text(node: SchemaNode) -> str:
     field, parts = node.field, [node.field.doc]
     inner = node.items.field if node.items is not None else field
@@ -122,7 +174,7 @@ def _limits_text(node: SchemaNode) -> str:
         ("At least", field.min_items, " item"),
         ("At most", field.max_items, " item"),
         ("At most", field.max_properties, " entry"),
-        ("At most", longest, " character"),
+        (_LONGEST.get(node.shape, "At most"), longest, " character"),
     )
     parts += [f"{words} {value}{_plural(noun, value)}." for words, value, noun in bounds if value is not None]
     return " ".join(part for part in parts if part).replace("|", "\\|")
@@ -204,13 +256,19 @@ def build_component_page(
     metrics: Iterable[Spec],
     recommenders: Iterable[Recommender] = (),
     guide: str = "",
+    *,
+    has_file: bool = True,
 ) -> str:
     """One component: what can be set, by group, what a VPA can set for itself, and what is counted."""
     lines = [NOTE, f"# trellis {name}\n", f"How to use it is in the [guide](../guides/{guide or name}.md).\n"]
+    sources = (
+        "Each setting is a flag, a variable and a field of the [configuration file](configuration.md):\n"
+        "`--kube-api-qps`, `TRELLIS_KUBE_API_QPS`, `kubeApiQps`. Flags win over variables, variables over the file.\n"
+        if has_file
+        else "Each setting is a flag and a variable: `--kube-api-qps`, `TRELLIS_KUBE_API_QPS`. Flags win.\n"
+    )
     lines.append(
-        "Each setting is a flag, a variable and a key of the file given with `--config`:\n"
-        "`--kube-api-qps`, `TRELLIS_KUBE_API_QPS`, `kube-api-qps`. Flags win over variables, variables over the file.\n"
-        "A flag of true or false is written as `--x` or `--no-x`; `--x=true` and `--x=false` work too.\n"
+        f"{sources}A flag of true or false is written as `--x` or `--no-x`; `--x=true` and `--x=false` work too.\n"
     )
     for group in list_groups(settings):
         lines += [f"## {group.title}\n", f"{group.meaning}\n"]
@@ -219,13 +277,91 @@ def build_component_page(
         else:
             lines.append(reference_table(group.settings))
     lines += _parameter_tables(list(recommenders))
-    lines += ["## Metrics\n", "| metric | type | labels | meaning |", "|---|---|---|---|"]
+    return "\n".join([*lines, *_list_metrics(metrics), ""])
+
+
+def _list_metrics(metrics: Iterable[Spec]) -> Iterator[str]:
+    yield from ("## Metrics\n", "| metric | type | labels | meaning |", "|---|---|---|---|")
     for spec in metrics:
         kind = type(spec).__name__.removesuffix("Spec").lower()
         labels = ", ".join(f"`{label}`" for label in spec.labels) or "none"
-        lines.append(f"| `{spec.name}` | {kind} | {labels} | {spec.help} |")
-    lines.append("")
+        yield f"| `{spec.name}` | {kind} | {labels} | {spec.help} |"
+
+
+def build_run_page() -> str:
+    """The process of several components: the settings that they share, and those of each of them."""
+    lines = [
+        NOTE,
+        "# trellis run\n",
+        "How to use it is in the [guide](../guides/run.md).\n",
+        "Each setting is a flag, a variable and a field of the [configuration file](configuration.md): for all\n"
+        "components `--read-only`, `TRELLIS_READ_ONLY` and `readOnly`, for one `--updater.read-only`,\n"
+        "`TRELLIS_UPDATER_READ_ONLY` and `updater.readOnly`. Flags win over variables, variables over the file. Among\n"
+        "flags, variables or fields, the one for a component wins over the one for all.\n",
+    ]
+    for group in list_groups(ProcessSettings):
+        if group.obsolete:
+            listed = ", ".join(f"`--{setting.flag}`" for setting in group.settings)
+            lines += [f"## {group.title}\n", f"{group.meaning}\n", f"{listed}\n"]
+        else:
+            lines += [f"## {group.title}\n", f"{group.meaning}\n", reference_table(group.settings)]
+    for name, settings in import_all_settings().items():
+        group = list_own_settings(name, settings)
+        lines += [f"## {group.title}\n", f"{group.meaning}\n", reference_table(group.settings)]
+    return "\n".join([*lines, *_list_metrics(PROCESS_METRICS), ""])
+
+
+_APPLIED = {
+    Reload.AT_ONCE: "at once",
+    Reload.RESTART_OF_COMPONENT: "by a restart of the component",
+    Reload.RESTART_OF_PROCESS: "by a restart of the process",
+}
+
+
+def build_configuration_page() -> str:
+    """The configuration file: every field, its type and default, and what applies a change of it."""
+    lines = [
+        NOTE,
+        f"# {KIND}\n",
+        f"`{API_VERSION}` · a file, not in clusters\n",
+        "How to use it is in the [guide](../guides/configuration.md). A field at the top holds for all components.\n"
+        "The object of a component has the fields of that component. It may also have the shared fields with an\n"
+        "asterisk, for that component alone. Reasons for the defaults are on the pages of the components.\n",
+        "Defaults are those of `trellis run`. In a component's own command `leaderElect` is false by default, and the\n"
+        "default of `address` has the port of that component.\n",
+        "A changed file is read while the process runs. The column *applied* says how a change takes effect. All\n"
+        "fields in the object `admission`, shared ones too, are applied by a restart of the process.\n",
+        "Secrets have no field; a field whose name ends with `File` has the path of a file with the secret.\n",
+        "## Shared fields\n",
+        *_configuration_table(shared_fields().values(), mark_shared=True),
+        "",
+    ]
+    for name, settings in import_all_settings().items():
+        own = [field for field in list_own_settings(name, settings).settings if field.has_field]
+        title = (settings.__doc__ or "").strip().partition("\n")[0]
+        lines += [
+            f"## {name}\n",
+            f"{title} The guide is [here](../guides/{name}.md).\n",
+            *_configuration_table(own),
+            "",
+        ]
     return "\n".join(lines)
+
+
+def _configuration_table(fields: Iterable[SettingDeclaration], *, mark_shared: bool = False) -> Iterator[str]:
+    yield from ("| field | value | default | applied | meaning |", "|---|---|---|---|---|")
+    for declared in fields:
+        about, default = declared.setting, declared.show(declared.default)
+        star = "\\*" if mark_shared and not about.of_process else ""
+        unit = f", {about.unit}" if about.unit else ""
+        cells = [
+            f"`{declared.field}`{star}",
+            f"{declared.kind.name}{unit}",
+            f"`{default}`" if default else "none",
+            _APPLIED[declared.reload],
+            name_fields(about.meaning),
+        ]
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _parameter_tables(recommenders: list[Recommender]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """A cluster as an admission controller sees it, and reviews of its pods: so many VPAs, Deployments and ReplicaSets.
 
 Run as a module it is an API server, as far as lists and watches need one: on 127.0.0.1, in a process of its own, so
-that what is generated is nobody's memory but its own. Watches stay open and say nothing.
+that what it generates takes only its own memory. Watches stay open and say nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def serving(size: Size) -> AbstractContextManager[str]:
 def review(number: int, size: Size, generation: int = 0, *, restarted: bool = False) -> bytes:
     """The API server's question about a new pod of a Deployment, some 5 KB long.
 
-    A Deployment that is restarted for this very pod has a template that nobody has seen before.
+    A Deployment that is restarted for this very pod has a template that is new to the webhook.
     """
     vpa = number % size.vpas
     uid = f"00000000-0000-4000-8000-{number:012d}"

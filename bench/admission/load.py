@@ -131,7 +131,7 @@ class _Run:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         loop = asyncio.get_running_loop()
-        # Apart from each other: nobody is to be asked the same twice in a row.
+        # Apart from each other: no webhook gets the same review twice in a row.
         distance = len(self.requests) // self._request.concurrency
         for number in range(self._request.concurrency):
             await loop.create_connection(

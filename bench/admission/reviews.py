@@ -126,9 +126,9 @@ def _served(size: Size) -> list[Row]:
 def _controller(url: str, core: int) -> Iterator[tuple[int, int]]:
     """The real process, ready; its number and the port on which it takes reviews."""
     with scratch() as directory:
-        kubeconfig = _kubeconfig(directory, url)
-        certificate, key = _certificate(directory)
-        port, probes = _free_port(), _free_port()
+        kubeconfig = write_kubeconfig(directory, url)
+        certificate, key = make_certificate(directory)
+        port, probes = find_free_port(), find_free_port()
         command = [
             *("taskset", "-c", str(core), sys.executable, "-m", "trellis", "admission-controller"),
             *(f"--kubeconfig={kubeconfig}", f"--port={port}", f"--address=127.0.0.1:{probes}"),
@@ -138,13 +138,13 @@ def _controller(url: str, core: int) -> Iterator[tuple[int, int]]:
         log = directory / "log"
         with log.open("w") as out, subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out) as process:
             try:
-                _wait(process, f"http://127.0.0.1:{probes}/readyz", log)
+                wait_until_ready(process, f"http://127.0.0.1:{probes}/readyz", log)
                 yield process.pid, port
             finally:
                 process.terminate()
 
 
-def _kubeconfig(directory: Path, url: str) -> Path:
+def write_kubeconfig(directory: Path, url: str) -> Path:
     named = [{"name": "bench", "cluster": {"server": url}}]
     contexts = [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}]
     users = [{"name": "bench", "user": {"token": "none"}}]
@@ -154,19 +154,19 @@ def _kubeconfig(directory: Path, url: str) -> Path:
     return path
 
 
-def _certificate(directory: Path) -> tuple[Path, Path]:
+def make_certificate(directory: Path) -> tuple[Path, Path]:
     pair = Authority.new("bench").issue_server("webhook", "vpa-webhook.kube-system.svc")
     certificate, key = pair.save(directory, "webhook")
     return certificate, key
 
 
-def _free_port() -> int:
+def find_free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
     return port
 
 
-def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+def wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     until = time.monotonic() + _READY_SECONDS
     while time.monotonic() < until and process.poll() is None:
         with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):

@@ -6,8 +6,8 @@ well slows down both; least of all that changes what a review costs in CPU. Both
 limits in the same pods, or nothing is said at all.
 
 Ours remembers what it has decided for pods that are all alike, as those of a rollout are, and upstream's does not; so
-both are asked about pods whose like was seen before, and about pods with annotations that nobody has seen before.
-Upstream's is told to be quiet (`QUIET`): a tenth of its time would go into lines of its log.
+both are asked about pods whose like was seen before, and about pods with annotations that are new.
+Upstream's runs with few logs (`QUIET`): a tenth of its time would go into lines of its log.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PAIRS = 150
 # Of a pod's creation through the API server, in seconds.
 MOST_ADDED = 0.005
 
-# Of pods that are alike there is one for each VPA; of the others more than anybody remembers verdicts.
+# Of pods that are alike there is one for each VPA; of the others more than a webhook remembers decisions.
 BODIES = {"pods of rollouts": SIZE.vpas, "pods unlike all before": 6_000}
 ALIKE, UNLIKE = BODIES
 SAMPLE = 50
@@ -176,7 +176,7 @@ def _check_alike(trellis: Sequence[Set], upstream: Sequence[Set]) -> None:
 
 @contextmanager
 def _populated() -> Iterator[tuple[Cluster, Path]]:
-    """An API server that knows all of it. There are no controllers: nobody else has anything to do."""
+    """An API server that knows all of it. There are no controllers."""
     started = time.monotonic()
     with scratch() as directory, ControlPlane(directory, BARE, definitions=list_definitions()) as plane:
         api = plane.cluster.api

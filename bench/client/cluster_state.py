@@ -211,7 +211,7 @@ def _follow(controller: str, informers: Informers) -> list[Any]:
         case "updater":
             return [UpdaterInformers(informers, UpdaterSettings(), _SERVED)]
         case "admission":
-            return [AdmissionInformers(informers, scope, hvpas_served=True, rooms=None)]
+            return [AdmissionInformers(informers, scope, hvpas_served=True, boost_ceilings=None)]
         case "hvpa":
             return [HvpaInformers(informers, _SERVED)]
         case "buffers":

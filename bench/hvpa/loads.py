@@ -6,7 +6,7 @@ load is served by an HPA alone, a VPA alone, both side by side on CPU, and an Hv
 memory from a VPA. A fifth has its CPU from the VPA too, for comparison.
 
 Bursts bring memory here. A VPA keeps it for days, and the pods of an HPA take theirs along when they go, so that an
-Hvpa costs more there: that is told, and has no bar.
+Hvpa costs more there: that is reported, and has no bar.
 """
 
 from __future__ import annotations

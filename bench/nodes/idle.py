@@ -1,8 +1,8 @@
 """Measures a full pass over 5,000 nodes, 150,000 pods and 200 Buffers with nothing to do.
 
 Every node has four pods of DaemonSets and is well used but for one in ten. Of these some hold a pod that must not be
-moved, and the others one of pods that keep away from each other in a pool of five: they are tried in vain, and tried
-again every five minutes. A pass is both plans, for fewer nodes and for more. Each size is a process of its own.
+moved, and the others one of pods that keep away from each other in a pool of five: their drain simulation fails, and is
+repeated every five minutes. A pass is both plans, for fewer nodes and for more. Each size is a process of its own.
 """
 
 from __future__ import annotations

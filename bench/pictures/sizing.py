@@ -1,6 +1,6 @@
 """Draws the usage of a container, and what two recommenders would have given it.
 
-Below the curves is when more was used than that: red on the line of whoever gave too little.
+Below the curves, red on the line of a recommender marks when usage was above its request.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def _seasonal(curve: MarginCurve) -> Iterator[Row]:
     yield _at_most(f"{title}, as shipped: footprint", shipped.footprint, 0.93)
     yield _at_most(f"{title}, as shipped: time over", shipped.time_over, 0.6)
     yield _at_most(f"{title}, as shipped: volume", shipped.overrun, 0.6)
-    yield _at_most(f"{title}, as shipped: changes a day", curve.changes, 12)
+    yield _at_most(f"{title}, as shipped: changes per day", curve.changes, 12)
 
 
 def _adaptive(curve: MarginCurve) -> Iterator[Row]:
@@ -197,7 +197,7 @@ def _adaptive(curve: MarginCurve) -> Iterator[Row]:
     yield _at_most("adaptive, all, as shipped: footprint", shipped.footprint, 0.97)
     yield _at_most("adaptive, all, as shipped: time over", shipped.time_over, 0.8)
     yield _at_most("adaptive, all, as shipped: volume", shipped.overrun, 0.9)
-    yield _at_most("adaptive, all, as shipped: changes a day", curve.changes, 8)
+    yield _at_most("adaptive, all, as shipped: changes per day", curve.changes, 8)
     yield _at_most("adaptive, all, at default's time over and volume: footprint", curve.at_risk.footprint, 0.93)
     yield _at_most("adaptive, all, series that are worse in both", curve.worse, 0.05)
 

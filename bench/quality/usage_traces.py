@@ -24,7 +24,7 @@ _DAILY_OR_WEEKLY = ("cpu_diurnal", "cpu_weekly")
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """One series: seconds, cores and bytes; memory is empty where nobody measured it.
+    """One series: seconds, cores and bytes; memory is empty where it was not measured.
 
     `group` is the same for replicas of one job: together they count as one series.
     """

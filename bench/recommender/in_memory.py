@@ -193,7 +193,7 @@ class RecommenderInMemory:
         key, version = (write.namespace, write.name), str(self._versions)
         before = self._vpas.get(key)
         if before is None:
-            raise CannotMeasure(f"a status for {key}, which nobody has seen")
+            raise CannotMeasure(f"a status for {key}, which was never listed")
         metadata = msgspec.structs.replace(before.metadata, resource_version=version)
         status = msgspec.convert(write.status, VerticalPodAutoscalerStatus)
         self._vpas.put(key, msgspec.structs.replace(before, metadata=metadata, status=status))

@@ -85,7 +85,7 @@ class Usage:
             self._heads[pod] = self._head(pod, minute)
 
     def list_at(self, minute: int) -> bytes:
-        """A PodMetricsList with everybody in it, each pod sampled once within the last minute."""
+        """A PodMetricsList with all pods in it, each pod sampled once within the last minute."""
         now = START + minute * MINUTE
         wave = 1 + _DAILY * np.sin(2 * np.pi * (now / DAY + self._phases))
         trembling = np.random.default_rng(minute).uniform(1 - _TREMBLING, 1 + _TREMBLING, size=self._usual.shape)

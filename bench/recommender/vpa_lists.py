@@ -1,7 +1,7 @@
 """Lists of many VPAs as the API server sends them, drawn from numbers alone.
 
 Every VPA has a Deployment with one ReplicaSet, a third of them a policy, and all of them a week of history. A process
-of its own makes the lists, so that whoever measures memory has what a recommender has, and no more.
+of its own makes the lists, so that the process whose memory is measured has what a recommender has, and no more.
 """
 
 from __future__ import annotations

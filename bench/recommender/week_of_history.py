@@ -1,7 +1,7 @@
 """The checkpoint of a container after a week.
 
 A checkpoint in the form that upstream and Trellis both read. On the first day of a VPA its bounds halve from one pass
-to the next, because hardly anything is known; whoever measures recommenders on nothing measures that day alone.
+to the next, because hardly anything is known; a measurement without history would measure that day alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A cluster for the updater: VPAs, each for a ReplicaSet of two pods, none of which is as recommended.
 
 Where there are no controllers and no kubelets, pods are as the bench wrote them, and one that is evicted has no
-successor. So exactly one pod of each ReplicaSet can be evicted, and whoever has done so has nothing more to do.
+successor. So exactly one pod of each ReplicaSet can be evicted, and an updater that has done so has nothing more to do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Group(msgspec.Struct, frozen=True):
-    """VPAs of one namespace, of which nobody outside of it takes notice.
+    """VPAs of one namespace, which affect no other namespace.
 
     With `boost` their pods are boosted, not Ready yet, and recommended is what they have without their boost.
     """

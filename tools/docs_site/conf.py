@@ -20,10 +20,11 @@ extensions = [
     "docs_site.navigation",
     "docs_site.repository_files",
     "docs_site.page_texts",
+    "docs_site.reason_anchors",
 ]
 
 root_doc = HOME
-include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**.md", "examples/**.md"]
+include_patterns = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/**.md", "examples/**.md"]
 # Without these Sphinx walks through all that is installed and kept in the checkout.
 exclude_patterns = [".*", "bench", "build", "dist", "src", "testbed", "tests", "tools"]
 

@@ -1,6 +1,7 @@
 """The navigation of the site: the tables of `docs/README.md`, in their order, one group for each heading.
 
-A page that no table lists fails the build. Code hosts show the same tables, so there is no second list to keep.
+The pages of a table in `docs/runbooks/README.md` are below that page. A page that no table lists fails the build. Code
+hosts show the same tables, so there is no second list to keep.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 HOME: Final = "README"
 OVERVIEW: Final = "docs/README"
+# Pages with tables of their own, whose pages are below them.
+INDEXES: Final = ("docs/runbooks/README",)
 _HEADING = re.compile(r"^## (.+)$")
 _ROW = re.compile(r"^\| \[([^\]]+)\]\(([^)#\s]+)\.md\) \|")
 
@@ -27,14 +30,14 @@ class Group(NamedTuple):
     pages: list[tuple[str, str]]
 
 
-def read_groups(text: str) -> list[Group]:
-    """The headings of the overview that have a table of pages."""
+def read_groups(text: str, index: str = OVERVIEW) -> list[Group]:
+    """The headings of the overview, or of another index, that have a table of pages."""
     result: list[Group] = []
     for line in text.splitlines():
         if heading := _HEADING.match(line):
             result.append(Group(heading[1], []))
         elif (row := _ROW.match(line)) and result:
-            page = posixpath.normpath(posixpath.join(posixpath.dirname(OVERVIEW), row[2]))
+            page = posixpath.normpath(posixpath.join(posixpath.dirname(index), row[2]))
             result[-1].pages.append((row[1], page))
     return [group for group in result if group.pages]
 
@@ -47,7 +50,7 @@ def render_toctrees(groups: list[Group]) -> str:
 
 
 def _render_toctree(option: str, pages: list[tuple[str, str]]) -> str:
-    lines = "".join(f"{label} <{page}>\n" for label, page in pages)
+    lines = "".join(f"{label} </{page}>\n" for label, page in pages)
     return f"```{{toctree}}\n:hidden:\n{option}\n{lines}```\n"
 
 
@@ -56,6 +59,9 @@ def _add_navigation(app: Sphinx, docname: str, source: list[str]) -> None:
         overview = Path(app.srcdir, f"{OVERVIEW}.md")
         app.env.note_dependency(str(overview))
         source[0] += render_toctrees(read_groups(overview.read_text(encoding="utf-8")))
+    elif docname in INDEXES:
+        groups = read_groups(source[0], docname)
+        source[0] += "\n\n" + "\n".join(_render_toctree(f":caption: {name}\n", pages) for name, pages in groups)
 
 
 def _write_index(app: Sphinx, exception: Exception | None) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from docutils import nodes
 from pygments.lexers import get_lexer_for_filename
+from pygments.token import Error
 from pygments.util import ClassNotFound
 from sphinx import addnodes
 
@@ -86,14 +87,19 @@ def _build_folder(folder: str, files: Iterable[str], pages: set[str]) -> Page:
 
 
 def _build_file(app: Sphinx, path: str, text: str) -> Page:
-    return path, {"title": path, "body": app.builder.highlighter.highlight_block(text, _find_language(path))}, _TEMPLATE
+    body = app.builder.highlighter.highlight_block(text, _find_language(path, text))
+    return path, {"title": path, "body": body}, _TEMPLATE
 
 
-def _find_language(path: str) -> str:
+def _find_language(path: str, text: str) -> str:
+    """The language of the file's name, or plain text where the content has another, as a template of a chart has."""
     try:
-        return str(get_lexer_for_filename(path).aliases[0])
+        lexer = get_lexer_for_filename(path)
     except ClassNotFound:
         return "text"
+    if any(token in Error for token, _ in lexer.get_tokens(text)):
+        return "text"
+    return str(lexer.aliases[0])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -28,7 +28,7 @@
     const piece = (from ? "… " : "") + text.slice(from, to) + " …";
     const paragraph = document.createElement("p");
     paragraph.className = "found";
-    const pattern = new RegExp(`(${sought.join("|")})`, "giu");
+    const pattern = new RegExp(`(?<![\\p{Letter}\\p{Number}])(${sought.join("|")})`, "giu");
     piece.split(pattern).forEach((part, number) => {
       const mark = document.createElement("mark");
       mark.textContent = part;

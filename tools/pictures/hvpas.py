@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from hvpa_frames import Frame, add_steps, draw_picture
-from hvpa_timeline import Moment, PlannedSize, WorkloadLoop, load_hvpa, plan_sizes
+from pictures.hvpa_frames import Frame, add_steps, draw_picture
+from pictures.hvpa_timeline import Moment, PlannedSize, WorkloadLoop, load_hvpa, plan_sizes
 
 _LEFT: Final = 46
 _DAY: Final = 86_400.0
@@ -33,31 +33,31 @@ def _draw_ladder(title: str, sizes_by_total: Sequence[PlannedSize], left: float,
     sizes = Frame(left, 236, 380, 140, (0, most), largest * 1.15)
     yield from sizes.axes(f"{title}: cores of each", [largest * part / 3 for part in range(4)], ticks)
     yield sizes.line([(size.total / 1000, size.size / 1000) for size in sizes_by_total], "size")
-    yield f'<text x="{left + 190}" y="412" text-anchor="middle">cores in total that are asked for</text>'
+    yield f'<text x="{left + 190}" y="412" text-anchor="middle">cores needed in total</text>'
 
 
 def draw_edges(root: Path) -> str:
-    """A hole between two buckets, and the overlap of two counts."""
+    """A gap between two buckets, and the overlap of two counts."""
     parts = [*_draw_gap(list(plan_sizes(load_hvpa(root / "examples/hvpa/story-2.yaml"), range(0, 3501, 5))))]
     hvpa = load_hvpa(root / "examples/hvpa/story-1.yaml")
     up = list(plan_sizes(hvpa, range(8000, 15001, 10), 2))
     down = list(plan_sizes(hvpa, range(15000, 7999, -10), 3))
     parts += _draw_overlap(up, down)
     return draw_picture(
-        880, 270, "What is allocated in a hole, and where the count changes on the way up and down", parts
+        880, 270, "What is allocated in a gap, and where the count changes on the way up and down", parts
     )
 
 
 def _draw_gap(sizes_by_total: Sequence[PlannedSize]) -> Iterator[str]:
     frame = Frame(_LEFT, 40, 380, 170, (0, 3.5), 3.6)
     yield frame.band(1, 2)
-    yield from frame.axes("A hole: cores that are allocated", (0, 1, 2, 3), [(at, f"{at}") for at in range(4)])
+    yield from frame.axes("A gap: cores that are allocated", (0, 1, 2, 3), [(at, f"{at}") for at in range(4)])
     yield frame.line([(0, 0), (3.5, 3.5)], "used dashed")
     yield frame.line([(planned.total / 1000, planned.count * planned.size / 1000) for planned in sizes_by_total], "has")
     yield frame.text(0.1, 0.72, "1 replica", anchor="start")
     yield frame.text(1.5, 2, "2 x 1 core")
     yield frame.text(2.75, 2.35, "2 replicas", anchor="start")
-    yield f'<text x="{_LEFT + 190}" y="246" text-anchor="middle">cores in total that are asked for (story 2)</text>'
+    yield f'<text x="{_LEFT + 190}" y="246" text-anchor="middle">cores needed in total (story 2)</text>'
 
 
 def _draw_overlap(up: Sequence[PlannedSize], down: Sequence[PlannedSize]) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _draw_overlap(up: Sequence[PlannedSize], down: Sequence[PlannedSize]) -> Ite
     yield frame.line(falls, "size dashed")
     yield frame.text(12.1, 2.4, "more: at 12", anchor="start")
     yield frame.text(10.7, 2.4, "fewer: at 10.8", anchor="end")
-    yield f'<text x="{left + 190}" y="246" text-anchor="middle">cores in total that are asked for (story 1)</text>'
+    yield f'<text x="{left + 190}" y="246" text-anchor="middle">cores needed in total (story 1)</text>'
 
 
 def draw_day(root: Path) -> str:

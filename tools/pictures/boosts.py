@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-from boost_timeline import Moment, Story, simulate_boost
+from pictures.boost_timeline import Moment, Story, simulate_boost
 
 _WIDTH, _HEIGHT = 430, 236
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 24, 44, 36

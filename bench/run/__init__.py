@@ -1,0 +1,1 @@
+"""Measurements of `trellis run`: several components in one process."""

@@ -1,0 +1,1 @@
+"""Reference pages and files of monitoring."""

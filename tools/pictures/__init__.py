@@ -1,0 +1,1 @@
+"""Pictures of the documentation, drawn from simulations and measurements."""
