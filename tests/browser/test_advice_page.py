@@ -17,7 +17,7 @@ LARGE = render_advice(advise(generated_survey(300), AdvicePolicy(), EXAMPLE_PRIC
 
 def test_it_leaves_the_console_silent_and_sends_no_requests(opened: Open) -> None:
     report = opened(PAGE)
-    expect(report.page.locator("#containers-count")).to_have_text("8 in all")
+    expect(report.page.locator("#containers-count")).to_have_text("8 in total")
     assert report.console_messages == []
     assert [url for url in report.request_urls if not url.startswith(("file:", "data:"))] == []
 
@@ -25,7 +25,7 @@ def test_it_leaves_the_console_silent_and_sends_no_requests(opened: Open) -> Non
 def test_containers_are_sorted_by_a_click(opened: Open) -> None:
     page = opened(PAGE).page
     rows = page.locator("#containers-table tbody tr")
-    assert rows.first.locator("td").nth(1).inner_text().splitlines() == ["memory at risk", "MemoryAtRisk"]
+    assert rows.first.locator("td").nth(1).inner_text().splitlines() == ["risk of OOM kill", "MemoryAtRisk"]
     for column in ("2", "4", "6", "7"):
         page.locator(f"#containers-table th[data-column='{column}']").get_by_role("button").click()
         values = [row.locator("td").nth(int(column)).get_attribute("data-v") or "nan" for row in rows.all()]
@@ -40,8 +40,25 @@ def test_containers_are_found_by_name_kind_and_reason(opened: Open) -> None:
     field.fill("deployment memoryatrisk")
     shown = page.locator("#containers-table tbody tr:not([hidden]) td:nth-child(2) .code").all_inner_texts()
     assert set(shown) == {"MemoryAtRisk"}
-    field.fill("memory at risk")
+    field.fill("risk of OOM kill")
     assert len(page.locator("#containers-table tbody tr:not([hidden])").all()) >= len(shown)
+
+
+def test_of_many_containers_the_first_are_shown_until_the_reader_asks_for_all(opened: Open) -> None:
+    page = opened(LARGE).page
+    rows = page.locator("#containers-table tbody tr:not([hidden])")
+    assert rows.count() == 100
+    expect(page.locator("#containers-count")).to_have_text("100 of 300 shown")
+    head = page.locator("#containers-table th[data-column='2']")
+    head.get_by_role("button").click()
+    pods = [
+        int(row.get_attribute("data-v") or 0) for row in page.locator("#containers-table td[data-v]:nth-child(3)").all()
+    ]
+    shown = [int(row.locator("td").nth(2).get_attribute("data-v") or 0) for row in rows.all()]
+    assert shown == sorted(pods, reverse=True)[:100]
+    page.get_by_role("button", name="Show 200 more").click()
+    assert rows.count() == 300
+    expect(page.locator("#containers-count")).to_have_text("300 in total")
 
 
 def test_the_button_of_a_row_copies_the_resources_of_its_container(opened: Open) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+import yaml
+from playwright.sync_api import expect
 
 from support.browser_pages import Open
 from support.builders.surveys import NOW
@@ -12,7 +15,8 @@ from trellis.core.advice.advisor import advise
 from trellis.core.advice.policy import AdvicePolicy
 from trellis.reports.buckets.report import render_buckets
 
-PAGE = render_buckets(advise(recorded_shop(), AdvicePolicy(), EXAMPLE_PRICES, NOW), "html")
+SHOP = recorded_shop()
+PAGE = render_buckets(advise(SHOP, AdvicePolicy(), EXAMPLE_PRICES, NOW), "html")
 
 
 def test_it_leaves_the_console_silent_and_sends_no_requests(opened: Open) -> None:
@@ -26,7 +30,7 @@ def test_it_leaves_the_console_silent_and_sends_no_requests(opened: Open) -> Non
 
 def test_each_proposal_draws_its_ladder_with_demand_over_time(opened: Open) -> None:
     page = opened(PAGE, java_script_enabled=False).page
-    ladders = page.locator("svg.ladder")
+    ladders = page.locator("svg.ladder:visible")
     assert ladders.count() == 5
     for ladder in ladders.all():
         table = ladder.locator("xpath=ancestor::section").locator("table").first
@@ -42,3 +46,29 @@ def test_nothing_but_tables_is_wider_than_the_window(opened: Open, width: int) -
     page = opened(PAGE, viewport={"width": width, "height": 900}).page
     page.locator("summary").first.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_button_copies_the_manifest_beside_it(opened: Open) -> None:
+    page = opened(PAGE, permissions=["clipboard-read", "clipboard-write"]).page
+    page.locator("summary").nth(1).click()
+    page.get_by_role("button", name="Copy the manifest of shop/web").click()
+    expect(page.locator("#copied")).to_have_text("Copied to the clipboard")
+    manifest = yaml.safe_load(page.evaluate("navigator.clipboard.readText()"))
+    assert (manifest["kind"], manifest["metadata"]["name"]) == ("Hvpa", "web")
+
+
+def test_a_table_leads_to_each_of_many_workloads(opened: Open) -> None:
+    workloads = [
+        msgspec.structs.replace(workload, namespace=f"team-{number}")
+        for number in range(2)
+        for workload in SHOP.workloads
+    ]
+    survey = msgspec.structs.replace(SHOP, workloads=workloads)
+    page = opened(render_buckets(advise(survey, AdvicePolicy(), EXAMPLE_PRICES, NOW), "html")).page
+    rows = page.locator("#list-table tbody tr:not([hidden])")
+    assert rows.count() == 10
+    page.locator("#list-filter").fill("team-1/web")
+    assert rows.count() == 1
+    link = rows.first.get_by_role("link")
+    section = page.locator(str(link.get_attribute("href")))
+    assert section.locator("h2").inner_text() == "team-1/web"

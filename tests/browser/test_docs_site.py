@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from support.browser_pages import OpenPage
-from support.docs_site import INSTALLED, REASON, build_shared_site
+from support.docs.site import INSTALLED, REASON, build_shared_site
 
 pytestmark = [pytest.mark.skipif(not INSTALLED, reason=REASON), pytest.mark.timeout(600)]
 
@@ -58,11 +58,11 @@ def test_a_button_chooses_light_and_dark_for_pictures_too(home: OpenPage) -> Non
 def test_a_transcript_is_copied_without_prompts_and_output(home: OpenPage) -> None:
     page = home.page
     page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
-    block = page.locator(".highlight-console", has_text="trellis check docs/guides/mistakes.yaml").first
+    block = page.locator(".highlight-console", has_text="trellis explain vpa/web").first
     block.hover()
     block.get_by_role("button", name="Copy").click()
     expect(block.get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("window.copied") == "trellis check docs/guides/mistakes.yaml"
+    assert page.evaluate("window.copied") == "trellis explain vpa/web -n shop --dump examples/explain/shop.jsonl"
 
 
 def test_no_page_is_wider_than_a_telephone(browser: Browser, site: Path) -> None:

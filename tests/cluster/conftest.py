@@ -28,6 +28,8 @@ from testbed.node import sandbox
 from testbed.programs import building
 from testbed.programs.versions import (
     BY_NAME,
+    CLUSTER_API,
+    KARPENTER_PROGRAMS,
     NEEDED,
     NODE_PROGRAMS,
     PROMETHEUS,
@@ -42,9 +44,12 @@ from testbed.sharing import shared_cluster
 PROGRAMS: dict[str, tuple[Program, ...]] = {
     "cluster": NEEDED,
     "own_api_server": NEEDED,
+    "karpenter": (*NEEDED, *KARPENTER_PROGRAMS),
     "node_programs": (*NEEDED, *NODE_PROGRAMS),
     "prometheus": (PROMETHEUS, PROMTOOL),
+    "promtool": (PROMTOOL,),
     "upstream_recommender": (UPSTREAM_RECOMMENDER,),
+    "machine_groups": (*NEEDED, CLUSTER_API),
 }
 
 
@@ -121,6 +126,12 @@ def prometheus(tmp_path: Path) -> Iterator[Callable[..., prometheus_server.Prome
             return servers.enter_context(prometheus_server.serving(directory, openmetrics, *flags))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Path:
+    """Prometheus' own tool, which checks rules and runs their unit tests."""
+    return building.ensure_programs([PROMTOOL])[PROMTOOL.name]
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""README and getting started show what `make demo` prints.
+"""Getting started shows what `make demo` prints.
 
-This is the one test that plays two weeks of sixty workloads.
+This is the only test that simulates two weeks of sixty workloads.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import demo_shown
-from support.transcripts import matches
+from support.docs.transcripts import matches
 
 
 # It takes a minute or two of a machine that has nothing else to do.
@@ -20,6 +20,5 @@ def test_the_demo_prints_what_the_documentation_shows(tmp_path: Path) -> None:
     printed = demo_shown.run_demo(report)
     for page in (report, tmp_path / "report-nodes.html"):
         assert page.read_text().lower().startswith("<!doctype html>")
-    for documented in (demo_shown.PAGE, demo_shown.README):
-        expected = demo_shown.read_shown(documented)
-        assert matches(printed, expected), "run `python tools/demo_shown.py` and look at it:\n" + "\n".join(printed)
+    expected = demo_shown.read_shown()
+    assert matches(printed, expected), "run `python tools/demo_shown.py` and look at it:\n" + "\n".join(printed)

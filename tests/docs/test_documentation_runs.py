@@ -3,6 +3,8 @@
 A ```console block is a transcript: lines that start with `$ ` are run, what follows is compared. A line `...` stands
 for any number of lines. Commands of `make` are left out here: they run this test, among others, and the demo has a test
 of its own.
+
+`REWRITE_GOLDEN=1` writes into the blocks what the commands print now; the diff then shows what changed.
 """
 
 from __future__ import annotations
@@ -17,14 +19,16 @@ from pathlib import Path
 
 import pytest
 
-from support.transcripts import BLOCK, Step, matches, steps
+from support.docs.transcripts import BLOCK, Step, matches, replace_steps, rewrite_lines, steps
 from support.wheels import build_wheel, install
+from trellis.cli.process.configuration_format import build_configuration_format
 from trellis.core.lint.check import check
 from trellis.core.lint.manifests import ManifestSource
 
 ROOT = Path(__file__).resolve().parents[2]
 # Far more seconds than any command takes: some simulate for ten, and a machine may have much else to do.
 PATIENCE = 600
+REWRITES = bool(os.environ.get("REWRITE_GOLDEN"))
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
 
@@ -90,18 +94,28 @@ def test_a_transcript_is_true(
 ) -> None:
     installs = any("write-a-recommender" in name for name in same)
     beside = request.getfixturevalue("beside") if installs else tmp_path / "nothing"
+    rewritten: dict[str, list[Step]] = {name: [] for name in same}
+    by_hand = []
     for steps_alike in zip(*same.values(), strict=True):
         command = steps_alike[0][0]
-        if command.split()[0] in {"make", "git", "kubectl", "pip", "pipx", "uv"}:
-            continue
-        lines = printed(command, checkout, beside)
+        runs = command.split()[0] not in {"make", "git", "kubectl", "pip", "pipx", "uv"}
+        lines = printed(command, checkout, beside) if runs else []
         for name, (_, expected) in zip(same, steps_alike, strict=True):
-            assert matches(lines, expected), f"{name}: $ {command}\n" + "\n".join(lines)
+            is_true = not runs or matches(lines, expected)
+            shown = rewrite_lines(lines, expected) if REWRITES and not is_true else expected
+            rewritten[name].append((command, shown if shown is not None else expected))
+            if shown is None or (not is_true and not REWRITES):
+                by_hand.append(f"{name}: $ {command}\n" + "\n".join(lines))
+    for name, block in same.items() if REWRITES else ():
+        page = ROOT / name.partition("#")[0]
+        page.write_text(replace_steps(page.read_text(), block, rewritten[name]))
+    advice = "mend by hand:" if REWRITES else "run with REWRITE_GOLDEN=1, and look at the difference:"
+    assert not by_hand, f"not what the command prints; {advice}\n" + "\n\n".join(by_hand)
 
 
 @pytest.mark.parametrize(("name", "text"), manifests(), ids=lambda value: value.partition("\n")[0])
 def test_a_manifest_in_the_documentation_is_valid(name: str, text: str) -> None:
-    result = check([ManifestSource(name, text.encode())])
+    result = check([ManifestSource(name, text.encode())], [build_configuration_format()])
     assert [str(finding.message) for finding in result.findings if finding.is_error] == []
 
 

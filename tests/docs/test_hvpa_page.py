@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hvpa_pictures import compute_daily_usage
-from hvpa_timeline import PlannedSize, WorkloadLoop, load_hvpa, plan_sizes
+from pictures.hvpa_timeline import PlannedSize, WorkloadLoop, load_hvpa, plan_sizes
+from pictures.hvpas import compute_daily_usage
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/concepts/hvpa.md").read_text()

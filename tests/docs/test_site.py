@@ -1,10 +1,11 @@
-"""The site that `make site` builds is whole, needs nobody else's server, and is refused where a link is broken."""
+"""The site that `make site` builds is complete, loads nothing from other servers, and fails on a broken link."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,9 +14,38 @@ import pytest
 
 from docs_site.build import build_site
 from docs_site.navigation import Group, read_groups
-from support.docs_site import INSTALLED, REASON, ROOT, build_shared_site
+from pages import find_reasons
+from support.builders.results import backtested, simulated
+from support.builders.surveys import NOW, shop
+from support.builders.surveys_over_time import recorded_shop
+from support.docs.site import INSTALLED, REASON, ROOT, build_shared_site
+from trellis.base.prices import EXAMPLE_PRICES
+from trellis.core.advice.advisor import advise
+from trellis.core.advice.policy import AdvicePolicy
+from trellis.core.advice.results import SurveyAdvice
+from trellis.core.advice.survey.model import SurveyResult
+from trellis.reports.advice.report import render_advice
+from trellis.reports.backtest import report as backtest
+from trellis.reports.buckets.report import render_buckets
+from trellis.reports.html.documentation import Documentation
+from trellis.reports.simulation import report as simulation
 
 needs_sphinx = [pytest.mark.skipif(not INSTALLED, reason=REASON), pytest.mark.timeout(600)]
+
+HOST = "https://docs.example.com/trellis"
+
+
+def advise_shop(survey: SurveyResult) -> SurveyAdvice:
+    return advise(survey, AdvicePolicy(), EXAMPLE_PRICES, NOW)
+
+
+# The reports that link to the site.
+REPORTS: dict[str, Callable[[Documentation], str]] = {
+    "recommend": lambda site: render_advice(advise_shop(shop()), "html", documentation=site),
+    "buckets": lambda site: render_buckets(advise_shop(recorded_shop()), "html", documentation=site),
+    "simulation": lambda site: simulation.as_html(simulated(3, points=6), site),
+    "backtest": lambda site: backtest.as_html(backtested(4, 6), site),
+}
 
 # Attributes of which a browser fetches what they name, without a click.
 FETCHED = {"src", "srcset", "poster", "data", "background"}
@@ -64,7 +94,8 @@ def pages(site: Path) -> dict[Path, PageParser]:
 
 def list_documents() -> Iterator[str]:
     """The pages that a reader looks for, as the site names them."""
-    for path in [ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+    named = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
+    for path in [*named, *sorted((ROOT / "docs").rglob("*.md"))]:
         yield str(path.relative_to(ROOT).with_suffix(".html"))
 
 
@@ -132,6 +163,21 @@ class TestTheSite:
         folder = pages[site / "examples" / "recommender-plugin.html"]
         assert {"recommender-plugin/README.html", "recommender-plugin/pyproject.toml.html"} <= set(folder.links)
 
+    def test_every_reason_has_an_anchor(self, pages: dict[Path, PageParser], site: Path) -> None:
+        assert set(find_reasons()) <= pages[site / "docs" / "reference" / "reasons.html"].anchors
+
+    @pytest.mark.parametrize("name", REPORTS)
+    def test_links_of_reports_lead_to_pages_and_anchors(
+        self, site: Path, pages: dict[Path, PageParser], tmp_path: Path, name: str
+    ) -> None:
+        report = tmp_path / "report.html"
+        report.write_text(REPORTS[name](Documentation(HOST)))
+        links = [link for link in PageParser(report).links if is_external(link)]
+        assert len(links) >= 2
+        for link in links:
+            path, _, anchor = link.removeprefix(f"{HOST}/").partition("#")
+            assert not anchor or anchor in pages[site / path].anchors, link
+
     def test_the_search_knows_every_page_and_its_text(self, site: Path) -> None:
         texts = json.loads(
             (site / "_static" / "page_texts.js").read_text().removeprefix("window.PAGE_TEXTS = ").rstrip(";\n")
@@ -165,6 +211,17 @@ class TestStrictness:
         page = PageParser(repository / "site" / "docs" / "a.html")
         assert "whats-next" in page.anchors, "the anchor that code hosts give it"
         assert {"../deploy/a.yaml.html", "../deploy.html"} <= set(page.links)
+
+    def test_a_template_under_the_name_of_a_yaml_file_is_shown_as_text(
+        self, repository: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        template = (ROOT / "deploy" / "chart" / "trellis" / "templates" / "alerts.yaml").read_text()
+        (repository / "deploy" / "alerts.yaml").write_text(template)
+        (repository / "docs" / "a.md").write_text("# A page\n\n## What's next\n\n[d](../deploy)\n")
+        assert build_site(repository, repository / "site") == 0
+        assert capfd.readouterr().err == ""
+        shown = re.sub(r"<[^>]+>", "", (repository / "site" / "deploy" / "alerts.yaml.html").read_text())
+        assert template.splitlines()[1] in unescape(shown)
 
     @pytest.mark.parametrize(
         "link", ["b.md", "README.md#nowhere", "#nowhere", "../deploy/b.yaml", "../charts", "images/missing.png"]

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from boost_pictures import KINDS, PROBES, Panel, draw_boosts
-from boost_timeline import simulate_boost
+from pictures.boost_timeline import simulate_boost
+from pictures.boosts import KINDS, PROBES, Panel, draw_boosts
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 

@@ -35,7 +35,7 @@ def test_a_dump_is_simulated_with_notes_on_what_was_assumed(tmp_path: Path) -> N
     arguments = ["--processes", "1", "--quiet", "--dump", str(dump), "--recommenders", "default"]
     result = CliRunner().invoke(trellis, ["simulate", *arguments])
     assert result.exit_code == 0, result.output
-    for words in ("fixed", "current", "default", "usage over time (1 container)", "what is requested"):
+    for words in ("fixed", "current", "default", "usage over time (1 container)", "half of the requests"):
         assert words in " ".join(result.stdout.split())
 
 
@@ -117,7 +117,7 @@ def test_a_dump_is_simulated_and_the_rest_is_listed_at_the_top(tmp_path: Path) -
     assert left_out == {
         "kind": "HorizontalPodAutoscaler",
         "count": 1,
-        "reason": "a dump has no values of metrics of type External: its target keeps its count",
+        "reason": "a dump has no values of metrics of type External: its target keeps its replicas",
     }
     line = f"1 HorizontalPodAutoscaler: {left_out['reason']}"
     top, _, _ = result.stdout.partition("\n\n")

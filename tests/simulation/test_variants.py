@@ -121,8 +121,7 @@ def test_processes_give_what_one_process_gives_and_one_that_fails_costs_no_other
     assert [variant.name for variant in apart.variants] == ["fixed", "default"]
     assert apart.partial
     assert apart.notes == [
-        'variant broken could not be run: "min-replica": is no setting that a simulation knows '
-        "(did you mean min-replicas?)"
+        'variant broken failed: "min-replica": is not a flag that a simulation supports (did you mean min-replicas?)'
     ]
 
 
@@ -147,7 +146,7 @@ def test_a_recommender_that_is_not_here_is_reported() -> None:
     result = simulate(shop(variant, cpu=steps_of(0.2)))
     assert cpu_line(result.variants[0]).target[-1] > 0.0
     assert result.notes == [
-        "variant default: recommender of-others does not come with Trellis; the default algorithm stood in"
+        "variant default: recommender of-others does not come with Trellis; the recommender default is used instead"
     ]
 
 

@@ -121,7 +121,7 @@ def test_probes_lease_and_metrics_tell_what_happened(cluster: Cluster, namespace
     # A start in order is no trouble worth a word.
     lease = until("the Lease", lambda: cluster.api.find(LEASE))["spec"]
     assert "not registered" not in controller.read_logs()
-    assert "the status Lease is not renewed for now" not in controller.read_logs()
+    assert "renewal of the status Lease skipped" not in controller.read_logs()
     assert lease["holderIdentity"]
     until("the Lease to be renewed", lambda: cluster.api.get(LEASE)["spec"]["renewTime"] > lease["renewTime"])
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from testbed.access import shipped_accounts
 from testbed.access.certificates import Authority
 from testbed.client import Json
 from testbed.cluster import Cluster
-from testbed.control_plane import BARE, ControlPlane
+from testbed.control_plane import BARE, ControlPlane, find_audit_directory
 from testbed.errors import Refused
 from testbed.scratch import scratch
 from testbed.waiting import until
@@ -60,13 +61,17 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """An API server of these tests' own: a webhook is everybody's business."""
-    definitions = sorted((shipped_accounts.ROOT / "deploy" / "crds").glob("*.yaml"))
-    with scratch() as directory, ControlPlane(directory, BARE, definitions=definitions) as plane:
+    with scratch() as directory, _start_server(directory) as plane:
         plane.cluster.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}})
         plane.cluster.api.create(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": SHOP}}, SHOP
         )
         yield plane.cluster
+
+
+def _start_server(directory: Path) -> ControlPlane:
+    definitions = sorted((shipped_accounts.ROOT / "deploy" / "crds").glob("*.yaml"))
+    return ControlPlane(directory, BARE, definitions=definitions, audit=find_audit_directory())
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +113,7 @@ class Webhook:
             webhook_failure_policy_fail=self.settings.webhook_failure_policy_fail,
             webhook_labels=self.settings.webhook_labels,
         )
-        scope = ScopeSettings(vpa_object_namespace=SHOP)
+        scope = ScopeSettings(vpa_object_namespace=(SHOP,))
         bundle = self.keeper.ca_bundle
         return WebhookRegistration(self.client, self.writer, settings, scope=scope, bundle=bundle, metrics=self.metrics)
 

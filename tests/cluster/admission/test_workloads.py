@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from uuid import uuid4
 
 import pytest
 
@@ -17,12 +18,13 @@ from support.cluster.admission import (
     boosted,
     cpu,
     create_vpa,
+    dry_run,
     owned,
     resources,
     wait_for_current_advice,
     wait_for_webhook_calls,
 )
-from support.cluster.vpas import vpa_path
+from support.cluster.vpas import metric_value, until_value, vpa_path
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.kwok import annotations as ask
@@ -212,3 +214,29 @@ def made_again_and_again(cluster: Cluster, namespace: str) -> None:
 
 def names(pods: list[Json]) -> set[str]:
     return {pod["metadata"]["name"] for pod in pods}
+
+
+CONTROLLERS = {
+    "DaemonSet": "apps/v1",
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "ReplicationController": "v1",
+    "CronJob": "batch/v1",
+    "Job": "batch/v1",
+}
+
+
+def test_a_controller_that_the_watch_does_not_show_is_read_and_its_pod_comes_as_it_is_if_there_is_none(
+    cluster: Cluster, namespace: str, admission: Start
+) -> None:
+    controller = admission(namespace)
+    wait_for_webhook_calls(cluster, namespace)
+    create_vpa(cluster, namespace, "web", ADVICE, updatePolicy={"updateMode": "Initial"})
+    wait_for_current_advice(cluster, namespace)
+    before = metric_value(controller, "trellis_admission_lookups_total", result="missing")
+    for kind, version in CONTROLLERS.items():
+        owner = {"apiVersion": version, "kind": kind, "metadata": {"name": "web", "uid": str(uuid4())}}
+        made = dry_run(cluster, namespace, owned(pod(f"of-{kind.lower()}"), owner))
+        assert cpu(made) == "100m"
+    until_value(controller, "trellis_admission_lookups_total", before + len(CONTROLLERS), result="missing")

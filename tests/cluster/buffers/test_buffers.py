@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from support.cluster.buffers import (
     get_pod_based_spec,
     get_requests,
 )
+from support.cluster.rights import grant_switch
 from support.cluster.updaters import events
 from support.cluster.vpas import metric_value, until_value, vpa, vpa_path, wait_for_further_passes
 from testbed.client import APPLY_PATCH, Json
@@ -28,6 +30,7 @@ from testbed.errors import Refused
 from testbed.kwok.nodes import Node, Taint
 from testbed.waiting import until
 from testbed.workloads import container, deployment, job
+from trellis.install.permissions import ADMISSION_DRY_RUN
 
 READY = ("True", "BufferReady")
 # As the kernel's tables of connections say it.
@@ -140,7 +143,8 @@ def test_without_a_pod_the_template_goes_through_admission(cluster: Cluster, nam
     cluster.api.create({**db, "kind": "StatefulSet"}, namespace)
     cluster.api.create(buffer("web"), namespace)
     cluster.api.create(buffer("db", "StatefulSet"), namespace)
-    controller(namespace)
+    grant_switch(cluster, "buffers", ADMISSION_DRY_RUN.key, namespace)
+    controller(namespace, "--admission-dry-run")
     until("a chunk of web", lambda: count_chunks(cluster, namespace, "web") == 2)
     assert get_requests(cluster, namespace, "web") == {"cpu": "250m"}
     until("a chunk of db", lambda: count_chunks(cluster, namespace, "db") == 2)
@@ -149,12 +153,75 @@ def test_without_a_pod_the_template_goes_through_admission(cluster: Cluster, nam
     assert cluster.api.list_items(f"/api/v1/namespaces/{namespace}/pods") == []
 
 
+@pytest.mark.parametrize("kind", ["ReplicaSet", "ReplicationController", "Job"])
+def test_the_template_of_a_target_without_a_pod_is_read_whatever_its_kind(
+    cluster: Cluster, namespace: str, controller: Start, kind: str
+) -> None:
+    made = deployment("web", container(cpu="300m"), replicas=0)
+    template = made["spec"]["template"]
+    versions = {"ReplicaSet": "apps/v1", "ReplicationController": "v1", "Job": "batch/v1"}
+    specs: dict[str, Json] = {
+        "ReplicaSet": made["spec"],
+        "ReplicationController": {"replicas": 0, "template": template},
+        "Job": {
+            "suspend": True,
+            "template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}},
+        },
+    }
+    target = {"apiVersion": versions[kind], "kind": kind, "metadata": {"name": "web"}, "spec": specs[kind]}
+    cluster.api.create(target, namespace)
+    cluster.api.create(buffer("web", kind, version=versions[kind]), namespace)
+    controller(namespace)
+    until("its chunks", lambda: count_chunks(cluster, namespace, "web") == 2)
+    assert get_requests(cluster, namespace, "web")["cpu"] == "300m"
+
+
+def has_chunks(cluster: Cluster, namespace: str, name: str, count: int) -> bool:
+    return count_chunks(cluster, namespace, name) == count
+
+
+def test_without_dry_runs_a_template_gets_the_defaults_that_the_api_server_gives(
+    cluster: Cluster, namespace: str, controller: Start
+) -> None:
+    items = [
+        {"type": "Container", "default": {"memory": "1Gi"}, "defaultRequest": {"cpu": "250m"}, "max": {"cpu": "8"}},
+        {"type": "Pod", "max": {"cpu": "16"}},
+    ]
+    ranges = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "x"}, "spec": {"limits": items}}
+    cluster.api.create(ranges, namespace)
+    written: dict[str, Json] = {
+        "none": {},
+        "limit": {"limits": {"cpu": "2"}},
+        "request": {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "3Gi"}},
+    }
+    wanted: dict[str, Json] = {}
+    for name, resources in written.items():
+        workload = deployment(name, container(resources=resources), replicas=0)
+        cluster.api.create(workload, namespace)
+        cluster.api.create(buffer(name), namespace)
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": workload["spec"]["template"]["spec"],
+        }
+        [stored] = cluster.api.apply(pod, namespace, dry_run=True)["spec"]["containers"]
+        wanted[name] = stored["resources"]["requests"]
+    started = controller(namespace)
+    for name, requests in wanted.items():
+        until(f"chunks of {name}", partial(has_chunks, cluster, namespace, name, 2))
+        assert get_requests(cluster, namespace, name) == requests, name
+        assert find_buffer_condition(cluster, namespace, name) == READY
+    assert metric_value(started, "trellis_buffers_dry_runs_total") == 0
+
+
 def test_a_refused_template_is_used_as_written(cluster: Cluster, namespace: str, controller: Start) -> None:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": labels}})
     workload(cluster, namespace, 0)
     cluster.api.create(buffer("web"), namespace)
-    started = controller(namespace)
+    grant_switch(cluster, "buffers", ADMISSION_DRY_RUN.key, namespace)
+    started = controller(namespace, "--admission-dry-run")
     until("two chunks", lambda: count_chunks(cluster, namespace, "web") == 2)
     assert find_buffer_condition(cluster, namespace, "web") == READY
     until("the refusal", lambda: bool(events(cluster, namespace, "TemplateRefused")))
@@ -232,9 +299,9 @@ def test_both_writers_of_the_status_keep_their_fields(cluster: Cluster, namespac
     until("five chunks", lambda: count_chunks(cluster, namespace, "web") == 5)
     assert find_buffer_condition(cluster, namespace, "web", "Provisioned") == ("True", "AllThere")
     assert get_buffer_status(cluster, namespace, "web")["lastFullyProvisioned"] == when
-    until_value(started, "trellis_buffers_chunks", 5, namespace=namespace)
-    until_value(started, "trellis_buffers_wanted_chunks", 5, namespace=namespace)
-    until_value(started, "trellis_buffers_last_full_timestamp_seconds", 1_795_003_200, namespace=namespace)
+    until_value(started, "trellis_buffers_chunks", 5, buffer_namespace=namespace)
+    until_value(started, "trellis_buffers_wanted_chunks", 5, buffer_namespace=namespace)
+    until_value(started, "trellis_buffers_last_full_timestamp_seconds", 1_795_003_200, buffer_namespace=namespace)
 
 
 @pytest.mark.req("BF-03", "BF-38", "BF-40")

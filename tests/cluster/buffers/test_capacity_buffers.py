@@ -195,6 +195,9 @@ def test_a_buffer_is_mirrored_as_a_capacity_buffer_and_the_mirror_deleted(
     # Three write into one status, and each keeps its own.
     api.patch(buffer_path(namespace, "web"), {"spec": {"capacity": {"replicas": {"exactly": 5}}}})
     until("the new count", lambda: api.get(capacity_path(namespace))["spec"]["replicas"] == 5)
+    bigger = {"spec": {"template": {"spec": {"containers": [container(cpu="0.5", memory="64Mi")]}}}}
+    api.patch(f"/apis/apps/v1/namespaces/{namespace}/deployments/web", bigger)
+    until("the new shape", lambda: find_requests(api.get(own))["cpu"] == "500m")
     assert find_buffer_condition(cluster, namespace, "web") == ("True", "BufferReady")
     api.patch(buffer_path(namespace, "web"), {"spec": {"recreationStrategy": "KeepMinimum"}})
     until("a minimum", lambda: find_mirror_condition(cluster, namespace) == ("True", "MinimumHeldByCapacityBuffer"))
@@ -243,3 +246,8 @@ def test_a_pod_of_the_template_passes_a_dry_run_under_the_restricted_standard(
 
 def find_mirror_condition(cluster: Cluster, namespace: str) -> tuple[str, str] | None:
     return find_buffer_condition(cluster, namespace, "web", "KeptAsCapacityBuffer")
+
+
+def find_requests(template: Json) -> Json:
+    requests: Json = template["template"]["spec"]["containers"][0]["resources"]["requests"]
+    return requests

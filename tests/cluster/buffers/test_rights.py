@@ -11,7 +11,6 @@ NEEDED = [
     "watch buffers.autoscaling.x-k8s.io",
     "patch buffers.autoscaling.x-k8s.io/status",
     "watch pods",
-    "create pods",
     "watch deployments.apps",
     "watch replicasets.apps",
     "watch statefulsets.apps",
@@ -40,6 +39,7 @@ NEEDED = [
     "get leases.coordination.k8s.io kube-system/trellis-nodes",
 ]
 DENIED = [
+    "create pods",
     "get secrets",
     "patch pods",
     "delete pods",

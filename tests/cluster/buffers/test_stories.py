@@ -14,7 +14,7 @@ import yaml
 from support.cluster.buffers import Start as StartBuffers
 from support.cluster.buffers import buffer_controllers, count_chunks, get_requests
 from support.cluster.nodes import NodeGroups, Start
-from support.worlds.kwok_nodes import group
+from support.worlds.providers.kwok_nodes import group
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.errors import Refused

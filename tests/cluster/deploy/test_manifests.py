@@ -54,7 +54,7 @@ def test_pods_meet_the_strictest_pod_security_standard(cluster: Cluster, namespa
 
 NEEDED = [
     "list pods.metrics.k8s.io",
-    "get queue-length.external.metrics.k8s.io",
+    "list queue-length.external.metrics.k8s.io",
     "watch pods",
     "watch events",
     "watch replicationcontrollers",

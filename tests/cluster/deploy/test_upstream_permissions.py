@@ -155,10 +155,8 @@ def test_the_recommender_writes_recommendations_with_upstreams_rights(
     assert "[!]hvpas.autoscaling.x-k8s.io not watched: totals are not published in Hvpas\n" in until_ready(controller)
     until("the recommendation", lambda: get_target(cluster, namespace, "web") == ADVICE, USAGE_SECONDS)
     assert unreadable(controller) == {"hvpas.autoscaling.x-k8s.io": 1.0}
-    assert controller.read_logs().count("RBAC does not allow to read an optional kind; continuing without it") == 1
-    assert (
-        "{apiGroups: [autoscaling.x-k8s.io], resources: [hvpas], verbs: [get, list, watch]}" in controller.read_logs()
-    )
+    assert controller.read_logs().count("RBAC does not allow reading an optional kind; continuing without it") == 1
+    assert "{apiGroups: [autoscaling.x-k8s.io], resources: [hvpas], verbs: [list, watch]}" in controller.read_logs()
     assert "lost the Lease" not in controller.read_logs()
     path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/vpa-recommender-lease"
     renewed = cluster.api.get(path)["spec"]["renewTime"]
@@ -199,7 +197,7 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
     result = until_ready(updater)
     assert "[!]configmaps not watched: the freeze ConfigMap kube-system/trellis-freeze has no effect\n" in result
     assert "[!]namespaces not watched: the freeze annotation of namespaces has no effect\n" in result
-    assert updater.read_logs().count("RBAC does not allow to read an optional kind; continuing without it") == 4
+    assert updater.read_logs().count("RBAC does not allow reading an optional kind; continuing without it") == 4
 
 
 def test_a_rule_that_is_granted_later_takes_effect_without_a_restart(
@@ -213,7 +211,7 @@ def test_a_rule_that_is_granted_later_takes_effect_without_a_restart(
     grant(cluster, account("updater"), granted, {"/namespaces": READ})
     try:
         until("namespaces to be seen", lambda: unreadable(controller)["namespaces"] == 0.0)
-        message = "an optional kind can be read again and is watched from now on"
+        message = "an optional kind is no longer forbidden; watching it"
         until("a word of it", lambda: message in controller.read_logs())
         running_pods(cluster, namespace, "web")
         create_vpa_with_advice(cluster, namespace, "web", "Recreate")

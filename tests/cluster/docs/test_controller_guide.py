@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support import guide_code
+from support.docs import guide_code
 from testbed.control_plane import ControlPlane
 from testbed.waiting import TIMEOUT_SECONDS, until
 

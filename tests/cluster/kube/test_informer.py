@@ -46,7 +46,7 @@ async def talking(kubeconfig: Path) -> AsyncIterator[Client]:
 async def following(
     client: Client, resource: Resource[Any], namespace: str, **options: Any
 ) -> AsyncIterator[Informer[Any]]:
-    selection = Selection(namespace)
+    selection = Selection((namespace,))
     informer = WatchInformer(client, resource, draw=lambda: 0.5, selection=selection, backoff=QUICK, **options)
     task = asyncio.create_task(informer.run())
     try:
@@ -147,7 +147,7 @@ def test_a_kind_that_may_not_be_listed_is_trouble_and_not_an_empty_cluster(clust
 
     async def work(client: Client) -> None:
         troubles: asyncio.Queue[Incident] = asyncio.Queue()
-        selection = Selection(namespace)
+        selection = Selection((namespace,))
         informer = WatchInformer(client, PODS, draw=lambda: 0.5, selection=selection, report=troubles.put_nowait)
         task = asyncio.create_task(informer.run())
         trouble = await asyncio.wait_for(troubles.get(), TIMEOUT_SECONDS)

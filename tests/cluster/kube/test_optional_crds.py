@@ -71,7 +71,7 @@ def test_a_removed_kind_stops_no_informer_and_returns_in_another_version(
     async def work(client: Client) -> None:
         metrics = Metrics(CLUSTER_METRICS, about_process=False)
         informers = Informers(
-            client, UnreadableKinds(metrics, Logger("trellis.test")), draw=lambda: 0.5, namespace=namespace
+            client, UnreadableKinds(metrics, Logger("trellis.test")), draw=lambda: 0.5, namespaces=(namespace,)
         )
         informers.follow(PODS)
         weathers = informers.follow(newer, served=False, versions=(newer, older))

@@ -279,6 +279,18 @@ def steady(namespace: str, pod: str, containers: tuple[str, ...]) -> str:
     return "\n".join(text) + "\n"
 
 
+def test_without_an_adapter_of_external_metrics_the_process_is_healthy_and_says_so(
+    cluster: Cluster, namespace: str, recommender: Start
+) -> None:
+    cluster.api.create(deployment("web"), namespace)
+    cluster.api.create(vpa("web"), namespace)
+    metrics = ("--external-metrics-cpu-metric=cpu-usage", "--external-metrics-memory-metric=memory-usage")
+    controller = recommender(namespace, EVERY_SECOND, "--use-external-metrics", *metrics)
+    until("two answers that are none", lambda: answers(controller, is_error=True) >= 2)
+    until("it to be healthy", lambda: healthy(controller))
+    assert answers(controller, is_error=False) == 0
+
+
 def test_without_usage_the_process_is_healthy_and_recommendations_stay(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:

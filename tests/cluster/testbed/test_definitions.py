@@ -13,8 +13,8 @@ from testbed.errors import Refused
 
 ROOT = Path(__file__).resolve().parents[3]
 DEFINITIONS = sorted((ROOT / "deploy" / "crds").glob("*.yaml"))
-# Scenarios are for the simulator, and groups of nodes stand in a ConfigMap: no API server knows them as kinds.
-FILES_ONLY = {"simulate", "nodes"}
+# Read by the simulator, by a process, and from a ConfigMap: no API server knows them as kinds.
+FILES_ONLY = {"configuration", "simulate", "nodes"}
 EXAMPLES = sorted(file for file in (ROOT / "examples").glob("*/*.yaml") if file.parent.name not in FILES_ONLY)
 
 Json = dict[str, Any]

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster.admission import cpu
+from support.cluster.admission import cpu, owned
+from support.cluster.gardens import flower, garden
 from support.cluster.updaters import NO_LEASE, Start, advise, by_uid, updaters, wait_for_two_passes
 from support.cluster.vpas import metric_value, vpa
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.control_plane import DEFAULT_NODES
 from testbed.waiting import until
-from testbed.workloads import container, deployment
+from testbed.workloads import container, deployment, pod
 
 # Other tests make nodes and remove them.
 _NAMES = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node.name for node in DEFAULT_NODES]}
@@ -113,3 +114,17 @@ def test_pods_of_every_kind_are_evicted(cluster: Cluster, namespace: str, update
             f"an eviction of {kind}",
             lambda kind=kind: metric_value(controller, "vpa_updater_evicted_pods_total", vpa_name=kind.lower()) >= 1,  # type: ignore[misc]
         )
+
+
+def test_pods_of_another_kind_with_a_scale_are_resized_in_place(
+    cluster: Cluster, namespace: str, updater: Start
+) -> None:
+    with garden(cluster) as group:
+        made = cluster.api.create(flower(group, "rose"), namespace)
+        for number in range(2):
+            cluster.api.create(owned(pod(f"rose-{number}"), made), namespace)
+        before = by_uid(cluster.wait_for_ready_pods(namespace, "rose", 2))
+        govern(cluster, namespace, made, "InPlaceOrRecreate")
+        updater(namespace, NO_LEASE)
+        until("both to be resized", lambda: {cpu(pod) for pod in cluster.list_pods(namespace, "rose")} == {"250m"})
+        assert by_uid(cluster.wait_for_ready_pods(namespace, "rose", 2)).keys() == before.keys()

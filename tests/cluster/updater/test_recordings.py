@@ -70,7 +70,7 @@ def test_a_minute_of_a_busy_updater_is_decided_again_in_the_same_way(
     assert metric_value(controller, "vpa_updater_evicted_pods_total") >= 6
     controller.process.stop()
     report = replay(read_recording(file))
-    assert str(report) == f"{report.decisions} decisions, all the same"
+    assert str(report) == f"{report.decisions} decisions, no differences"
     assert report.decisions > 20
 
 

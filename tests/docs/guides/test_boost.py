@@ -71,7 +71,7 @@ def test_a_row_about_the_base_is_true(row: list[str]) -> None:
     own, recommended, policy, expected = row
     meaning, settings = governed(policy)
     target = recommended.split(",")[0]
-    if "updateMode: Off" in recommended:
+    if 'updateMode: "Off"' in recommended:
         meaning = effective(
             vpa(startupBoost={"cpu": {"type": "Factor", "factor": 3}}, updatePolicy={"updateMode": "Off"})
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from support.transcripts import BLOCK
+from support.docs.transcripts import BLOCK
 from support.worlds.buffers import translated
 from trellis.controllers.buffers.capacity_buffers import mirror, owned_objects
 from trellis.core.buffers import export_buffer

@@ -27,7 +27,7 @@ from support.node.drains import (
     read_reports,
     reporting_deployment,
 )
-from support.worlds.kwok_nodes import group
+from support.worlds.providers.kwok_nodes import group
 from testbed.client import Json
 from testbed.cluster import Cluster, is_ready
 from testbed.kwok.nodes import Node

@@ -86,7 +86,7 @@ def test_a_replay_decides_again_and_reports_differences(recording: bytes) -> Non
     assert report.first.path.startswith(("$.chunks", "$.ready"))
     report = replay(changed(recording, DECISION_LINE, wanted=-1))
     assert report.different == report.decisions == len({str(difference) for difference in report.differences})
-    assert all(" differs at $.wanted: -1 was recorded, " in str(difference) for difference in report.differences)
+    assert all(" differs at $.wanted: recorded -1, now " in str(difference) for difference in report.differences)
     assert str(report.first).startswith("decision 1 (")
 
 

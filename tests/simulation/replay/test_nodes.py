@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from support.controllers.nodes import BOOT, BUFFERS, World, seconds
-from support.worlds.kwok_nodes import group
+from support.worlds.providers.kwok_nodes import group
 from trellis.base.errors import InvalidRecording
 from trellis.base.json_lines import FORMAT_VERSION, HEADER, RecordingHeader, encode_line, read_lines
 from trellis.cli.main import trellis
@@ -111,10 +111,10 @@ def test_a_replay_decides_again_and_reports_differences(recording: bytes) -> Non
     report = replay(changed(recording, START_LINE, up={**figures["up"], "max_nodes_total": 1}))
     assert report.first is not None
     assert report.first.path.startswith("$.up.orders")
-    assert "was recorded" in str(report.first)
+    assert "recorded " in str(report.first)
     report = replay(changed(recording, START_LINE, down={**figures["down"], "scale_down_enabled": False}))
     assert report.first is not None
-    assert '"ScaleDownOff" is decided' in str(report.first)
+    assert 'now "ScaleDownOff"' in str(report.first)
 
 
 def test_a_changed_decision_is_reported_with_its_path(recording: bytes) -> None:
@@ -202,10 +202,10 @@ def test_the_command_reports_the_difference_by_its_exit_code(recording: bytes, t
     same.write_bytes(recording)
     other.write_bytes(changed(recording, DECISION_LINE, down={"actions": [], "next_look": 1.0}))
     result = CliRunner().invoke(trellis, ["simulate", "--replay", str(same)])
-    assert (result.exit_code, "decisions, all the same" in result.output) == (0, True)
+    assert (result.exit_code, "decisions, no differences" in result.output) == (0, True)
     result = CliRunner().invoke(trellis, ["simulate", "--replay", str(other)])
     assert result.exit_code == 1
-    assert "decision 1 differs at $.down.next_look: 1.0 was recorded" in result.output
+    assert "decision 1 differs at $.down.next_look: recorded 1.0" in result.output
 
 
 BEGINS = (START_LINE, NodesRecordingStart(ScaleUpSettings(), ScaleDownSettings(), -10))

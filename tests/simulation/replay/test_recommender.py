@@ -170,7 +170,7 @@ def test_another_figure_shows_as_a_difference(eventful: bytes) -> None:
 def test_the_report_counts_decisions_and_shows_the_first_that_differs(eventful: bytes) -> None:
     same = replay(eventful)
     assert (same.component, same.different, same.first) == ("recommender", 0, None)
-    assert str(same) == f"{same.decisions} decisions, all the same"
+    assert str(same) == f"{same.decisions} decisions, no differences"
     other = replay(eventful.replace(b'"pod_min_cpu_millicores":25.0', b'"pod_min_cpu_millicores":400.0', 1))
     assert other.decisions == same.decisions
     assert other.different > 1
@@ -199,7 +199,7 @@ def test_a_truncated_recording_is_replayed_up_to_its_end(eventful: bytes) -> Non
         ),
         (
             [encode_line(HEADER, RecordingHeader(FORMAT_VERSION, "scheduler"))],
-            '"scheduler": is no component that can be replayed',
+            '"scheduler": cannot be replayed',
         ),
         (
             [encode_line(HEADER, RecordingHeader(FORMAT_VERSION, RECOMMENDER)), b"{}\n"],
@@ -223,5 +223,5 @@ def test_an_invalid_recording_is_refused(lines: list[bytes], message: str) -> No
 def test_estimates_of_an_installed_recommender_cannot_be_replayed(eventful: bytes) -> None:
     head = list(eventful.splitlines(keepends=True))[:2]
     line = encode_line(recommender.HOSTS, recommender.HostedRecommendersLine({"own": recommender.INSTALLED}))
-    with pytest.raises(InvalidRecording, match='"own": is a recommender that is installed apart'):
+    with pytest.raises(InvalidRecording, match='"own": is a recommender that does not come with Trellis'):
         replay([*head, line])

@@ -96,8 +96,9 @@ def test_decisions_are_the_same_byte_for_byte_and_are_all_kinds_of_them() -> Non
 def test_every_kind_of_line_can_come_in_a_recording() -> None:
     world = busy_world()
     kinds = {kind for kind, _ in read_lines(world.recording.getvalue())}
-    # Answers of scales are recorded where there are such targets (`test_updater_targets`).
-    assert set(LINE_TYPES) - kinds == {"scales"}
+    # Answers of scales are recorded where there are such targets (`test_updater_targets`), and shards where replicas
+    # share namespaces (`simulation/replicas/test_sharded_updater.py`).
+    assert set(LINE_TYPES) - kinds == {"scales", "shard"}
 
 
 def test_a_replay_decides_again_and_reports_differences() -> None:
@@ -124,7 +125,7 @@ def line(kind: str, payload: object) -> bytes:
     ("kind", "payload", "why"),
     [
         ("weather", {}, "weather.*is not valid in a recording of the updater"),
-        ("input", {"workloads": [], "now": 1.0}, "input.*comes before the line `start`"),
+        ("input", {"workloads": [], "now": 1.0}, "input.*comes before a line of kind start"),
         (
             "start",
             {"settings": {"min_replicas": "two"}, "has_headroom": True},
@@ -140,7 +141,7 @@ def test_an_invalid_recording_is_refused_with_the_reason(kind: str, payload: obj
 def test_a_controller_of_an_unwatched_kind_is_refused() -> None:
     put = encode_line("workload", {"kind": "Rollout", "key": ["shop", "web"], "new": None, "old": None})
     start = line("start", {"settings": {}, "has_headroom": False})
-    with pytest.raises(InvalidRecording, match=r"Rollout.*is no kind of controller"):
+    with pytest.raises(InvalidRecording, match=r"Rollout.*is not a kind of controller"):
         list(replay_updater(read_lines(start + put)))
 
 
@@ -164,7 +165,7 @@ def test_a_recording_that_fails_is_reported_once_and_the_updater_goes_on(
         assert world.requests() == ["500m", "500m"]
 
     world.run(play)
-    assert [record.message for record in caplog.records].count("the recording stopped") == 1
+    assert [record.message for record in caplog.records].count("writing the recording failed; recording stopped") == 1
 
 
 def test_a_file_that_cannot_be_written_is_refused_by_its_flag(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.api_server.server import Document, _is_in
+from support.api_server.server import Document
 from support.controllers.updater import World
 from trellis.base.errors import Unreachable
 from trellis.controllers.updater.process import UpdaterController
@@ -41,8 +41,8 @@ class LateWorld(World):
         """What happened is written down at once, and told to those who watch a while later."""
         self.server._history.append((self.server.version, kind, path, copy.deepcopy(document)))
         line = watch_line(kind, document)
-        for stream, collection in self.server._watches:
-            if _is_in(path, collection):
+        for stream, watched in self.server._watches:
+            if watched.has(path):
                 asyncio.get_running_loop().call_later(self.lag, stream.push, line)
 
     def _trouble(self, request: Request) -> ScriptedResponse | None:

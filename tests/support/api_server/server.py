@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,20 @@ from trellis.testing.scripted_transport import (
 
 Document = dict[str, Any]
 
+_ONE_NAME = "metadata.name="
+
+
+class _Watched(NamedTuple):
+    """A collection that is watched; of field selectors only that of one name counts."""
+
+    collection: str
+    field_selector: str = ""
+
+    def has(self, path: str) -> bool:
+        selector = self.field_selector
+        is_named = not selector.startswith(_ONE_NAME) or path.endswith("/" + selector.removeprefix(_ONE_NAME))
+        return is_named and _is_in(path, self.collection)
+
 
 class ModelServer:
     """`faults` are given instead of the next answers; `requests` has everything that was asked.
@@ -48,7 +62,7 @@ class ModelServer:
         self.transport = ScriptedTransport(handler=self._handle)
         self.client = Client(self.transport)
         self._history: list[tuple[int, str, str, Document]] = []
-        self._watches: list[tuple[StreamScript, str]] = []
+        self._watches: list[tuple[StreamScript, _Watched]] = []
         self._lists: dict[tuple[str, str], list[Document]] = {}
         self._uids = 0
 
@@ -95,14 +109,14 @@ class ModelServer:
         self.compacted = self.version
         self._history.clear()
 
-    def _drop(self) -> list[tuple[StreamScript, str]]:
+    def _drop(self) -> list[tuple[StreamScript, _Watched]]:
         watches, self._watches = self._watches, []
         return watches
 
     def _record_change(self, kind: str, path: str, document: Document) -> None:
         self._history.append((self.version, kind, path, copy.deepcopy(document)))
-        for stream, collection in self._watches:
-            if _is_in(path, collection):
+        for stream, watched in self._watches:
+            if watched.has(path):
                 stream.push(watch_line(kind, document))
 
     def _handle(self, request: Request) -> ScriptedResponse:
@@ -120,7 +134,8 @@ class ModelServer:
         query = dict(request.query)
         match request.method:
             case "GET" if "watch" in query:
-                return self._watch(request.path, int(query["resourceVersion"]))
+                watched = _Watched(request.path, query.get("fieldSelector", ""))
+                return self._watch(watched, query.get("resourceVersion", ""))
             case "GET" if request.path in self.objects:
                 return json_response(self.objects[request.path])
             case "GET" if _is_collection(request.path):
@@ -129,21 +144,24 @@ class ModelServer:
                 return self._create(request)
             case "PUT" if request.path in self.objects:
                 return self._replace(request)
-            case "PATCH" if request.path.removesuffix("/status") in self.objects:
+            case "PATCH" if _without_subresource(request.path) in self.objects:
                 return self._patch(request)
             case "DELETE" if request.path in self.objects:
                 self.delete(request.path)
                 return json_response({"kind": "Status", "status": "Success"})
         return error_response(404, "NotFound", f"{request.path} not found")
 
-    def _watch(self, collection: str, version: int) -> ScriptedResponse:
-        if version < self.compacted:
+    def _watch(self, watched: _Watched, resume: str) -> ScriptedResponse:
+        """A watch from a version, or without one from now, which begins with all that exists."""
+        if not resume:
+            missed = [watch_line("ADDED", document) for path, document in self.objects.items() if watched.has(path)]
+        elif (version := int(resume)) < self.compacted:
             return error_response(410, "Expired", f"too old resource version: {version} ({self.compacted})")
-        missed = [
-            watch_line(kind, doc) for at, kind, path, doc in self._history if at > version and _is_in(path, collection)
-        ]
+        else:
+            changes = (change for change in self._history if change[0] > version and watched.has(change[2]))
+            missed = [watch_line(kind, document) for _, kind, _, document in changes]
         stream = StreamScript(missed)
-        self._watches.append((stream, collection))
+        self._watches.append((stream, watched))
         return stream
 
     def _list(self, collection: str, query: dict[str, str]) -> Response:
@@ -170,7 +188,7 @@ class ModelServer:
         return json_response(self.put(request.path, document))
 
     def _patch(self, request: Request) -> Response:
-        path = request.path.removesuffix("/status")
+        path = _without_subresource(request.path)
         old = self.objects[path]
         patch = msgspec.json.decode(request.body or b"")
         if isinstance(patch, list):
@@ -198,6 +216,10 @@ def _names(path: str) -> dict[str, str]:
     parts = path.split("/")
     names = {"name": parts[-1]}
     return {"namespace": parts[-3], **names} if parts[-4] == "namespaces" else names
+
+
+def _without_subresource(path: str) -> str:
+    return path.removesuffix("/status").removesuffix("/scale")
 
 
 def _is_collection(path: str) -> bool:

@@ -44,7 +44,7 @@ _KINDS = ("Deployment", "StatefulSet", "Job")
 _LABELS = ("steady", "daily", "weekly", "spiky", "batch", "slow start")
 _APPS = ("checkout", "search", "ledger", "mailer", "gateway", "reports", "catalog", "session", "images", "billing")
 _MARKS = (
-    ("resized", "ResizedInPlace", "resized in place: cpu 500m to 320m"),
+    ("resized", "ResizeInPlace", "resized in place: cpu 500m to 320m"),
     ("evicted", "OutsideRange", "the request lies outside of the recommended range"),
     ("killed", "OOMKilled", "wanted more memory than its limit of 512Mi"),
     ("boosted", "Boosted", "started with three times its CPU"),
@@ -179,7 +179,7 @@ def _variant(name: str, title: str, workloads: list[WorkloadResult], times: Floa
         pending=[0.0] * len(times),
     )
     fleet = _sum([workload.totals for workload in workloads])
-    decisions = {"WithinRange": 812, "ResizedInPlace": fleet.resizes} if fleet.resizes else {}
+    decisions = {"ChangeTooSmall": 812, "ResizeInPlace": fleet.resizes} if fleet.resizes else {}
     return VariantResult(name, title, fleet, chart, workloads, 4.0 * 24 * days, 4.0 * 24 * days * 0.61, decisions)
 
 

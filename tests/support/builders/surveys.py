@@ -38,6 +38,7 @@ def container(
     kills: int = 0,
     is_sidecar: bool = False,
     highest: tuple[float, float] = (NONE, NONE),
+    differing: int = 0,
 ) -> SurveyedContainer:
     """One container; amounts are millicores and bytes."""
     return SurveyedContainer(
@@ -51,6 +52,7 @@ def container(
         kills=kills,
         is_sidecar=is_sidecar,
         highest=ResourceAmount(*highest),
+        differing=differing,
     )
 
 
@@ -106,32 +108,37 @@ def on_utilization(name: str, percent: float, resource: str = "cpu", container: 
 
 
 def shop() -> SurveyResult:
-    """A bit of everything: too much, too little, killed, unknown, an HPA, and something that nobody may see."""
+    """A bit of everything: too much, too little, killed, unknown, an HPA, and a kind that may not be read."""
     return SurveyResult(
         time=NOW,
-        source="Prometheus at monitoring/prometheus",
+        source="Prometheus monitoring/prometheus",
         recommender="default",
         workloads=(
             workload(
                 "checkout",
                 container("app", (1000, 512 * MIB), (320, 1230 * MIB), limit=(2000, 512 * MIB), kills=3),
-                container("proxy", (100, 128 * MIB), (25, 96 * MIB), is_sidecar=True),
+                container("proxy", (100, 256 * MIB), (25, 125 * MIB), is_sidecar=True),
                 hpas=(on_utilization("checkout", 80),),
             ),
             workload(
-                "search", container("engine", (4000, 8 * GIB), (1250, 6 * GIB), highest=(3100, 6.5 * GIB)), pods=12
+                "search",
+                container(
+                    "engine",
+                    (4000, 8 * GIB),
+                    (1250, 6 * GIB),
+                    limit=(8000, 8 * GIB),
+                    highest=(3100, 6.5 * GIB),
+                ),
+                pods=12,
             ),
             workload("session", container("redis", (250, NONE), (410, 2 * GIB)), kind="StatefulSet", pods=3),
-            workload("web", container("nginx", (200, 256 * MIB), (207, 250 * MIB)), pods=6, vpas=("web",)),
+            workload("web", container("nginx", (200, 256 * MIB), (207, 250 * MIB), differing=1), pods=6, vpas=("web",)),
             workload("nightly", container("report", (NONE, NONE), (650, 700 * MIB)), namespace="batch", kind="CronJob"),
             workload("fresh", container("app", days=0.2, samples=58), namespace="team-a", pods=2),
             workload("quiet", container("app", target=(NONE, NONE), samples=0), namespace="team-a", kind="Pod", pods=1),
         ),
-        missing=(MissingData("pods", "payments", 'pods is forbidden: User "ci" cannot list resource "pods"'),),
-        notes=("team-a/fresh: 2 of 3 pods are gone",),
-        effort=SurveyEffort(
-            queries=24, repeated=1, samples=1_234_567, series=120, queries_per_container=96, seconds=3.2
-        ),
+        missing=(MissingData("LimitRange", "", "may not be read"),),
+        effort=SurveyEffort(queries=13, repeated=1, samples=133_114, series=120, queries_per_container=16, seconds=3.2),
     )
 
 

@@ -164,8 +164,8 @@ class World:
         """The webhook while it works, from when it has seen everything."""
         served = await self.server.client.discover()
         client, unreadable = self.server.client, UnreadableKinds(self.metrics, Logger("trellis.admission"))
-        namespace = self.settings.scope.vpa_object_namespace
-        self.informers = Informers(client, unreadable, draw=lambda: 0.5, namespace=namespace)
+        namespaces = self.settings.scope.vpa_object_namespace
+        self.informers = Informers(client, unreadable, draw=lambda: 0.5, namespaces=namespaces)
         self._admission = ReviewService(client, self.informers, self.settings, self.metrics, served, draw=lambda: 0.5)
         async with virtual_time.in_background(self.informers.run(), self.admission.run()):
             while wait_until_ready and self.admission.find_readiness_problem():  # noqa: ASYNC110 - nobody else wants to know

@@ -67,13 +67,15 @@ def path(plural: str, name: str, namespace: str = NAMESPACE) -> str:
 class World(ControlledWorld):
     """The cluster as the controller sees it, and the controller."""
 
-    def __init__(self, **translation: Any) -> None:
+    def __init__(self, *, admission_dry_run: bool = True, **translation: Any) -> None:
         super().__init__(BUFFER_METRICS, discovery(_KINDS))
         self.admit: Callable[[Document], Document] = lambda pod: pod
         self.dry_runs = 0
         self.writes = 0
         self.events: list[tuple[str, str]] = []
-        self.settings = BufferControllerSettings(translation=TranslationSettings(**translation))
+        self.settings = BufferControllerSettings(
+            translation=TranslationSettings(admission_dry_run=admission_dry_run, **translation)
+        )
         self.kinds: dict[GroupKind, TargetKind] = {}
         self.recording = Recording(BUFFERS)
         # Whether some `trellis nodes` renews its Lease; only then is whether a Buffer is provisioned its business.
@@ -280,8 +282,8 @@ class World(ControlledWorld):
     async def controlling(self) -> AsyncIterator[BufferController]:
         """The controller while it works."""
         with self.recording.recorder() as recorder:
-            namespace = self.settings.scope.vpa_object_namespace
-            context = await self.context(namespace=namespace, recorder=recorder)
+            namespaces = self.settings.scope.vpa_object_namespace
+            context = await self.context(namespaces=namespaces, recorder=recorder)
             controller = build_buffer_controller(context, self.settings, kinds=self.kinds)
             async with virtual_time.in_background(self.running(context, controller)):
                 yield controller

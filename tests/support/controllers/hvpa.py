@@ -303,8 +303,8 @@ class World(ControlledWorld):
     async def controlling(self) -> AsyncIterator[HvpaController]:
         """The controller while it works."""
         with self.recording.recorder() as recorder:
-            namespace = self.settings.scope.vpa_object_namespace
-            context = await self.context(namespace=namespace, recorder=recorder)
+            namespaces = self.settings.scope.vpa_object_namespace
+            context = await self.context(namespaces=namespaces, recorder=recorder)
             controller = HvpaController(context, self.settings)
             async with virtual_time.in_background(self.running(context, controller)):
                 yield controller

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -20,18 +20,20 @@ from support import virtual_time
 from support.api_server.server import Document, pod_path
 from support.controllers.world import ControlledWorld, discovery
 from support.recordings import Recording
-from support.worlds.kwok_nodes import group
+from support.worlds.providers.kwok_nodes import group
 from trellis.api.kube.meta import ObjectReference
 from trellis.base.durations import Duration
 from trellis.base.quantities import Quantity
 from trellis.base.reasons import Reason
 from trellis.base.times import format_time, parse_time
-from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.metrics import NODE_METRICS
-from trellis.controllers.nodes.process import NodeController, build_node_controller
+from trellis.controllers.nodes.process import NodeController, open_node_controller
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.core.recording.format import NODES as NODES_COMPONENT
 from trellis.kube.transport.requests import Request
+from trellis.providers.kwok import KwokProvider
+from trellis.providers.kwok.plugin import follow_kwok_objects
+from trellis.providers.plugins import Options, ProviderContext, RunningProvider
 from trellis.providers.protocol import Provider
 from trellis.testing.scripted_transport import ScriptedResponse, error_response, json_response
 
@@ -48,6 +50,10 @@ _KINDS = {
     "autoscaling.x-k8s.io/v1alpha1": [("buffers", "Buffer")],
     "autoscaling.k8s.io/v1": [("verticalpodautoscalers", "VerticalPodAutoscaler")],
 }
+
+
+def make_kwok_provider(context: ProviderContext) -> Provider:
+    return KwokProvider(follow_kwok_objects(context))
 
 
 def settings_with(**groups: dict[str, Any]) -> NodeControllerSettings:
@@ -69,7 +75,7 @@ class World(ControlledWorld):
         self.is_cluster_active = True
         self.events: list[tuple[str, str, str, str]] = []
         self.evicted: list[str] = []
-        self.provider: Callable[[NodeInformers], Provider] | None = None
+        self.providers: tuple[Callable[[ProviderContext], Provider], ...] = (make_kwok_provider,)
         self.settings = settings_with(**flags)
         self.recording = Recording(NODES_COMPONENT)
         self.declare(*(groups or (group(),)))
@@ -279,9 +285,17 @@ class World(ControlledWorld):
         """The autoscaler while it works."""
         with self.recording.recorder() as recorder:
             context = await self.context(recorder=recorder)
-            controller = build_node_controller(context, self.settings, provider=self.provider)
-            async with virtual_time.in_background(self.running(context, controller), self._run_cluster()):
+            async with (
+                open_node_controller(context, self.settings, open_all=self._open_providers) as controller,
+                virtual_time.in_background(self.running(context, controller), self._run_cluster()),
+            ):
                 yield controller
+
+    @asynccontextmanager
+    async def _open_providers(
+        self, _names: Sequence[str], context: ProviderContext, _options: Options
+    ) -> AsyncIterator[tuple[RunningProvider, ...]]:
+        yield tuple(RunningProvider(make(context), context.writer) for make in self.providers)
 
     def run(self, play: Callable[[NodeController], Awaitable[None]]) -> None:
         """Let a play go on while the autoscaler works."""

@@ -162,8 +162,9 @@ class World:
             served = await client.discover()
         except KubeError:
             served = ASSUMED
-        informers = Informers(client, unreadable, draw=lambda: 0.5, namespace=self.settings.scope.vpa_object_namespace)
+        informers = Informers(client, unreadable, draw=lambda: 0.5, namespaces=self.settings.scope.vpa_object_namespace)
         context = ControllerContext(
+            component="recommender",
             client=client,
             informers=informers,
             leadership=Leadership(self.settings.loop.recommender_name),

@@ -234,7 +234,7 @@ class World(ControlledWorld):
         """The updater while it works."""
         settings, recorder = self.settings, self._recorder()
         context = await self.context(
-            namespace=settings.scope.vpa_object_namespace,
+            namespaces=settings.scope.vpa_object_namespace,
             recorder=recorder,
             dry_run=settings.loop.dry_run,
             concurrency=settings.loop.concurrent_writes,

@@ -74,7 +74,7 @@ class ControlledWorld(ABC):
     async def context(
         self,
         *,
-        namespace: str = "",
+        namespaces: tuple[str, ...] = (),
         recorder: Recorder = NO_RECORDER,
         shared: SharedInformers | None = None,
         **writing: Any,
@@ -83,8 +83,9 @@ class ControlledWorld(ABC):
         client = self.server.client
         settings = WriterSettings(read_only=self.read_only, **writing)
         unreadable = UnreadableKinds(self.metrics, Logger("trellis.test"))
-        self.informers = Informers(client, unreadable, draw=lambda: 0.5, namespace=namespace, shared=shared)
+        self.informers = Informers(client, unreadable, draw=lambda: 0.5, namespaces=namespaces, shared=shared)
         return ControllerContext(
+            component="tested",
             client=client,
             informers=self.informers,
             leadership=WorldLeadership(self),

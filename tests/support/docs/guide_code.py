@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-GUIDE: Final = Path(__file__).resolve().parents[2] / "docs" / "guides" / "writing-a-controller.md"
+GUIDE: Final = Path(__file__).resolve().parents[3] / "docs" / "guides" / "writing-a-controller.md"
 
 
 def program() -> str:

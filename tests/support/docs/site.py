@@ -11,7 +11,7 @@ import pytest
 
 from docs_site.build import build_site
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 REASON = "Sphinx and its theme are not installed; `make site` installs them"
 INSTALLED = all(find_spec(name) for name in ("sphinx", "myst_parser", "furo"))
 

@@ -12,7 +12,7 @@ import pages
 from trellis.core.nodes.scale_down.drainability import DO_NOT_DISRUPT, SAFE_LOCAL_VOLUMES, SAFE_TO_EVICT
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[4] / "docs"
 PAGE = (DOCS / "guides" / "nodes.md").read_text()
 REFERENCE = (DOCS / "reference" / "nodes-controller.md").read_text()
 BUFFERS = (DOCS / "reference" / "buffers-controller.md").read_text()

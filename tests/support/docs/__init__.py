@@ -1,0 +1,1 @@
+"""The documentation as tests read it: the site, code and transcripts of pages."""
