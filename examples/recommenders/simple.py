@@ -9,7 +9,7 @@ UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
 def kubectl(*arguments: str) -> Any:
-    """What kubectl answers."""
+    """The output of kubectl, as JSON."""
     return json.loads(subprocess.run(["kubectl", *arguments], stdout=subprocess.PIPE, check=True).stdout)  # noqa: S603, S607
 
 
@@ -20,7 +20,7 @@ def amount(text: str) -> float:
 
 
 for vpa in kubectl("get", "vpa", "--all-namespaces", "--output=json")["items"]:
-    if [each["name"] for each in vpa["spec"].get("recommenders", [])] != ["simple"]:
+    if [recommender["name"] for recommender in vpa["spec"].get("recommenders", [])] != ["simple"]:
         continue  # another recommender serves it: leave its status alone
     target, namespace = vpa["spec"]["targetRef"], f"--namespace={vpa['metadata']['namespace']}"
     labels = kubectl("get", target["kind"], target["name"], namespace, "--output=json")["spec"]["selector"][
@@ -30,7 +30,7 @@ for vpa in kubectl("get", "vpa", "--all-namespaces", "--output=json")["items"]:
     cpu: dict[str, float] = {}
     memory: dict[str, float] = {}
     for pod in kubectl("get", "pods.metrics.k8s.io", namespace, f"--selector={selector}", "--output=json")["items"]:
-        for name, usage in ((each["name"], each["usage"]) for each in pod["containers"]):
+        for name, usage in ((container["name"], container["usage"]) for container in pod["containers"]):
             cpu[name] = max(cpu.get(name, 0.0), amount(usage["cpu"]))
             memory[name] = max(memory.get(name, 0.0), amount(usage["memory"]))
     advice: list[dict[str, Any]] = [{"containerName": name} for name in sorted(cpu)]

@@ -15,10 +15,10 @@ test_conformance = conformance_tests(PeakOfWeek)
 
 def target(*used: UsageExample, weeks: int = 1, margin: float = 0.0) -> list[list[float]]:
     """Millicores and bytes."""
-    found: list[list[float]] = (
+    result: list[list[float]] = (
         PeakOfWeek().estimate(build_rows(used), {"weeks": weeks, "margin": margin}, NOW).target.tolist()
     )
-    return found
+    return result
 
 
 def test_one_busy_hour_in_a_week_is_what_counts() -> None:

@@ -26,11 +26,11 @@ class PeakOfWeek:
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
         """Estimates for all rows: the peak is the lower bound, 1.5 times the target the upper bound."""
-        looked_at = int(values["weeks"]) * HOURS_A_WEEK
+        window = int(values["weeks"]) * HOURS_A_WEEK
         peaks, known = np.full((2, len(rows)), np.nan), np.zeros(len(rows))
         for begin in range(0, len(rows), ROWS_AT_ONCE):
             some = slice(begin, begin + ROWS_AT_ONCE)
-            hours = rows.hours(now, some)[..., -looked_at:]
+            hours = rows.hours(now, some)[..., -window:]
             peaks[CPU, some] = np.fmax.reduce(hours[:, CPU, P95], axis=-1)
             peaks[MEMORY, some] = np.fmax.reduce(hours[:, MEMORY, MAXIMUM], axis=-1)
             known[some] = (~np.isnan(hours[:, CPU, P95])).sum(axis=-1)
@@ -40,6 +40,6 @@ class PeakOfWeek:
         target = peaks * (1 + float(values["margin"]))
         return Estimates(
             bounds=np.stack([peaks, target, 1.5 * target]),
-            confidence=known / looked_at,
+            confidence=known / window,
             explanation={"from": np.where(is_new, "samples", "hours").tolist(), "hours": known},
         )
