@@ -28,6 +28,10 @@ from trellis.install.permissions import ADVISOR, COMPONENT_RIGHTS, AccessRule, C
 
 POLICY: Final = "policy.yaml"
 NAMESPACE: Final = "kube-system"
+# The account of a process of several components, which has the rights of each: only its tests use some shared rights.
+PROCESS: Final = ComponentRights(
+    component="run", account="trellis", role="", rules=tuple(rule for it in COMPONENT_RIGHTS for rule in it.rules)
+)
 AUDITED: Final = (*COMPONENT_RIGHTS, ADVISOR)
 
 _ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:"
@@ -94,7 +98,7 @@ EXPECTED: Final = (
 
 def build_policy(components: Iterable[ComponentRights] = AUDITED) -> dict[str, Any]:
     """An audit policy that logs the requests of these components, and no others."""
-    users = [f"{_ACCOUNT}{rights.account}" for rights in components]
+    users = [f"{_ACCOUNT}{rights.account}" for rights in (*components, PROCESS)]
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
@@ -194,15 +198,18 @@ def find_unused_rights(requests: Iterable[Request], components: Iterable[Compone
 
 
 def _split(rule: AccessRule) -> Iterator[AccessRule]:
-    """Each right of a rule as a rule: one verb on one resource of one group, by one name if it has names."""
+    """Each right of a rule as a rule: one verb on one resource of one group, by one name if it needs several."""
     for group in rule.groups:
         for resource in rule.resources:
             for verb in rule.verbs:
-                for name in rule.names or ("",):
-                    names = (name,) if name else ()
+                for names in _split_names(rule):
                     yield msgspec.structs.replace(
                         rule, groups=(group,), resources=(resource,), verbs=(verb,), names=names
                     )
+
+
+def _split_names(rule: AccessRule) -> Iterable[tuple[str, ...]]:
+    return [rule.names] if rule.alternative_names or not rule.names else [(name,) for name in rule.names]
 
 
 def _covers(rule: AccessRule, request: Request) -> bool:
@@ -234,7 +241,7 @@ def _describe(rule: AccessRule) -> str:
 def find_problems(directory: Path, *, whole_suite: bool) -> list[str]:
     """What is wrong with the rights, by the logs in a directory."""
     requests = _read(directory)
-    problems = find_wrong_requests(requests, AUDITED)
+    problems = find_wrong_requests(requests, (*AUDITED, PROCESS))
     return [*problems, *(find_unused_rights(requests, AUDITED) if whole_suite else ())]
 
 

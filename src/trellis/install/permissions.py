@@ -53,7 +53,7 @@ class AccessRule(msgspec.Struct, frozen=True, kw_only=True):
     component does if the rule is missing; a rule without it is required. `for_writing` marks a rule whose reads only
     serve a write, such as the renewal of a Lease. `untested` is why no test on a control plane uses the rule: any other
     rule is used by the tests in all its parts. `shared` marks a rule of code that all components have in common, which
-    the tests of one of them use for all.
+    the tests of one of them use for all. `alternative_names` says that a process uses one of the `names`.
     """
 
     scope: Scope
@@ -68,6 +68,7 @@ class AccessRule(msgspec.Struct, frozen=True, kw_only=True):
     for_writing: bool = False
     untested: str = ""
     shared: bool = False
+    alternative_names: bool = False
 
     def reading_part(self) -> AccessRule | None:
         """What a component with `--read-only` needs of the rule; None if that is nothing."""
@@ -172,6 +173,7 @@ def _leader_election(name: str, *, shards: bool = False) -> tuple[AccessRule, ..
             names=(name,),
             without="A released Lease is taken after up to 5 seconds.",
             for_writing=True,
+            shared=True,
         ),
         _own(
             _LEASES,
@@ -191,6 +193,8 @@ def _leader_election(name: str, *, shards: bool = False) -> tuple[AccessRule, ..
             names=tuple(members),
             switch=MEMBER_LEASES,
             for_writing=True,
+            shared=True,
+            alternative_names=True,
         ),
     )
 

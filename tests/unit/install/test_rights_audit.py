@@ -141,6 +141,29 @@ def test_a_right_of_shared_code_is_used_for_all_by_one_component() -> None:
     ]
 
 
+def test_one_of_alternative_names_uses_the_right_to_all_of_them() -> None:
+    names = ("trellis-member-0", "trellis-member-1")
+    own = {"scope": Scope.OWN_NAMESPACE}
+    used = [request("patch", "leases", namespace="kube-system", name="trellis-member-1")]
+    assert not find_unused_rights(used, rights(rule("patch", "leases", *names, alternative_names=True, **own)))
+    assert find_unused_rights([], rights(rule("patch", "leases", *names, alternative_names=True, **own)))
+    assert find_unused_rights(used, rights(rule("patch", "leases", *names, **own))) == [
+        "updater: granted and not used: patch leases trellis-member-0"
+    ]
+
+
+def test_a_process_of_several_components_uses_shared_rights_and_has_no_others_than_theirs(tmp_path: Path) -> None:
+    lease = {"resource": "leases", "apiGroup": "coordination.k8s.io", "namespace": "kube-system"}
+    member, foreign = lease | {"name": "trellis-member-3"}, lease | {"name": "kube-scheduler"}
+    log = tmp_path / "kube-apiserver-1.log"
+    log.write_bytes(b"".join(event(verb, member, user=audit.PROCESS.account) for verb in ("get", "patch")))
+    problems = audit.find_problems(tmp_path, whole_suite=True)
+    assert not [problem for problem in problems if "-member-" in problem or problem.startswith("run:")]
+    log.write_bytes(event("patch", foreign, user=audit.PROCESS.account))
+    [problem] = audit.find_problems(tmp_path, whole_suite=False)
+    assert problem.startswith("run: used and not in the table of rights: patch leases.coordination.k8s.io kube-scheduler")
+
+
 def test_unused_rights_are_only_judged_by_the_whole_suite(tmp_path: Path) -> None:
     (tmp_path / "kube-apiserver-1.log").write_bytes(event("list", {"resource": "pods", "namespace": "shop"}))
     assert not audit.find_problems(tmp_path, whole_suite=False)
@@ -150,6 +173,7 @@ def test_unused_rights_are_only_judged_by_the_whole_suite(tmp_path: Path) -> Non
 def test_the_policy_logs_the_accounts_of_the_components_alone(tmp_path: Path) -> None:
     audit.prepare(tmp_path)
     [logged, rest] = audit.build_policy()["rules"]
-    assert "system:serviceaccount:kube-system:vpa-recommender" in logged["users"]
+    accounts = {user.rpartition(":")[2] for user in logged["users"]}
+    assert {"vpa-recommender", "trellis-nodes", audit.PROCESS.account} <= accounts
     assert rest == {"level": "None"}
     assert "omitStages" in (tmp_path / audit.POLICY).read_text()
