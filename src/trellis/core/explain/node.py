@@ -103,7 +103,8 @@ def _determine_fate(
     stays = find_drain_problem(placed, budgets, settings)
     if stays is not None:
         return "stay", build_reason_part(stays)
-    refused = budgets.find_eviction_problem(placed.pod)
+    # A removal does not wait for a pod that makes way for any other.
+    refused = None if placed.is_expendable else budgets.find_eviction_problem(placed.pod)
     return "moved", build_reason_part(refused) if refused is not None else None
 
 

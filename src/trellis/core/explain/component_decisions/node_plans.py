@@ -133,7 +133,7 @@ def _find_removals(snapshot: ClusterSnapshot, now: float) -> Iterator[NodeRemova
         since, instance_in_group = read_leaving_time(node), snapshot.node_instances.instances.get(name)
         if since is None or instance_in_group is None or instance_in_group[1].state is InstanceState.LEAVING:
             continue
-        movable = [placed.pod.metadata.uid for placed in snapshot.pods_on(name).values() if not placed.is_fixed]
+        movable = [placed.pod.metadata.uid for placed in snapshot.pods_on(name).values() if placed.is_drained]
         pods = frozenset(movable)
         group, instance = instance_in_group
         began = min(since, now)
