@@ -2,8 +2,8 @@
 
 DaemonSet pods are evicted after all other pods have ended, because those may need them until then: a volume is
 unmounted by a plug-in that is such a pod. Each is evicted once. Where an eviction is refused, the pod ends with the
-node. Where it is not, the removal waits for the pod within its grace period. A DaemonSet whose pods tolerate the leaving
-taint creates another pod, which is left alone.
+node. Where it is not, the removal waits for the pod within its grace period. If the pods of a DaemonSet tolerate the
+leaving taint, it creates another pod, which is left alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The soft taint of unneeded nodes: the scheduler prefers other nodes, so that pods do not move to a node that goes next.
+"""The soft taint of unneeded nodes: the scheduler prefers others, so that pods do not move to a node that goes next.
 
 The taint has the effect `PreferNoSchedule` and the time since when the node is unneeded. It keeps no pod away, so that
 no scale-up follows from it. It is set once a node has been unneeded for a moment, and removed as soon as the node is
@@ -38,7 +38,7 @@ class SoftTaintPlan(msgspec.Struct, frozen=True):
 def plan_soft_taints(
     view: ScaleDownView, decisions: Mapping[str, NodeDecision], changed: Collection[str]
 ) -> SoftTaintPlan:
-    """Plan the soft taints for the decisions of a pass. Another action changes `changed` nodes, and removes the taint."""
+    """Plan the soft taints for the decisions of a pass. Other actions set the taints of `changed` nodes."""
     most = view.settings.max_bulk_soft_taint_count
     tainted, removed = _find_tainted(view, decisions, changed)
     removals = removed[: most or _MOST_REMOVED_WHEN_OFF]
@@ -57,6 +57,12 @@ def plan_soft_taints(
 def has_soft_taint(node: Node) -> bool:
     """Whether a node has our soft taint."""
     return any(taint.key == UNNEEDED_TAINT for taint in node.spec.taints)
+
+
+def read_unneeded_time(node: Node) -> float | None:
+    """The time in our soft taint; None without the taint or without a time."""
+    taint = next((taint for taint in node.spec.taints if taint.key == UNNEEDED_TAINT), None)
+    return float(taint.value) if taint is not None and taint.value.isdecimal() else None
 
 
 def _find_tainted(
