@@ -255,7 +255,8 @@ def test_daemon_set_pods_of_a_drained_node_are_evicted_where_settings_say_so_and
     tasks = job("task", [0.0], 300.0, pods=5)
     fleet_ = on_nodes(tasks, idle_workload(replicas=2), agent, pools=(pool(),), steps=60)
     setting = {"daemonset-eviction-for-occupied-nodes": str(evicts).lower()}
-    lived = DeletionsRun(fleet_, **setting).run_until(1800)
+    lived = DeletionsRun(fleet_, **setting)
+    lived.run_until(1800)
     assert lived.groups() == {"pool": 1}
     assert sum(name.startswith("agent") for name in lived.terminated) == evicts
     assert lived.times(PodEvent.MOVED, "agent") == []
