@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.controllers.nodes import BOOT, NODES, World, seconds
+from support.api_server.server import pod_path
+from support.controllers.nodes import BOOT, NAMESPACE, NODES, World, seconds
 from trellis.api.kinds.kwok_node_group import GROUP_LABEL
 from trellis.controllers.nodes.process import NodeController
 
@@ -105,5 +106,28 @@ def test_a_node_with_a_startup_taint_is_waited_for_and_none_is_ordered() -> None
         await world.wait(30)
         assert not world.pending()
         assert list(world.nodes()) == ["small-1"]
+
+    world.run(play)
+
+
+def test_daemon_set_pods_are_evicted_before_a_drained_node_is_released() -> None:
+    quick = {"scale_down_unneeded_time": seconds(40), "unremovable_node_recheck_timeout": seconds(5)}
+    world = World(down={**quick, "scale_down_delay_after_add": seconds(0)})
+
+    async def play(_: NodeController) -> None:
+        world.add_node("base", cpu="2")
+        world.add_pod("full", cpu="2", nodeName="base")
+        world.add_pod("web", cpu="1")
+        await world.wait(BOOT + 15)
+        assert world.placed()["web"] == "small-1"
+        owner = {"kind": "DaemonSet", "name": "agent", "uid": "agent", "controller": True}
+        world.add_pod("agent", cpu="100m", nodeName="small-1")
+        path = pod_path("agent", NAMESPACE)
+        agent = world.server.objects[path]
+        world.server.put(path, {**agent, "metadata": {**agent["metadata"], "ownerReferences": [owner]}})
+        world.server.delete(pod_path("full", NAMESPACE))
+        await world.wait(120)
+        assert world.evicted == ["web", "agent"]
+        assert list(world.nodes()) == ["base"]
 
     world.run(play)

@@ -1,15 +1,15 @@
 """Evictions from a node in removal, and those of them that never stop it: of DaemonSet pods and of expendable pods.
 
-DaemonSet pods are evicted after all other pods have ended, because those may need them until then: a volume is
-unmounted by a plug-in that is such a pod. Each is evicted once. Where an eviction is refused, the pod ends with the
-node. Where it is not, the removal waits for the pod within its grace period. If the pods of a DaemonSet tolerate the
-leaving taint, it creates another pod, which is left alone.
+Expendable pods are evicted when the drained pods have ended, and DaemonSet pods after them, because other pods may need
+those until they have ended: a volume is unmounted by a plug-in that is such a pod. Each pod is evicted once. Where an
+eviction is refused, the pod ends with the node. Where it is not, the removal waits for the pod within its grace period.
+If the pods of a DaemonSet tolerate the leaving taint, it creates another pod, which is left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -45,44 +45,24 @@ def build_eviction(placed: PlacedPod, settings: ScaleDownSettings) -> DrainPod:
 
 
 def evict_best_effort(removal: NodeRemoval, view: ScaleDownView) -> BestEffortEvictions | None:
-    """Evict DaemonSet pods and expendable pods, or wait for them; None when the node can be released."""
-    if removal.best_effort_at is None:
-        return _begin(removal, view)
-    ends = [end for pod in _list_evicted(removal, view) if (end := _find_end(pod, removal.best_effort_at)) > view.now]
-    return BestEffortEvictions(removal, _build_reason(len(ends)), (), min(ends)) if ends else None
+    """Evict expendable pods and then DaemonSet pods, or wait for them; None when the node can be released."""
+    awaited = _find_ends(removal, view)
+    if awaited:
+        return BestEffortEvictions(removal, _build_reason(len(awaited)), (), min(awaited))
+    for stage in range(removal.best_effort_stages, len(_STAGES)):
+        pods = [*_list_pods(_STAGES[stage], removal, view)]
+        if pods:
+            return _begin(stage, pods, removal, view)
+    return None
 
 
-def _begin(removal: NodeRemoval, view: ScaleDownView) -> BestEffortEvictions | None:
-    pods = [*_list_best_effort_pods(removal, view)]
-    if not pods:
-        return None
-    uids = frozenset(pod.pod.metadata.uid for pod in pods)
-    begun = msgspec.structs.replace(removal, best_effort_at=view.now, best_effort_pods=uids)
-    evictions = tuple(build_eviction(pod, view.settings) for pod in pods if not _is_terminating(pod))
-    return BestEffortEvictions(begun, _build_reason(len(pods)), evictions, view.now + _OBSERVATION_SECONDS)
+def _is_expendable(placed: PlacedPod, _removal: NodeRemoval, _settings: ScaleDownSettings) -> bool:
+    return placed.is_expendable and not placed.is_fixed
 
 
-def _list_best_effort_pods(removal: NodeRemoval, view: ScaleDownView) -> Iterator[PlacedPod]:
-    # No kubelet would end them there.
-    if not view.snapshot.table.ready[view.snapshot.table.find(removal.node)]:
-        return
-    for placed in view.snapshot.pods_on(removal.node).values():
-        pod = placed.pod
-        # A pod that is only nominated has no node yet, and its eviction would delete it.
-        if not pod.spec.node_name or is_overdue(pod, view.now) or not _is_to_be_evicted(placed, removal, view.settings):
-            continue
-        if _is_terminating(placed):
-            yield placed
-        elif view.budgets.find_eviction_problem(pod) is None:
-            view.budgets.count_eviction(pod)
-            yield placed
-
-
-def _is_to_be_evicted(placed: PlacedPod, removal: NodeRemoval, settings: ScaleDownSettings) -> bool:
-    if is_mirror_pod(placed.pod):
+def _is_evicted_daemon(placed: PlacedPod, removal: NodeRemoval, settings: ScaleDownSettings) -> bool:
+    if not placed.is_fixed or is_mirror_pod(placed.pod):
         return False
-    if not placed.is_fixed:
-        return placed.is_expendable
     written = placed.pod.metadata.annotations.get(DAEMON_SET_EVICTION)
     if written in ("true", "false"):
         return written == "true"
@@ -91,10 +71,49 @@ def _is_to_be_evicted(placed: PlacedPod, removal: NodeRemoval, settings: ScaleDo
     return settings.daemonset_eviction_for_empty_nodes
 
 
-def _list_evicted(removal: NodeRemoval, view: ScaleDownView) -> Iterator[PlacedPod]:
+_Stage: TypeAlias = Callable[[PlacedPod, NodeRemoval, ScaleDownSettings], bool]
+_STAGES: Final[tuple[_Stage, ...]] = (_is_expendable, _is_evicted_daemon)
+
+
+def _begin(stage: int, pods: list[PlacedPod], removal: NodeRemoval, view: ScaleDownView) -> BestEffortEvictions:
+    uids = frozenset(placed.pod.metadata.uid for placed in pods)
+    begun = msgspec.structs.replace(
+        removal, best_effort_stages=stage + 1, best_effort_at=view.now, best_effort_pods=uids
+    )
+    evictions = tuple(
+        build_eviction(placed, view.settings) for placed in pods if placed.pod.metadata.deletion_timestamp is None
+    )
+    return BestEffortEvictions(begun, _build_reason(len(pods)), evictions, view.now + _OBSERVATION_SECONDS)
+
+
+def _list_pods(is_of_stage: _Stage, removal: NodeRemoval, view: ScaleDownView) -> Iterator[PlacedPod]:
+    """The pods of a stage that can be evicted, or terminate already."""
+    # No kubelet would end them there.
+    if not view.snapshot.table.ready[view.snapshot.table.find(removal.node)]:
+        return
     for placed in view.snapshot.pods_on(removal.node).values():
-        if placed.pod.metadata.uid in removal.best_effort_pods:
+        pod = placed.pod
+        # A pod that is only nominated has no node yet, and its eviction would delete it.
+        if not pod.spec.node_name or is_overdue(pod, view.now) or not is_of_stage(placed, removal, view.settings):
+            continue
+        if pod.metadata.deletion_timestamp is not None:
             yield placed
+        elif view.budgets.find_eviction_problem(pod) is None:
+            view.budgets.count_eviction(pod)
+            yield placed
+
+
+def _find_ends(removal: NodeRemoval, view: ScaleDownView) -> list[float]:
+    """Until when to wait for each of the evicted pods that are still there."""
+    evicted_at = removal.best_effort_at
+    if evicted_at is None:
+        return []
+    ends = (
+        _find_end(placed, evicted_at)
+        for placed in view.snapshot.pods_on(removal.node).values()
+        if placed.pod.metadata.uid in removal.best_effort_pods
+    )
+    return [end for end in ends if end > view.now]
 
 
 def _find_end(placed: PlacedPod, evicted_at: float) -> float:
@@ -103,10 +122,6 @@ def _find_end(placed: PlacedPod, evicted_at: float) -> float:
     return evicted_at + _OBSERVATION_SECONDS if deleted is None else deleted.timestamp() + OVERDUE_SECONDS
 
 
-def _is_terminating(placed: PlacedPod) -> bool:
-    return placed.pod.metadata.deletion_timestamp is not None
-
-
 def _build_reason(count: int) -> DetailedReason:
-    details = f"{pluralize(count, 'pod')} {choose_form(count, 'is', 'are')} left, of DaemonSets or expendable"
+    details = f"{pluralize(count, 'pod')} {choose_form(count, 'is', 'are')} left, expendable or of DaemonSets"
     return DetailedReason(NODE_DRAINING, details)

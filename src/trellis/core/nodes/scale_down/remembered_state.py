@@ -22,8 +22,9 @@ class NodeRemoval(msgspec.Struct, frozen=True):
 
     `pods` are the UIDs of the pods to evict, and `drains` says whether there were any. `tainted_at` is when our taint
     was first observed on the node, `released_at` when the node was released. `remaining_pods` is the number of pods in
-    the last pass, and `progress_at` is when it last changed. `best_effort_pods` are the UIDs of the DaemonSet pods and
-    expendable pods that were evicted at last, at `best_effort_at`.
+    the last pass, and `progress_at` is when it last changed. `best_effort_stages` counts the kinds of pods whose
+    evictions may fail that have been evicted, `best_effort_pods` are the UIDs of the last ones, and `best_effort_at` is
+    when they were.
     """
 
     node: str
@@ -37,6 +38,7 @@ class NodeRemoval(msgspec.Struct, frozen=True):
     remaining_pods: int = 0
     tainted_at: float | None = None
     released_at: float | None = None
+    best_effort_stages: int = 0
     best_effort_pods: frozenset[str] = frozenset()
     best_effort_at: float | None = None
 

@@ -65,7 +65,7 @@ def test_the_release_waits_for_an_evicted_daemon_set_pod_within_its_grace_period
     cluster = a_draining_cluster(an_agent())
     plan = plan_until_eviction(cluster, "agent")
     assert not is_released(plan)
-    assert str(cluster.decisions["small-2"].reason) == "1 pod is left, of DaemonSets or expendable"
+    assert str(cluster.decisions["small-2"].reason) == "1 pod is left, expendable or of DaemonSets"
     cluster.mark_terminating("agent", cluster.now + 60)
     for _ in range(8):
         cluster.wait(10)
@@ -165,6 +165,18 @@ def test_an_expendable_pod_with_an_exhausted_budget_does_not_stop_the_removal() 
     cluster.run_passes(100)
     assert cluster.evicted == ["web"]
     assert cluster.released == ["small-2"]
+
+
+def test_daemon_set_pods_are_evicted_after_expendable_pods() -> None:
+    cluster = a_draining_cluster(an_agent(), a_web_pod("cheap", "100m", priority=-100))
+    plan = plan_until_eviction(cluster, "cheap")
+    assert evictions(plan) == ["cheap"]
+    cluster.mark_terminating("cheap", cluster.now + 30)
+    cluster.wait(10)
+    assert evictions(cluster.plan_removals()) == []
+    cluster.delete("cheap")
+    cluster.wait(1)
+    assert evictions(cluster.plan_removals()) == ["agent"]
 
 
 def test_an_expendable_pod_is_evicted_from_a_node_without_other_pods() -> None:
