@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from support.cluster.nodes import QUICK, NodeGroups, Start, taints
+from support.cluster.nodes import QUICK, SOFT, NodeGroups, Start, taints
 from support.cluster.updaters import events
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.waiting import until
 from testbed.workloads import container
 
-UNNEEDED = "trellis.x-k8s.io/unneeded"
 # Long enough that no node is removed during a test.
 PATIENT = "--scale-down-unneeded-time=30m"
 
@@ -23,7 +22,7 @@ def softly_tainted(node_groups: NodeGroups) -> dict[str, Json]:
         name: taint
         for name, node in node_groups.nodes().items()
         for taint in node["spec"].get("taints", ())
-        if taint["key"] == UNNEEDED
+        if taint["key"] == SOFT
     }
 
 
