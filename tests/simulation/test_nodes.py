@@ -22,6 +22,7 @@ from support.worlds.simulated_nodes import (
     pool,
 )
 from support.worlds.simulated_workloads import vpa
+from trellis.api.kube.pods import Pod
 from trellis.sim.cluster import PodEvent
 from trellis.sim.faults import NODE_DOWN
 from trellis.sim.fleet import Fleet, Variant
@@ -231,3 +232,33 @@ def test_groups_stay_within_bounds_and_no_pod_is_lost(case: tuple[Fleet, Any]) -
     expected = fleet_.workloads[0].replicas
     web = [pod for pod in lived.pods.values() if pod.metadata.labels.get("app") == "web"]
     assert len([pod for pod in web if pod.metadata.deletion_timestamp is None]) == expected
+
+
+class DeletionsRun(SimulatedNodesRun):
+    """A run with the names of the pods that were terminating before they were gone."""
+
+    def __init__(self, simulated: Fleet, **settings: str) -> None:
+        self.terminated: set[str] = set()
+        super().__init__(simulated, **settings)
+
+    def on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        super().on_pod(old, new)
+        if new is not None and new.metadata.deletion_timestamp is not None:
+            self.terminated.add(new.metadata.name)
+
+
+@pytest.mark.parametrize("evicts", [True, False])
+def test_daemon_set_pods_of_a_drained_node_are_evicted_where_settings_say_so_and_do_not_count_as_moved(
+    evicts: bool,
+) -> None:
+    agent = idle_workload("agent", 1, cpu="100m", kind="DaemonSet")
+    tasks = job("task", [0.0], 300.0, pods=5)
+    fleet_ = on_nodes(tasks, idle_workload(replicas=2), agent, pools=(pool(),), steps=60)
+    setting = {"daemonset-eviction-for-occupied-nodes": str(evicts).lower()}
+    lived = DeletionsRun(fleet_, **setting)
+    lived.run_until(1800)
+    assert lived.groups() == {"pool": 1}
+    assert sum(name.startswith("agent") for name in lived.terminated) == evicts
+    assert lived.times(PodEvent.MOVED, "agent") == []
+    assert lived.figures.moved == len(lived.times(PodEvent.MOVED, "web")) == 1
+    assert len(lived.placed("agent")) == 1

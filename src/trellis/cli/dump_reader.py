@@ -70,7 +70,7 @@ def add_node_settings(components: CollectedSettings, collected: ClusterState) ->
     return msgspec.structs.replace(
         components,
         nodes_up=figures,
-        nodes_down=down.figures(figures.max_node_provision_seconds),
+        nodes_down=down.figures(figures),
         expendable_below=up.expendable_pods_priority_cutoff,
         with_flags=tuple(dict.fromkeys((*components.with_flags, _COMPONENT))),
         problems=(*components.problems, *problems),

@@ -26,6 +26,8 @@ Start = Callable[..., Controller]
 ACCOUNT = "system:serviceaccount:kube-system:trellis-nodes"
 # The taint of a node that is about to be removed.
 LEAVING = "trellis.x-k8s.io/leaving"
+# The taint of an unneeded node, on which pods can be placed.
+SOFT = "trellis.x-k8s.io/unneeded"
 # Tests cannot wait ten minutes.
 QUICK = (
     "--scale-down-unneeded-time=3s",
@@ -121,7 +123,11 @@ class NodeGroups:
         return {node["metadata"]["name"]: node for node in nodes}
 
     def ready_nodes(self) -> list[str]:
-        return [name for name, node in self.nodes().items() if _is_ready(node) and len(taints(node)) == 1]
+        return [
+            name
+            for name, node in self.nodes().items()
+            if _is_ready(node) and len([key for key in taints(node) if key != SOFT]) == 1
+        ]
 
     def pods(self) -> list[Json]:
         pods: list[Json] = self.cluster.api.list_items(f"/api/v1/namespaces/{self.namespace}/pods")

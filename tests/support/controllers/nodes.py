@@ -258,7 +258,7 @@ class World(ControlledWorld):
         free = {
             name: _millis(node["status"]["allocatable"]["cpu"])
             for name, node in self.nodes().items()
-            if node["status"].get("conditions") and not node["spec"].get("taints")
+            if node["status"].get("conditions") and not _has_hard_taint(node)
         }
         for pod in self._pods().values():
             if (node := pod["spec"].get("nodeName")) in free:
@@ -309,6 +309,10 @@ class World(ControlledWorld):
 
     def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
         self.events.append((about.kind, about.name, reason.code, message))
+
+
+def _has_hard_taint(node: Document) -> bool:
+    return any(taint["effect"] != "PreferNoSchedule" for taint in node["spec"].get("taints", ()))
 
 
 def last_fully_provisioned(status: Document) -> float:

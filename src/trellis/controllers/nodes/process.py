@@ -210,7 +210,7 @@ async def open_node_controller(
 
 def _create_planner(settings: NodeControllerSettings, recorder: Recorder) -> NodePlanner:
     up = settings.up.figures()
-    figures = AutoscalerSettings(up, settings.down.figures(up.max_node_provision_seconds))
+    figures = AutoscalerSettings(up, settings.down.figures(up))
     return create_planner(figures, settings.up.expendable_pods_priority_cutoff, recorder)
 
 

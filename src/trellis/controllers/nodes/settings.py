@@ -11,6 +11,7 @@ from trellis.core.nodes.node_groups import GroupOptions
 from trellis.core.nodes.scale_up.expanders import EXPANDERS
 from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
 from trellis.core.nodes.state.snapshot import EXPENDABLE_PODS_PRIORITY_CUTOFF
+from trellis.core.nodes.state.transient_taints import TransientTaints
 from trellis.providers.cluster_api.settings import ClusterApiSettings
 from trellis.providers.external_grpc.settings import ExternalGrpcSettings
 from trellis.providers.kwok.settings import KwokSettings
@@ -89,6 +90,22 @@ class ScaleUpFlags(Settings, frozen=True):
             check=check_interval,
         ),
     ] = Duration.from_seconds(int(_SCALE_UP_DEFAULTS.max_node_provision_seconds))
+    startup_taint: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Key of a taint that nodes have until they are prepared; until then a node is not ready. Templates of node "
+            "groups leave it out. May be repeated.",
+            why="Taints whose keys begin with `startup-taint.cluster-autoscaler.kubernetes.io/` need no flag.",
+        ),
+    ] = ()
+    status_taint: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Key of a taint that reports a passing condition of a ready node. Templates of node groups leave it out. "
+            "May be repeated.",
+            why="Taints whose keys begin with `status-taint.cluster-autoscaler.kubernetes.io/` need no flag.",
+        ),
+    ] = ()
     initial_node_group_backoff_duration: Annotated[
         Duration,
         Setting(
@@ -127,6 +144,7 @@ class ScaleUpFlags(Settings, frozen=True):
             cores_total=self.cores_total,
             memory_total=int(self.memory_total.exact()) if self.memory_total is not None else 0,
             max_node_provision_seconds=self.max_node_provision_time.total_seconds(),
+            transient_taints=TransientTaints(self.startup_taint, self.status_taint),
             initial_node_group_backoff_seconds=self.initial_node_group_backoff_duration.total_seconds(),
             max_node_group_backoff_seconds=self.max_node_group_backoff_duration.total_seconds(),
             node_group_backoff_reset_seconds=self.node_group_backoff_reset_timeout.total_seconds(),
@@ -200,6 +218,15 @@ class ScaleDownFlags(Settings, frozen=True):
     max_drain_parallelism: Annotated[
         int, Setting("Maximum number of nodes being drained at the same time.", why=_AS_UPSTREAM, minimum=1)
     ] = _SCALE_DOWN_DEFAULTS.max_drain_parallelism
+    max_bulk_soft_taint_count: Annotated[
+        int,
+        Setting(
+            "Maximum number of nodes that get or lose the taint of unneeded nodes in one pass. The scheduler prefers "
+            "nodes without it. 0: no node gets the taint, and existing ones are removed.",
+            why=_AS_UPSTREAM,
+            minimum=0,
+        ),
+    ] = _SCALE_DOWN_DEFAULTS.max_bulk_soft_taint_count
     node_delete_delay_after_taint: Annotated[
         Duration,
         Setting("How long to wait before removing a node after tainting it.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE),
@@ -221,6 +248,13 @@ class ScaleDownFlags(Settings, frozen=True):
             minimum=0,
         ),
     ] = _SCALE_DOWN_DEFAULTS.max_graceful_termination_seconds
+    daemonset_eviction_for_occupied_nodes: Annotated[
+        bool, Setting("Evict DaemonSet pods from a drained node after its other pods.", why=_AS_UPSTREAM)
+    ] = _SCALE_DOWN_DEFAULTS.daemonset_eviction_for_occupied_nodes
+    daemonset_eviction_for_empty_nodes: Annotated[
+        bool,
+        Setting("Also evict DaemonSet pods from a node without other pods before its removal.", why=_AS_UPSTREAM),
+    ] = _SCALE_DOWN_DEFAULTS.daemonset_eviction_for_empty_nodes
     unremovable_node_recheck_timeout: Annotated[
         Duration,
         Setting(
@@ -244,8 +278,8 @@ class ScaleDownFlags(Settings, frozen=True):
         ),
     ] = True
 
-    def figures(self, max_node_provision_seconds: float) -> ScaleDownSettings:
-        """The settings of `core.nodes`."""
+    def figures(self, up: ScaleUpSettings) -> ScaleDownSettings:
+        """The settings of `core.nodes`. What both plans need to know of nodes is among those of scale-up."""
         return ScaleDownSettings(
             scale_down_enabled=self.scale_down_enabled,
             scale_down_utilization_threshold=self.scale_down_utilization_threshold,
@@ -264,7 +298,11 @@ class ScaleDownFlags(Settings, frozen=True):
             skip_nodes_with_system_pods=self.skip_nodes_with_system_pods,
             skip_nodes_with_local_storage=self.skip_nodes_with_local_storage,
             skip_nodes_with_custom_controller_pods=self.skip_nodes_with_custom_controller_pods,
-            max_node_provision_seconds=max_node_provision_seconds,
+            max_node_provision_seconds=up.max_node_provision_seconds,
+            transient_taints=up.transient_taints,
+            max_bulk_soft_taint_count=self.max_bulk_soft_taint_count,
+            daemonset_eviction_for_occupied_nodes=self.daemonset_eviction_for_occupied_nodes,
+            daemonset_eviction_for_empty_nodes=self.daemonset_eviction_for_empty_nodes,
         )
 
 

@@ -24,6 +24,7 @@ from trellis.core.fit import Demand
 from trellis.core.fit.resources import PODS
 from trellis.core.nodes.scale_down.decisions import NODE_UNNEEDED
 from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, find_drain_problem
+from trellis.core.nodes.scale_down.soft_taints import has_soft_taint
 from trellis.core.nodes.settings import ScaleDownSettings, apply_options
 from trellis.core.nodes.state.pods import PlacedPod
 
@@ -51,6 +52,7 @@ def build_node_part(node: Node, node_evidence: NodeEvidence | None) -> NodePart:
         group=_group(node_evidence, name),
         shares=tuple(_build_share_parts(node_evidence, name)),
         pods=tuple(_build_pod_parts(node_evidence, name)),
+        avoided=has_soft_taint(node),
         chunks=dict(sorted(_chunks(node_evidence, name).items())),
     )
 
@@ -103,7 +105,8 @@ def _determine_fate(
     stays = find_drain_problem(placed, budgets, settings)
     if stays is not None:
         return "stay", build_reason_part(stays)
-    refused = budgets.find_eviction_problem(placed.pod)
+    # A removal does not wait for a pod that makes way for any other.
+    refused = None if placed.is_expendable else budgets.find_eviction_problem(placed.pod)
     return "moved", build_reason_part(refused) if refused is not None else None
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from trellis.base.prices import Prices
 from trellis.core.nodes.node_groups import NO_OPTIONS, GroupOptions
+from trellis.core.nodes.state.transient_taints import NO_TRANSIENT_TAINTS, TransientTaints
 
 
 class ScaleUpSettings(msgspec.Struct, frozen=True):
@@ -30,6 +31,7 @@ class ScaleUpSettings(msgspec.Struct, frozen=True):
     initial_node_group_backoff_seconds: float = 300.0
     max_node_group_backoff_seconds: float = 1_800.0
     node_group_backoff_reset_seconds: float = 10_800.0
+    transient_taints: TransientTaints = NO_TRANSIENT_TAINTS
     prices: Prices | None = None
 
 
@@ -40,7 +42,8 @@ class ScaleDownSettings(msgspec.Struct, frozen=True):
     `max_scale_down_parallelism` is how many nodes may be on their way out at a time, `max_drain_parallelism` how many
     of them with pods to be evicted. `max_pod_eviction_seconds` is how long an eviction, or the mark on a node, may be
     refused before the node is kept. `max_nodes_tried` is how many nodes with pods a plan tries, of those known to be
-    unneeded and of others.
+    unneeded and of others. `max_bulk_soft_taint_count` is how many nodes get or lose the soft taint in one pass; 0: no
+    node has it.
     """
 
     scale_down_enabled: bool = True
@@ -63,7 +66,11 @@ class ScaleDownSettings(msgspec.Struct, frozen=True):
     skip_nodes_with_local_storage: bool = True
     skip_nodes_with_custom_controller_pods: bool = True
     max_node_provision_seconds: float = 900.0
+    transient_taints: TransientTaints = NO_TRANSIENT_TAINTS
     max_nodes_tried: int = 100
+    max_bulk_soft_taint_count: int = 10
+    daemonset_eviction_for_occupied_nodes: bool = True
+    daemonset_eviction_for_empty_nodes: bool = False
 
 
 S = TypeVar("S", bound=ScaleUpSettings | ScaleDownSettings)

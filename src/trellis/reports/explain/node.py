@@ -15,6 +15,7 @@ from trellis.core.explain.explanation.node import (
     ResourceSharePart,
 )
 from trellis.core.explain.explanation.values import ObstaclePart, ReasonPart
+from trellis.core.nodes.state.readiness import UNNEEDED_TAINT
 from trellis.reports.text.numbers import format_share, format_trimmed
 from trellis.reports.text.phrases import format_clause, join_words
 from trellis.reports.text.quantities import format_moment, format_quantities, format_quantity, get_resource_word
@@ -41,6 +42,8 @@ def summary_lines(node: NodePart, now: str) -> Iterator[str]:
     yield f"{_OUTCOMES[node.outcome]} {describe_reason(node.decision)}"
     if node.since and node.since != now:
         yield f"This has been so since {format_moment(node.since, now)}."
+    if node.avoided:
+        yield f"New pods prefer other nodes: it has the taint {UNNEEDED_TAINT}."
     if node.later_decision is not None and node.next_check:
         decision = describe_reason(node.later_decision)
         yield f"If nothing changes, the decision at {format_moment(node.next_check, now)}, is {decision}"

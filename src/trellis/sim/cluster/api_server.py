@@ -27,6 +27,7 @@ from trellis.base.errors import InvalidInput
 from trellis.base.selectors import parse_selector, selector_from_object
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
+from trellis.core.nodes.state.pods import is_daemon_or_mirror_pod
 from trellis.core.recommend.amounts import RESOURCES, parse_amounts
 from trellis.core.resize.actions import PodRef
 from trellis.core.sizing.shapes import PodShape
@@ -216,7 +217,9 @@ class PodWriteApi:
         if model_pod.pod.status.phase != PENDING and not model_pod.terminating and not self._budget_allows(model_pod):
             return WriteResult.REFUSED
         if not model_pod.terminating:
-            self._state.report(model_pod, PodEvent.MOVED)
+            # A pod of a DaemonSet ends with its node, and is not created elsewhere.
+            if not is_daemon_or_mirror_pod(model_pod.pod):
+                self._state.report(model_pod, PodEvent.MOVED)
             self._lifecycle.delete(model_pod)
         return WriteResult.APPLIED
 

@@ -16,8 +16,10 @@ from trellis.api.kube.meta import Condition, ObjectMeta
 from trellis.api.kube.nodes import Node, Taint
 from trellis.api.kube.pods import READY, PodTemplateSpec
 from trellis.core.fit import Demand, ExistingPods, NodeTable, Occupancy
+from trellis.core.fit.constraints.taints import SOFT
 from trellis.core.fit.resources import CPU, MEMORY, PODS
 from trellis.core.nodes.state.pods import depends_on_other_pods
+from trellis.core.nodes.state.transient_taints import NO_TRANSIENT_TAINTS
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.sim.cluster.pod_state import ModelPod
 from trellis.sim.cluster.pods import api_time
@@ -47,12 +49,14 @@ class ModelNodes:
             ExistingPods(self.table) if fleet.pools or any(map(_depends_on_other_pods, fleet.workloads)) else None
         )
         self.objects: dict[int, Node] = {}
+        # The taints of nodes that the scheduler avoids where it can.
+        self.soft_taints: dict[int, tuple[Taint, ...]] = {}
         self.pods: dict[int, dict[tuple[str, str], ModelPod]] = {}
         self.booting: dict[str, float] = {}
         prices = []
         for node, price in _initial_nodes(fleet, now):
             number = self.table.update(node)
-            self.objects[number] = node
+            self._put_object(number, node)
             self.pods[number] = {}
             prices.append(price)
         self.prices: FloatColumn = np.array(prices, dtype=np.float64)
@@ -73,7 +77,7 @@ class ModelNodes:
             self.prices = np.append(self.prices, 0.0)
             self.up = np.append(self.up, False)
             self.allocated = {name: np.append(column, 0) for name, column in self.allocated.items()}
-        self.objects[number] = node
+        self._put_object(number, node)
         self.pods[number] = {}
         self.prices[number], self.up[number] = price, True
         self._update_capacity()
@@ -82,6 +86,7 @@ class ModelNodes:
     def remove(self, number: int) -> Node:
         """Remove a node without pods; returns its last state."""
         node = self.objects.pop(number)
+        self.soft_taints.pop(number, None)
         del self.pods[number]
         self.prices[number], self.up[number] = 0.0, False
         self.table.remove(node.metadata.name)
@@ -90,7 +95,8 @@ class ModelNodes:
 
     def replace(self, number: int, node: Node) -> Node:
         """Replace a node; returns its last state."""
-        old, self.objects[number] = self.objects[number], node
+        old = self.objects[number]
+        self._put_object(number, node)
         self.table.update(node)
         return old
 
@@ -130,14 +136,21 @@ class ModelNodes:
         self.up[number] = up
         return self.replace(number, new), new
 
+    def _put_object(self, number: int, node: Node) -> None:
+        self.objects[number] = node
+        self.soft_taints.pop(number, None)
+        soft = tuple(taint for taint in node.spec.taints if taint.effect == SOFT)
+        if soft:
+            self.soft_taints[number] = soft
+
     def _update_capacity(self) -> None:
         self.cores: FloatColumn = self.table.offered(CPU) / 1000.0
         self.bytes: FloatColumn = self.table.offered(MEMORY).astype(np.float64)
 
 
 def build_node(template: Node, name: str, now: float) -> Node:
-    """A node of a name, as it is once it is up."""
-    status = template.status
+    """A node of a name, as it is once it is up: without startup taints."""
+    status, spec = template.status, NO_TRANSIENT_TAINTS.remove_from(template).spec
     offered = {PODS: _MAX_PODS, **status.capacity, **status.allocatable}
     ready = Condition(READY, 0, "True", api_time(now), "KubeletReady")
     metadata = ObjectMeta(
@@ -147,7 +160,7 @@ def build_node(template: Node, name: str, now: float) -> Node:
         labels={**template.metadata.labels, "kubernetes.io/hostname": name},
         annotations=template.metadata.annotations,
     )
-    return Node(metadata, template.spec, msgspec.structs.replace(status, allocatable=offered, conditions=(ready,)))
+    return Node(metadata, spec, msgspec.structs.replace(status, allocatable=offered, conditions=(ready,)))
 
 
 def _depends_on_other_pods(workload: SimulatedWorkload) -> bool:

@@ -2,8 +2,9 @@
 
 Pods wait in the order of their priority, then of their creation; those of DaemonSets go before others of their
 priority, because the estimate of how many pods a new node takes counts on them. `core.fit` finds the nodes on which a
-pod fits; of these the one with the largest share left free is taken. Affinity and spread between pods count. A pod that
-fits nowhere waits until capacity appears, and how long is counted.
+pod fits; of these the one with the largest share left free is taken. Nodes with `PreferNoSchedule` taints come after
+others, by the scores and weights of the plug-ins TaintToleration and NodeResourcesFit. Affinity and spread between pods
+count. A pod that fits nowhere waits until capacity appears, and how long is counted.
 
 Where nodes can be ordered, more is modelled: pods that wait are marked unschedulable, and pods of lower priority are
 preempted, on the node where the least important have to go, and the fewest of those. They end as pods do, and until
@@ -17,15 +18,17 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
+from trellis.api.kube.placement import Toleration
 from trellis.core.fit import Demand, find_fitting_nodes
+from trellis.core.fit.constraints.taints import count_intolerable_soft_taints
 from trellis.core.fit.filters import find_eligible_nodes
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.state.pods import is_daemon_or_mirror_pod
-from trellis.core.usage.columns import BoolColumn
+from trellis.core.usage.columns import BoolColumn, FloatColumn
 from trellis.sim.cluster.pod_lifecycle import PodLifecycle
 from trellis.sim.cluster.pod_state import ModelPod
 from trellis.sim.cluster.pods import with_nominated_node, with_unschedulable
@@ -151,6 +154,9 @@ class Preemption:
                 existing_pods.add(pod.node, pod.profile, -times)
 
 
+# The plug-in TaintToleration has the weight 3. NodeResourcesFit has 1, and averages the two resources summed here.
+_TAINT_WEIGHT: Final = 6.0
+
 Bind: TypeAlias = Callable[[ModelPod, int], None]
 
 
@@ -230,13 +236,25 @@ class Scheduler:
         else:
             with self._preemption.nominated(model_pod):
                 possible = find_fitting_nodes(nodes.table, demand, nodes.occupancy, nodes.existing_pods)
-        return self._best(possible, demand) if possible.any() else -1
+        return self._best(possible, demand, model_pod) if possible.any() else -1
 
-    def _best(self, possible: BoolColumn, demand: Demand) -> int:
-        """The node with the most left once the pod is there; the first of several."""
+    def _best(self, possible: BoolColumn, demand: Demand, model_pod: ModelPod) -> int:
+        """The node with the most left once the pod is there, rather without taints; the first of several."""
         nodes, requests = self._state.nodes, demand.requests
         score = np.zeros(nodes.table.numbers_end)
         for resource in (CPU, MEMORY):
             offered = np.maximum(nodes.table.offered(resource), 1)
             score += (nodes.occupancy.free(resource) - requests.get(resource, 0)) / offered
+        if nodes.soft_taints:
+            score -= _TAINT_WEIGHT * self._compute_taint_shares(possible, model_pod.pod.spec.tolerations)
         return int(np.argmax(np.where(possible, score, -np.inf)))
+
+    def _compute_taint_shares(self, possible: BoolColumn, tolerations: Iterable[Toleration]) -> FloatColumn:
+        """The untolerated `PreferNoSchedule` taints of each possible node, as a share of the most that one has."""
+        counts: FloatColumn = np.zeros(len(possible))
+        tolerated = tuple(tolerations)
+        for number, taints in self._state.nodes.soft_taints.items():
+            if possible[number]:
+                counts[number] = count_intolerable_soft_taints(taints, tolerated)
+        counts /= max(counts.max(), 1.0)
+        return counts

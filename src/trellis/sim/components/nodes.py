@@ -253,8 +253,9 @@ class SimulatedNodeAutoscaler:
             if isinstance(action, SetTaints):
                 self._cluster.machines.taint(action.node, action.taints)
             elif isinstance(action, DrainPod):
+                placed = self._snapshot.placed[action.namespace, action.name]
                 result = self._cluster.move(PodRef(action.namespace, action.name, action.uid))
-                self._moved += result is WriteResult.APPLIED
+                self._moved += result is WriteResult.APPLIED and not placed.is_fixed
             elif self.pools.release(action.group, action.instance):
                 up = record_release(up, action.group, action.instance)
             else:

@@ -167,6 +167,9 @@ FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
     "scale-down-delay-after-delete": ("down", "scale_down_delay_after_delete_seconds", _duration),
     "max-scale-down-parallelism": ("down", "max_scale_down_parallelism", _positive_count),
     "max-drain-parallelism": ("down", "max_drain_parallelism", _positive_count),
+    "max-bulk-soft-taint-count": ("down", "max_bulk_soft_taint_count", _any_count),
+    "daemonset-eviction-for-occupied-nodes": ("down", "daemonset_eviction_for_occupied_nodes", _boolean),
+    "daemonset-eviction-for-empty-nodes": ("down", "daemonset_eviction_for_empty_nodes", _boolean),
 }
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from trellis.api.registry import KWOK_NODE_GROUP
 from trellis.core.buffers.translation_facts import NODE_CLASS_LABELS
 from trellis.core.cluster.owners import WELL_KNOWN_KINDS
-from trellis.core.nodes.state.readiness import LEAVING_TAINT
+from trellis.core.nodes.state.readiness import LEAVING_TAINT, UNNEEDED_TAINT
 
 # Times, quantities, modes and words of Kubernetes' own.
 PUBLIC_FIELDS: Final = frozenset(
@@ -163,7 +163,7 @@ PUBLIC_NAMES: Final = (
 # Labels whose values are the same everywhere.
 PUBLIC_LABELS: Final = frozenset(
     {"kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type", "app.kubernetes.io/managed-by"}
-    | {LEAVING_TAINT}
+    | {LEAVING_TAINT, UNNEEDED_TAINT}
 )
 _PUBLIC_KEYS: Final = frozenset(
     {"app", "component", "controller-revision-hash", "controller-uid", "job-name", "k8s-app", "name"}

@@ -10,7 +10,9 @@ import yaml
 
 import pages
 from trellis.core.nodes.scale_down.drainability import DO_NOT_DISRUPT, SAFE_LOCAL_VOLUMES, SAFE_TO_EVICT
-from trellis.core.nodes.state.readiness import LEAVING_TAINT
+from trellis.core.nodes.scale_down.evictions import DAEMON_SET_EVICTION
+from trellis.core.nodes.state.readiness import LEAVING_TAINT, UNNEEDED_TAINT
+from trellis.core.nodes.state.transient_taints import STARTUP_TAINT_PREFIXES, STATUS_TAINT_PREFIX
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 PAGE = (DOCS / "guides" / "nodes.md").read_text()
@@ -36,7 +38,8 @@ def test_every_flag_and_metric_it_names_is_one() -> None:
 
 
 def test_taints_and_annotations_have_the_names_of_the_code() -> None:
-    for name in (LEAVING_TAINT, DO_NOT_DISRUPT, SAFE_TO_EVICT, SAFE_LOCAL_VOLUMES):
+    taints = (LEAVING_TAINT, UNNEEDED_TAINT, *STARTUP_TAINT_PREFIXES, STATUS_TAINT_PREFIX)
+    for name in (*taints, DO_NOT_DISRUPT, SAFE_TO_EVICT, SAFE_LOCAL_VOLUMES, DAEMON_SET_EVICTION):
         assert f"`{name}" in PAGE
 
 

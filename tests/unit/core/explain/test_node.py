@@ -83,6 +83,24 @@ def test_an_empty_node_will_be_marked() -> None:
     assert (part.outcome, part.later_decision.reason.code) == ("Unneeded", "NodeTainted")
 
 
+def test_a_soft_taint_reports_since_when_its_node_is_unneeded() -> None:
+    cluster = pool(1)
+    soft = {"key": "trellis.x-k8s.io/unneeded", "value": f"{NOW - 580:.0f}", "effect": "PreferNoSchedule"}
+    cluster.add_member("small-9", taints=[soft])
+    part = node(cluster, "small-9")
+    assert (part.outcome, part.since, part.next_check) == ("Unneeded", "2027-01-15T07:50:20Z", "2027-01-15T08:00:20Z")
+    assert part.avoided
+    assert not node(cluster, "small-1").avoided
+
+
+def test_a_stale_soft_taint_does_not_make_a_node_unneeded() -> None:
+    cluster = pool(1)
+    soft = {"key": "trellis.x-k8s.io/unneeded", "value": "1", "effect": "PreferNoSchedule"}
+    cluster.add_member("small-9", taints=[soft])
+    cluster.run("web-1-1", "small-9", "3")
+    assert verdict(cluster, "small-9") == ("Kept", "NodeInUse")
+
+
 def test_pods_of_a_node_are_reported_with_their_fate() -> None:
     cluster = pool()
     cluster.run("web-1-1", "small-1", deletionTimestamp="2027-01-15T08:00:00Z")

@@ -85,3 +85,13 @@ def test_a_leaving_node_is_reported_with_its_time() -> None:
     assert "It is being removed. NodeReleased" in explanation
     assert "This has been so since 07:59 UTC, 1 min ago." in explanation
     assert "It is not ready." in explanation
+
+
+def test_a_node_that_the_scheduler_avoids_is_reported_with_the_taint() -> None:
+    cluster = pools()
+    taint = {"key": "trellis.x-k8s.io/unneeded", "value": f"{NOW - 60:.0f}", "effect": "PreferNoSchedule"}
+    cluster.add_member("small-4", taints=[taint])
+    explanation = text(cluster.node("small-4"), 1000)
+    assert "It is not removed yet. NodeUnneeded" in explanation
+    assert "New pods prefer other nodes: it has the taint trellis.x-k8s.io/unneeded." in explanation
+    assert "prefer other nodes" not in text(cluster.node("small-2"), 1000)

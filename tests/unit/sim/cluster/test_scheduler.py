@@ -53,3 +53,36 @@ def test_pods_are_spread_over_nodes() -> None:
     nodes = (shape(count=1, name="large", cpu="64"), shape(count=2))
     world = World(fleet(labelled("web", 6, topologySpreadConstraints=[rule]), nodes=nodes)).run(60)
     assert sorted(where(world).values()) == [2, 2, 2]
+
+
+def tainted(*taints: dict[str, str]) -> dict[str, Any]:
+    return {"spec": {"taints": list(taints)}}
+
+
+SOFT = {"key": "unneeded", "effect": "PreferNoSchedule"}
+TOLERATED = {"tolerations": [{"key": "unneeded", "operator": "Exists"}]}
+
+
+def test_nodes_with_soft_taints_are_used_last_although_they_are_larger() -> None:
+    nodes = (shape("64", "256Gi", name="avoided", **tainted(SOFT)), shape("4", "16Gi"))
+    world = World(fleet(workload("web", 10), nodes=nodes)).run(60)
+    assert where(world) == {"node-1": 8, "avoided-1": 2}
+
+
+def test_a_pod_that_tolerates_a_soft_taint_does_not_avoid_it() -> None:
+    nodes = (shape("64", "256Gi", name="avoided", **tainted(SOFT)), shape("4", "16Gi"))
+    assert where(World(fleet(workload("web", 2, spec=TOLERATED), nodes=nodes)).run(60)) == {"avoided-1": 2}
+    only_hard = {"tolerations": [{"operator": "Exists", "effect": "NoSchedule"}]}
+    assert where(World(fleet(workload("web", 2, spec=only_hard), nodes=nodes)).run(60)) == {"node-1": 2}
+
+
+def test_the_node_with_fewer_soft_taints_is_preferred() -> None:
+    other = {"key": "slow", "effect": "PreferNoSchedule"}
+    nodes = (shape("64", "256Gi", name="both", **tainted(SOFT, other)), shape("4", "16Gi", name="one", **tainted(SOFT)))
+    assert where(World(fleet(workload("web", 2), nodes=nodes)).run(60)) == {"one-1": 2}
+
+
+def test_nodes_are_up_without_their_startup_taints() -> None:
+    startup = {"key": "startup-taint.cluster-autoscaler.kubernetes.io/agent", "effect": "NoSchedule"}
+    world = World(fleet(workload("web", 2), nodes=(shape(**tainted(startup)),))).run(60)
+    assert where(world) == {"node-1": 2}

@@ -1,7 +1,8 @@
 """Makes the node autoscaler's plans for scale-up and scale-down, from the collected state.
 
-What it remembers from plan to plan is not known here. A node with its mark is taken for one that it is removing, and
-chunks of Buffers for being where a plan would put them.
+What it remembers from plan to plan is not known here. A node with its leaving taint is taken for one that it is
+removing, one with its soft taint for unneeded since the time in it, and chunks of Buffers for being where a plan would
+put them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from trellis.core.nodes.scale_down.decisions import NODE_NOT_SIMULATED, NodeDeci
 from trellis.core.nodes.scale_down.plan import plan_scale_down
 from trellis.core.nodes.scale_down.remembered_state import NodeRemoval
 from trellis.core.nodes.scale_down.removal_steps import read_leaving_time
+from trellis.core.nodes.scale_down.soft_taints import read_unneeded_time
 from trellis.core.nodes.scale_up.plan import plan_scale_up
 
 
@@ -82,7 +84,10 @@ def run_node_autoscaler(
     storage = build_storage(collected)
     snapshot = build_node_snapshot(collected, groups, storage, components.expendable_below)
     chunk_nodes = plan_scale_up(snapshot, ScaleUpMemory(), now, components.nodes_up).memory.chunk_nodes
-    removals = ScaleDownMemory(removals={removal.node: removal for removal in _find_removals(snapshot, now)})
+    removals = ScaleDownMemory(
+        unneeded_since=dict(_find_unneeded_times(snapshot, now)),
+        removals={removal.node: removal for removal in _find_removals(snapshot, now)},
+    )
     view = ScaleDownInput(snapshot, tuple(collected.pdbs), chunk_nodes)
     memory = AutoscalerMemory(ScaleUpMemory(chunk_nodes=chunk_nodes), removals)
     plans = _plan(snapshot, PassInput(groups.states, view.budgets, memory, now), components)
@@ -133,13 +138,21 @@ def _find_removals(snapshot: ClusterSnapshot, now: float) -> Iterator[NodeRemova
         since, instance_in_group = read_leaving_time(node), snapshot.node_instances.instances.get(name)
         if since is None or instance_in_group is None or instance_in_group[1].state is InstanceState.LEAVING:
             continue
-        movable = [placed.pod.metadata.uid for placed in snapshot.pods_on(name).values() if not placed.is_fixed]
+        movable = [placed.pod.metadata.uid for placed in snapshot.pods_on(name).values() if placed.is_drained]
         pods = frozenset(movable)
         group, instance = instance_in_group
         began = min(since, now)
         yield NodeRemoval(
             name, node.metadata.uid, group, instance.id, began, now, pods, bool(pods), len(pods), tainted_at=began
         )
+
+
+def _find_unneeded_times(snapshot: ClusterSnapshot, now: float) -> Iterator[tuple[str, float]]:
+    """Since when nodes with a soft taint are unneeded."""
+    for name, node in snapshot.nodes.items():
+        since = read_unneeded_time(node)
+        if since is not None:
+            yield name, min(since, now)
 
 
 def _plan(snapshot: ClusterSnapshot, pass_input: PassInput, components: CollectedSettings) -> PassPlans:

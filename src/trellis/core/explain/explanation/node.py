@@ -53,7 +53,8 @@ class NodePart(ExplanationPart, frozen=True):
 
     `used` is the largest share of a resource that pods request; up to `threshold` a node is underused. `since` is when
     the node became unneeded or began to leave, `next_check` when the decision may become another, and `later_decision`
-    the decision at that time if nothing else changes. `chunks` counts the chunks on the node by Buffer.
+    the decision at that time if nothing else changes. `chunks` counts the chunks on the node by Buffer. `avoided` says
+    that the scheduler prefers other nodes, by the soft taint of unneeded nodes.
     """
 
     name: str
@@ -69,6 +70,7 @@ class NodePart(ExplanationPart, frozen=True):
     shares: tuple[ResourceSharePart, ...] = ()
     pods: tuple[NodePodPart, ...] = ()
     chunks: Mapping[str, int] = {}
+    avoided: bool = False
 
 
 class GroupRefusalPart(ExplanationPart, frozen=True):

@@ -17,6 +17,7 @@ from trellis.api.kube.placement import Toleration
 from trellis.core.usage.columns import BoolColumn
 
 _HARD: Final = ("NoSchedule", "NoExecute")
+SOFT: Final = "PreferNoSchedule"
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
@@ -46,6 +47,13 @@ def select_hard_tolerations(tolerations: Iterable[Toleration]) -> tuple[Tolerati
         for toleration in tolerations
         if toleration.effect in ("", *_HARD)
     )
+
+
+def count_intolerable_soft_taints(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> int:
+    """How many `PreferNoSchedule` taints are not tolerated: the scheduler prefers nodes with fewer."""
+    tolerations = [toleration for toleration in tolerations if toleration.effect in ("", SOFT)]
+    soft = (HardTaint(taint.key, taint.value, taint.effect) for taint in taints if taint.effect == SOFT)
+    return sum(not tolerates(tolerations, taint) for taint in soft)
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: HardTaint) -> bool:

@@ -44,6 +44,7 @@ from trellis.core.nodes.state.pods import BufferChunks, PlacedPod, PlacedPods, d
 from trellis.core.nodes.state.readiness import NodeReadiness
 from trellis.core.nodes.state.simulation import ClusterSimulation, NodeTemplates, simulate_cluster
 from trellis.core.nodes.state.snapshot import DEMAND_UNREADABLE, ClusterSnapshot
+from trellis.core.nodes.state.transient_taints import NO_TRANSIENT_TAINTS, TransientTaints
 from trellis.core.usage.columns import BoolColumn, IntColumn
 
 NO_PLACE_FOR_PODS = Reason("NoPlaceForPods", "Pods of the node would not fit on other ready nodes.")
@@ -202,6 +203,7 @@ class DrainSimulationInput(msgspec.Struct, frozen=True):
     ongoing: Sequence[OngoingRemoval]
     candidates: Sequence[ScaleDownCandidate]
     max_drained: int
+    transient_taints: TransientTaints = NO_TRANSIENT_TAINTS
 
 
 class DrainSimulation(msgspec.Struct, frozen=True):
@@ -220,7 +222,9 @@ def simulate_drains(drain_input: DrainSimulationInput, minimums: GroupMinimums) 
     snapshot, readiness = drain_input.snapshot, drain_input.readiness
     with (
         _without_leaving_taints(drain_input),
-        simulate_cluster(snapshot, readiness, NodeTemplates(snapshot, readiness)) as simulation,
+        simulate_cluster(
+            snapshot, readiness, NodeTemplates(snapshot, readiness, drain_input.transient_taints)
+        ) as simulation,
     ):
         draining = np.array([ongoing.number for ongoing in drain_input.ongoing], dtype=np.int64)
         simulation.ready = simulation.ready[~np.isin(simulation.ready, draining)]

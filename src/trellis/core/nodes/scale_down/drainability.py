@@ -144,13 +144,15 @@ def find_drain_problem(
     placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSettings
 ) -> DetailedReason | None:
     """The reason that forbids the eviction of a pod, apart from disruption budgets; None if there is none."""
+    if placed.is_expendable:
+        return None
     pod = placed.pod
     annotations = pod.metadata.annotations
     if annotations.get(SAFE_TO_EVICT) == "false":
         return _build_pod_reason(POD_NOT_SAFE_TO_EVICT, pod, f"{SAFE_TO_EVICT}: false")
     if annotations.get(DO_NOT_DISRUPT) == "true":
         return _build_pod_reason(POD_NOT_SAFE_TO_EVICT, pod, f"{DO_NOT_DISRUPT}: true")
-    if annotations.get(SAFE_TO_EVICT) == "true" or placed.is_expendable:
+    if annotations.get(SAFE_TO_EVICT) == "true":
         return None
     owner = pod.metadata.controller
     if owner is None:
@@ -181,13 +183,14 @@ def _build_pod_reason(reason: Reason, pod: Pod, details: str) -> DetailedReason:
 
 
 # A pod whose deletion is overdue by more than this has a dead kubelet, and is never deleted.
-_OVERDUE_SECONDS: Final = 30.0
+OVERDUE_SECONDS: Final = 30.0
 
 
 class PodsToDrain(msgspec.Struct, frozen=True):
     """The pods of a node that a drain has to wait for: those to evict, and those that terminate already.
 
-    `refusal` is why one of them may not be evicted. Pods whose deletion is long overdue are left out.
+    `refusal` is why one of them may not be evicted. Pods whose deletion is long overdue are left out, and so are
+    expendable pods, which never keep a node.
     """
 
     to_evict: tuple[PlacedPod, ...] = ()
@@ -212,7 +215,7 @@ def find_pods_to_drain(
     pods: Iterable[PlacedPod], now: float, budgets: DisruptionBudgets, settings: ScaleDownSettings
 ) -> PodsToDrain:
     """The pods to drain among those of one node."""
-    others = [pod for pod in pods if not pod.is_fixed and not _is_overdue(pod.pod, now)]
+    others = [pod for pod in pods if pod.is_drained and not is_overdue(pod.pod, now)]
     if not others:
         return NO_PODS_TO_DRAIN
     to_evict = tuple(pod for pod in others if pod.pod.metadata.deletion_timestamp is None)
@@ -221,9 +224,10 @@ def find_pods_to_drain(
     return PodsToDrain(to_evict, terminating, next((refusal for refusal in refusals if refusal is not None), None))
 
 
-def _is_overdue(pod: Pod, now: float) -> bool:
+def is_overdue(pod: Pod, now: float) -> bool:
+    """Whether the deletion of a pod is long overdue, so that it is not waited for."""
     deleted = pod.metadata.deletion_timestamp
-    return deleted is not None and now - deleted.timestamp() > _OVERDUE_SECONDS
+    return deleted is not None and now - deleted.timestamp() > OVERDUE_SECONDS
 
 
 # By container, the millicores with which the replacement of a pod would start; only those that would be boosted.

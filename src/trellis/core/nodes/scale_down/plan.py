@@ -2,6 +2,7 @@
 
 A node that is underused, and whose pods and chunks would fit elsewhere, is unneeded. Once it has been unneeded for long
 enough it is tainted, drained and released, within delays and parallelism limits. Every node that stays gets the reason.
+Until then a soft taint makes the scheduler prefer other nodes.
 
     plan = plan_scale_down(view, memory, now, settings)
 
@@ -46,6 +47,7 @@ from trellis.core.nodes.scale_down.removal_steps import (
     keep_node,
     next_removal_step,
 )
+from trellis.core.nodes.scale_down.soft_taints import plan_soft_taints
 from trellis.core.nodes.scale_down.view import ScaleDownInput, ScaleDownView, compute_node_utilization
 from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.readiness import classify_nodes
@@ -145,7 +147,18 @@ class _ScaleDownPlanner:
         for ongoing in ongoing_removals:
             self._apply_next_step(ongoing, simulation.needed.get(ongoing.removal.node))
         self._decide_candidates(candidates, simulation)
-        return self._builder.build()
+        return self._with_soft_taints(self._builder.build())
+
+    def _with_soft_taints(self, plan: ScaleDownPlan) -> ScaleDownPlan:
+        changed = frozenset(action.node for action in plan.actions)
+        soft = plan_soft_taints(self._view, {decision.node: decision for decision in plan.nodes}, changed)
+        times = [time for time in (plan.requeue_at, soft.requeue_at) if time is not None]
+        return msgspec.structs.replace(
+            plan,
+            actions=(*plan.actions, *soft.actions),
+            memory=msgspec.structs.replace(plan.memory, soft_tainted=soft.tainted),
+            requeue_at=min(times, default=None),
+        )
 
     def _continue_removal(self, removal: NodeRemoval) -> OngoingRemoval | None:
         """The removal if only a drain simulation can stop it; otherwise decide, and return None."""
@@ -226,6 +239,7 @@ class _ScaleDownPlanner:
             ongoing_removals,
             candidates,
             max_drained,
+            view.settings.transient_taints,
         )
         return simulate_drains(drain_input, minimums)
 

@@ -22,7 +22,9 @@ class NodeRemoval(msgspec.Struct, frozen=True):
 
     `pods` are the UIDs of the pods to evict, and `drains` says whether there were any. `tainted_at` is when our taint
     was first observed on the node, `released_at` when the node was released. `remaining_pods` is the number of pods in
-    the last pass, and `progress_at` is when it last changed.
+    the last pass, and `progress_at` is when it last changed. `best_effort_stages` counts the kinds of pods whose
+    evictions may fail that have been evicted, `best_effort_pods` are the UIDs of the last ones, and `best_effort_at` is
+    when they were.
     """
 
     node: str
@@ -36,6 +38,9 @@ class NodeRemoval(msgspec.Struct, frozen=True):
     remaining_pods: int = 0
     tainted_at: float | None = None
     released_at: float | None = None
+    best_effort_stages: int = 0
+    best_effort_pods: frozenset[str] = frozenset()
+    best_effort_at: float | None = None
 
 
 class UnremovableNode(msgspec.Struct, frozen=True):
@@ -52,7 +57,8 @@ class UnremovableNode(msgspec.Struct, frozen=True):
 class ScaleDownMemory(msgspec.Struct, frozen=True):
     """By node: since when it is unneeded, why it is unremovable, and its removal if that is in progress.
 
-    The times are those of the last node that was added, deleted, or could not be removed.
+    The times are those of the last node that was added, deleted, or could not be removed. `soft_tainted` are the nodes
+    with a soft taint of this autoscaler, also after their group is gone.
     """
 
     unneeded_since: Mapping[str, float] = MappingProxyType({})
@@ -61,6 +67,7 @@ class ScaleDownMemory(msgspec.Struct, frozen=True):
     last_added_at: float = NEVER
     last_deleted_at: float = NEVER
     last_failed_at: float = NEVER
+    soft_tainted: frozenset[str] = frozenset()
 
 
 def record_added_nodes(memory: ScaleDownMemory, now: float) -> ScaleDownMemory:

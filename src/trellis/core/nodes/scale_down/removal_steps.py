@@ -2,7 +2,8 @@
 
 Everything is checked again at each step. Until the node is released it can be kept, and is, if a pod is placed on it or
 one of its pods fits nowhere else any more. The leaving taint keeps new pods away and has the time at which the removal
-began; a node with the taint and without a known removal was abandoned by an earlier process.
+began; a node with the taint and without a known removal was abandoned by an earlier process. It replaces the soft
+taint.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Final
 import msgspec
 
 from trellis.api.kube.nodes import Node, Taint
-from trellis.api.kube.pods import Pod
 from trellis.base.reasons import DetailedReason
 from trellis.base.wording import choose_form, pluralize
 from trellis.core.nodes.scale_down.decisions import (
@@ -32,9 +32,10 @@ from trellis.core.nodes.scale_down.decisions import (
     SetTaints,
 )
 from trellis.core.nodes.scale_down.drainability import PodsToDrain
+from trellis.core.nodes.scale_down.evictions import build_eviction, evict_best_effort
 from trellis.core.nodes.scale_down.remembered_state import NEVER, NodeRemoval
 from trellis.core.nodes.scale_down.view import ScaleDownView
-from trellis.core.nodes.state.readiness import LEAVING_TAINT
+from trellis.core.nodes.state.readiness import LEAVING_TAINT, UNNEEDED_TAINT
 
 _EFFECT = "NoSchedule"
 # Longer than any removal takes: the taint on a node of another autoscaler's group may be its own.
@@ -69,7 +70,7 @@ def add_leaving_taint(node: Node, since: float) -> SetTaints:
 
 
 def remove_leaving_taint(node: Node) -> SetTaints:
-    """Remove our taint from a node."""
+    """Remove our taints from a node."""
     return _set_taints(node, _filter_taints(node))
 
 
@@ -79,7 +80,7 @@ def without_leaving_taint(node: Node) -> Node:
 
 
 def _filter_taints(node: Node) -> tuple[Taint, ...]:
-    return tuple(taint for taint in node.spec.taints if taint.key != LEAVING_TAINT)
+    return tuple(taint for taint in node.spec.taints if taint.key not in (LEAVING_TAINT, UNNEEDED_TAINT))
 
 
 def _set_taints(node: Node, taints: tuple[Taint, ...]) -> SetTaints:
@@ -131,6 +132,8 @@ def next_removal_step(removal: NodeRemoval, node: Node, pods: PodsToDrain, view:
     evict_after = (removal.tainted_at or now) + settings.node_delete_delay_after_taint_seconds
     if now < evict_after:
         return RemovalStep(DetailedReason(NODE_DELETE_DELAY_AFTER_TAINT), removal, recheck_at=evict_after)
+    if pods.is_empty and (last := evict_best_effort(removal, view)) is not None:
+        return RemovalStep(last.reason, last.removal, last.evictions, last.recheck_at)
     if pods.is_empty:
         released = msgspec.structs.replace(removal, released_at=now)
         release = ReleaseNode(removal.node, removal.group, removal.instance)
@@ -147,18 +150,12 @@ def _drain(removal: NodeRemoval, node: Node, pods: PodsToDrain, view: ScaleDownV
     if now >= deadline:
         details = f"{pluralize(count, 'pod')} {choose_form(count, 'is', 'are')} left"
         return keep_node(node, DetailedReason(EVICTIONS_REFUSED, details), failed=True)
-    evictions = tuple(_build_evictions(removal.node, pods, view))
+    evictions = tuple(_build_evictions(pods, view))
     return RemovalStep(DetailedReason(NODE_DRAINING), removal, evictions, deadline)
 
 
-def _build_evictions(node: str, pods: PodsToDrain, view: ScaleDownView) -> Iterator[DrainPod]:
+def _build_evictions(pods: PodsToDrain, view: ScaleDownView) -> Iterator[DrainPod]:
     for pod in pods.to_evict:
         if view.budgets.find_eviction_problem(pod.pod) is None:
             view.budgets.count_eviction(pod.pod)
-            grace = _shorten_grace_period(pod.pod, view.settings.max_graceful_termination_seconds)
-            yield DrainPod(node, pod.key[0], pod.key[1], pod.pod.metadata.uid, grace)
-
-
-def _shorten_grace_period(pod: Pod, max_seconds: int) -> int | None:
-    grace_period = pod.spec.termination_grace_period_seconds
-    return max_seconds if grace_period is not None and grace_period > max_seconds else None
+            yield build_eviction(pod, view.settings)

@@ -66,7 +66,8 @@ def build_scale_up_view(
         backoffs[failure.group] = back_off(
             backoffs.get(failure.group), failure.failed_at, str(failure.reason), settings
         )
-    return ScaleUpView(snapshot, readiness, upcoming, NodeTemplates(snapshot, readiness), backoffs, now, settings)
+    templates = NodeTemplates(snapshot, readiness, settings.transient_taints)
+    return ScaleUpView(snapshot, readiness, upcoming, templates, backoffs, now, settings)
 
 
 CLUSTER_AT_LIMIT = Reason(

@@ -42,7 +42,7 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
     """A pod that has its node.
 
     `is_fixed` says that it belongs to the node: a DaemonSet or the kubelet made it, and it is removed with the node.
-    `is_expendable` says that it makes way for any other pod, so that it is not counted.
+    `is_expendable` says that it makes way for any other pod, so that it is not counted and keeps no node.
     """
 
     key: ObjectKey
@@ -57,6 +57,11 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
     def is_counted(self) -> bool:
         """Whether its requests count."""
         return not self.is_expendable
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether a drain moves it: a removal waits until it has ended, and a replacement needs another node."""
+        return not self.is_fixed and not self.is_expendable
 
 
 class PendingPod(msgspec.Struct, frozen=True, gc=False):
@@ -78,10 +83,20 @@ def is_finished(pod: Pod) -> bool:
     return pod.status.phase in _FINISHED
 
 
+def is_mirror_pod(pod: Pod) -> bool:
+    """Whether a pod shows one of the kubelet, which no eviction ends."""
+    return MIRROR_POD_ANNOTATION in pod.metadata.annotations
+
+
 def is_daemon_or_mirror_pod(pod: Pod) -> bool:
     """Whether a pod belongs to its node, and is removed with it."""
     owner = pod.metadata.controller
-    return MIRROR_POD_ANNOTATION in pod.metadata.annotations or (owner is not None and owner.kind == _DAEMON_SET)
+    return is_mirror_pod(pod) or (owner is not None and owner.kind == _DAEMON_SET)
+
+
+def is_expendable(pod: Pod, min_priority: int) -> bool:
+    """Whether a pod makes way for any other; one without a priority does not, as in Cluster Autoscaler."""
+    return pod.spec.priority is not None and pod.spec.priority < min_priority
 
 
 def is_pending(pod: Pod, min_priority: int) -> bool:
@@ -90,7 +105,7 @@ def is_pending(pod: Pod, min_priority: int) -> bool:
         is_live(pod)
         and not pod.spec.scheduling_gates
         and not is_daemon_or_mirror_pod(pod)
-        and (pod.spec.priority or 0) >= min_priority
+        and not is_expendable(pod, min_priority)
     )
 
 

@@ -11,10 +11,13 @@ from trellis.api.kube.nodes import Node
 from trellis.core.nodes.node_groups import InstanceState
 from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings, apply_options
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
+from trellis.core.nodes.state.transient_taints import TransientTaints
 from trellis.core.usage.columns import BoolColumn
 
 # Keeps pods away from a node that this autoscaler is about to remove.
 LEAVING_TAINT: Final = "trellis.x-k8s.io/leaving"
+# Makes the scheduler prefer other nodes to one that is unneeded; it keeps no pod away.
+UNNEEDED_TAINT: Final = "trellis.x-k8s.io/unneeded"
 # Taints of nodes that this or another autoscaler is about to remove.
 _LEAVING_TAINTS: Final = frozenset({LEAVING_TAINT, "ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
 # Taints that a control plane removes a moment after a node is Ready; until then no pod is placed on it.
@@ -51,7 +54,7 @@ def classify_nodes(
     for name, node in snapshot.nodes.items():
         number, member = table.find(name), instances.get(name)
         instance = member[1] if member is not None else None
-        is_up[number] &= not has_not_ready_taint(node)
+        is_up[number] &= not has_not_ready_taint(node, settings.transient_taints)
         if is_leaving(node) or (instance is not None and instance.state is InstanceState.LEAVING):
             leaving[number] = True
         elif member is not None and instance is not None:
@@ -63,9 +66,9 @@ def classify_nodes(
     return NodeReadiness(ready, starting, leaving, remaining & ~ready)
 
 
-def has_not_ready_taint(node: Node) -> bool:
-    """Whether a control plane keeps pods away from a node, although its condition may be Ready."""
-    return any(taint.key in _NOT_READY_TAINTS for taint in node.spec.taints)
+def has_not_ready_taint(node: Node, transient_taints: TransientTaints) -> bool:
+    """Whether a control plane or a startup taint keeps pods away from a node, although its condition may be Ready."""
+    return any(taint.key in _NOT_READY_TAINTS or transient_taints.is_startup(taint) for taint in node.spec.taints)
 
 
 def is_leaving(node: Node) -> bool:

@@ -27,6 +27,7 @@ from trellis.core.nodes.node_groups import GroupState, InstanceState
 from trellis.core.nodes.state.pods import PlacedPods
 from trellis.core.nodes.state.readiness import NodeReadiness
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
+from trellis.core.nodes.state.transient_taints import NO_TRANSIENT_TAINTS, TransientTaints
 from trellis.core.nodes.state.upcoming_nodes import UpcomingNodes
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 
@@ -40,17 +41,23 @@ _REPORTED_BELOW: Final = 0.9
 
 
 class NodeTemplates:
-    """A row for each group, in the order of their names, with the DaemonSet pods on it.
+    """A row for each group, in the order of their names, with the DaemonSet pods on it, without transient taints.
 
     The columns have the cores, bytes, hourly price and priority of a node of each group.
     """
 
-    def __init__(self, snapshot: ClusterSnapshot, readiness: NodeReadiness) -> None:
+    def __init__(
+        self,
+        snapshot: ClusterSnapshot,
+        readiness: NodeReadiness,
+        transient_taints: TransientTaints = NO_TRANSIENT_TAINTS,
+    ) -> None:
         self.states: tuple[GroupState, ...] = tuple(snapshot.groups[name] for name in sorted(snapshot.groups))
         self.names: list[str] = [state.group.name for state in self.states]
         self.notes: dict[str, DetailedReason] = {}
         nodes = (_build_delivered_template(state, snapshot, readiness, self.notes) for state in self.states)
-        self.nodes: tuple[Node, ...] = tuple(map(build_node_from_template, nodes, self.names))
+        lasting = map(transient_taints.remove_from, nodes)
+        self.nodes: tuple[Node, ...] = tuple(map(build_node_from_template, lasting, self.names))
         self.table = NodeTable(self.nodes)
         self.used = Occupancy(self.table)
         demands = list(dict.fromkeys(snapshot.daemons.values()))

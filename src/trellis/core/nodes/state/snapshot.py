@@ -41,6 +41,7 @@ from trellis.core.nodes.state.pods import (
     PlacedPods,
     has_volume_claims,
     is_daemon_or_mirror_pod,
+    is_expendable,
     is_finished,
     is_pending,
     is_unschedulable,
@@ -201,8 +202,8 @@ class NodesAndPods:
             self.problems["Pod", key] = DetailedReason(DEMAND_UNREADABLE, str(error))
             demand = Demand()
         profile = self._profiles.intern(PodProfile.of(pod))
-        is_expendable = (pod.spec.priority or 0) < self._expendable_below
-        placed = PlacedPod(key, pod, node, demand, profile, is_daemon_or_mirror_pod(pod), is_expendable)
+        is_fixed, expendable = is_daemon_or_mirror_pod(pod), is_expendable(pod, self._expendable_below)
+        placed = PlacedPod(key, pod, node, demand, profile, is_fixed, expendable)
         self.placed[key] = placed
         self._pods_by_node.setdefault(node, {})[key] = placed
         self._count(self.table.find(node), placed)

@@ -19,6 +19,7 @@ from trellis.core.nodes.scale_up.remembered_state import UnconfirmedOrder
 from trellis.core.nodes.settings import ScaleUpSettings, apply_options
 from trellis.core.nodes.state.readiness import has_not_ready_taint, is_leaving
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
+from trellis.core.nodes.state.transient_taints import TransientTaints
 
 INSTANCE_FAILED = Reason("InstanceFailed", "The provider reports that the node failed to start.", Severity.WARNING)
 INSTANCE_OVERDUE = Reason(
@@ -79,7 +80,8 @@ def find_upcoming_nodes(
             snapshot,
             state,
             unconfirmed_orders.get(name),
-            (missing.get(name, now), now, apply_options(settings, state.group.options).max_node_provision_seconds),
+            (missing.get(name, now), now),
+            apply_options(settings, state.group.options),
         )
         for name, state in snapshot.groups.items()
     }
@@ -99,11 +101,12 @@ def _find_upcoming_in_group(
     snapshot: ClusterSnapshot,
     state: GroupState,
     unconfirmed_order: UnconfirmedOrder | None,
-    times: tuple[float, float, float],
+    times: tuple[float, float],
+    settings: ScaleUpSettings,
 ) -> _GroupUpcomingNodes:
-    missing_since, now, max_provision_seconds = times
-    name = state.group.name
-    upcoming = [instance for instance in state.instances if _is_upcoming(name, instance, snapshot)]
+    (missing_since, now), max_provision_seconds = times, settings.max_node_provision_seconds
+    name, taints = state.group.name, settings.transient_taints
+    upcoming = [instance for instance in state.instances if _is_upcoming(name, instance, snapshot, taints)]
     timely = [instance for instance in upcoming if now - instance.since < max_provision_seconds]
     deadlines = [instance.since + max_provision_seconds for instance in timely]
     failures = [
@@ -128,14 +131,14 @@ def _find_upcoming_in_group(
     )
 
 
-def _is_upcoming(name: str, instance: Instance, snapshot: ClusterSnapshot) -> bool:
+def _is_upcoming(name: str, instance: Instance, snapshot: ClusterSnapshot, transient_taints: TransientTaints) -> bool:
     """Whether the node of an instance will be ready later, and is not now."""
     node = snapshot.node_instances.nodes.get((name, instance.id))
     if node is not None and is_leaving(snapshot.nodes[node]):
         return False
     if instance.state is not InstanceState.RUNNING:
         return instance.state is InstanceState.ORDERED
-    if node is None or has_not_ready_taint(snapshot.nodes[node]):
+    if node is None or has_not_ready_taint(snapshot.nodes[node], transient_taints):
         return True
     return not snapshot.table.ready[snapshot.table.find(node)]
 

@@ -12,6 +12,7 @@ from trellis.base.quantities import Quantity
 from trellis.cli.main import main
 from trellis.controllers.nodes.settings import LEASE, NodeControllerSettings, ScaleDownFlags, ScaleUpFlags
 from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
+from trellis.core.nodes.state.transient_taints import TransientTaints
 from trellis.providers.kwok import CONFIG_MAP
 from trellis.runtime.settings.declarations import declared_settings
 
@@ -24,6 +25,8 @@ CLUSTER_AUTOSCALER = {
     *("balance-similar-node-groups", "scale-down-enabled", "scale-down-unneeded-time", "scale-down-delay-after-add"),
     *("scale-down-utilization-threshold", "skip-nodes-with-system-pods", "max-graceful-termination-sec"),
     *("expendable-pods-priority-cutoff", "max-drain-parallelism", "node-delete-delay-after-taint"),
+    *("daemonset-eviction-for-occupied-nodes", "daemonset-eviction-for-empty-nodes", "max-bulk-soft-taint-count"),
+    *("startup-taint", "status-taint"),
 }
 
 
@@ -42,6 +45,7 @@ def test_it_has_the_flags_that_all_components_have_and_those_that_people_know() 
         "--scale-down-utilization-threshold=1.5",
         "--max-drain-parallelism=0",
         "--max-nodes-total=-1",
+        "--max-bulk-soft-taint-count=-1",
     ],
 )
 def test_a_flag_without_sense_is_refused_by_its_name(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +84,7 @@ def test_buffers_beside_it_do_not_go_with_a_configuration_file(
 
 def test_without_flags_plans_are_made_by_the_figures_of_the_core() -> None:
     assert ScaleUpFlags().figures() == ScaleUpSettings()
-    assert ScaleDownFlags().figures(ScaleUpSettings().max_node_provision_seconds) == ScaleDownSettings()
+    assert ScaleDownFlags().figures(ScaleUpSettings()) == ScaleDownSettings()
 
 
 def test_every_flag_reaches_the_plans() -> None:
@@ -89,9 +93,22 @@ def test_every_flag_reaches_the_plans() -> None:
     ).figures()
     assert (up.expanders, up.max_nodes_total, up.cores_total, up.memory_total) == (("price",), 7, 8, 2**30)
     unusual = msgspec.structs.replace(ScaleDownFlags(), max_drain_parallelism=3, skip_nodes_with_local_storage=False)
-    down = unusual.figures(60.0)
+    down = unusual.figures(ScaleUpSettings(max_node_provision_seconds=60.0))
     assert (down.max_drain_parallelism, down.skip_nodes_with_local_storage) == (3, False)
     assert down.max_node_provision_seconds == 60
+
+
+def test_flags_about_taints_and_daemon_sets_reach_the_plans() -> None:
+    up = ScaleUpFlags(startup_taint=("agent", "driver"), status_taint=("slow",)).figures()
+    down = ScaleDownFlags(
+        max_bulk_soft_taint_count=3,
+        daemonset_eviction_for_occupied_nodes=False,
+        daemonset_eviction_for_empty_nodes=True,
+    ).figures(up)
+    assert up.transient_taints == down.transient_taints == TransientTaints(("agent", "driver"), ("slow",))
+    assert down.max_bulk_soft_taint_count == 3
+    assert not down.daemonset_eviction_for_occupied_nodes
+    assert down.daemonset_eviction_for_empty_nodes
 
 
 def test_the_manifest_runs_it_with_its_lease_port_account_and_config_map() -> None:

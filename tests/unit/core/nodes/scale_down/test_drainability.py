@@ -144,9 +144,12 @@ def test_a_pod_annotated_as_safe_to_evict_may_be_evicted_whatever_its_kind() -> 
     assert stays(plain_pod) is None
 
 
-def test_an_expendable_pod_may_be_evicted_unless_annotated_otherwise() -> None:
+@pytest.mark.parametrize("key", [SAFE, "karpenter.sh/do-not-disrupt"])
+def test_an_expendable_pod_keeps_no_node_whatever_its_annotations(key: str) -> None:
     assert stays(a_pod("cheap", priority=-100)) is None
-    assert stays(with_annotation(SAFE, "false", priority=-100)) == "PodNotSafeToEvict"
+    value = "false" if key == SAFE else "true"
+    assert stays(with_annotation(key, value, priority=-100)) is None
+    assert stays(with_annotation(key, value, priority=-10)) == "PodNotSafeToEvict"
 
 
 def test_the_reason_of_a_node_names_the_pod_that_keeps_it() -> None:

@@ -675,6 +675,8 @@ def test_a_plan_leaves_the_snapshot_as_it_was() -> None:
 
 def test_the_requeue_time_is_when_a_decision_may_change() -> None:
     cluster = a_cluster(1)
-    assert cluster.plan_removals().requeue_at == cluster.now + 600
+    assert cluster.plan_removals().requeue_at == cluster.now + 30, "its soft taint is due"
+    cluster.run_pass(30)
+    assert cluster.run_pass(0).requeue_at == cluster.now + 570
     cluster.wait(600)
     assert cluster.plan_removals().requeue_at is None

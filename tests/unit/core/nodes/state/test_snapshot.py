@@ -148,3 +148,15 @@ def test_every_node_has_exactly_one_readiness(
         listed = Instance("n", state, START - ago, "n")
         cluster.snapshot.put_groups([GroupState(cluster.groups["small"], 1, (listed,))])
     assert find_readiness(cluster, "n") == [expected]
+
+
+@pytest.mark.parametrize(("priority", "is_expendable"), [(None, False), (4, True), (5, False)])
+def test_a_pod_without_a_priority_is_not_expendable_whatever_the_cutoff(
+    priority: int | None, is_expendable: bool
+) -> None:
+    snapshot = ClusterSnapshot(expendable_below=5)
+    snapshot.put_node("n", a_node("n"))
+    snapshot.put_pod(("default", "running"), a_pod("running", priority=priority, nodeName="n"))
+    snapshot.put_pod(("default", "waiting"), a_pod("waiting", priority=priority))
+    assert snapshot.placed["default", "running"].is_expendable is is_expendable
+    assert (("default", "waiting") in snapshot.pending) is not is_expendable
