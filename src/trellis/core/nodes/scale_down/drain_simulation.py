@@ -24,6 +24,9 @@ from trellis.base.reasons import DetailedReason, Reason
 from trellis.base.wording import pluralize
 from trellis.core.fit import Demand
 from trellis.core.fit.resources import CPU, MEMORY
+from trellis.core.nodes.provisioning.bookings import place_bookings
+from trellis.core.nodes.provisioning.lifecycle import NO_REQUESTS, RequestsView
+from trellis.core.nodes.provisioning.requests import BookedPods
 from trellis.core.nodes.scale_down.decisions import (
     NODE_NEEDED_AGAIN,
     NODE_NOT_SIMULATED,
@@ -48,6 +51,9 @@ from trellis.core.usage.columns import BoolColumn, IntColumn
 
 NO_PLACE_FOR_PODS = Reason("NoPlaceForPods", "Pods of the node would not fit on other ready nodes.")
 NO_PLACE_FOR_CHUNKS = Reason("NoPlaceForChunks", "Chunks of a Buffer would not fit on other nodes.")
+NO_PLACE_FOR_BOOKED_PODS = Reason(
+    "NoPlaceForBookedPods", "Capacity that is booked for a ProvisioningRequest would not fit on other nodes."
+)
 
 # Pods are tried on this many nodes before all others.
 _FIRST_NODES: Final = 512
@@ -113,7 +119,8 @@ class DrainSimulator:
             chunks = self._chunks[uid]
             numbers = attempt.move(running if chunks.on_top else self._simulation.fixed, number, chunks.demand, count)
             if len(numbers) < count:
-                return DetailedReason(NO_PLACE_FOR_CHUNKS, f"Buffer {chunks.key[0]}/{chunks.key[1]}")
+                is_booked = isinstance(chunks, BookedPods)
+                return DetailedReason(NO_PLACE_FOR_BOOKED_PODS if is_booked else NO_PLACE_FOR_CHUNKS, chunks.origin)
             attempt.chunks.append((uid, numbers))
         return None
 
@@ -192,7 +199,7 @@ class DrainSimulationInput(msgspec.Struct, frozen=True):
     """The drains to simulate, in this order.
 
     Of candidates with pods, at most `max_drained` that were unneeded before are tried, and as many others.
-    `chunk_nodes` has, by the UID of a Buffer, the nodes where its chunks were.
+    `chunk_nodes` has, by the UID of a Buffer, the nodes where its chunks were. `requests` are the ProvisioningRequests.
     """
 
     snapshot: ClusterSnapshot
@@ -202,6 +209,7 @@ class DrainSimulationInput(msgspec.Struct, frozen=True):
     ongoing: Sequence[OngoingRemoval]
     candidates: Sequence[ScaleDownCandidate]
     max_drained: int
+    requests: RequestsView = NO_REQUESTS
 
 
 class DrainSimulation(msgspec.Struct, frozen=True):
@@ -247,6 +255,10 @@ def _place_pods_and_chunks(drain_input: DrainSimulationInput, simulation: Cluste
     expected: set[int] = set()
     unplaced: list[tuple[PlacedPods, Demand, int]] = []
     chunk_nodes: list[tuple[BufferChunks, IntColumn]] = []
+    for booked, places in place_bookings(simulation, drain_input.requests, drain_input.chunk_nodes):
+        chunk_nodes.append((booked, places.ready))
+        if places.count < booked.count:
+            unplaced.append((simulation.running, booked.demand, booked.count - places.count))
     for group in build_equivalence_groups(
         resolve_claim_conflicts(snapshot.pending.values(), simulation), _find_largest_node(snapshot)
     ):

@@ -16,6 +16,7 @@ import msgspec
 from trellis.base.reasons import DetailedReason
 from trellis.base.wording import pluralize
 from trellis.core.nodes.node_groups import InstanceState
+from trellis.core.nodes.provisioning.lifecycle import observe_requests
 from trellis.core.nodes.scale_down.decisions import (
     NODE_NOT_SIMULATED,
     NODE_TAINTED,
@@ -226,6 +227,7 @@ class _ScaleDownPlanner:
             ongoing_removals,
             candidates,
             max_drained,
+            observe_requests(self._snapshot, plan_input.requests, view.now),
         )
         return simulate_drains(drain_input, minimums)
 

@@ -16,6 +16,7 @@ from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import choose_form, pluralize
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.node_groups import GROUP_AT_MAXIMUM
+from trellis.core.nodes.provisioning.lifecycle import NO_REQUESTS, RequestsView, observe_requests
 from trellis.core.nodes.scale_up.remembered_state import (
     GROUP_BACKED_OFF,
     GroupBackoff,
@@ -32,7 +33,10 @@ from trellis.core.usage.columns import FloatColumn, IntColumn
 
 
 class ScaleUpView(msgspec.Struct, frozen=True):
-    """The snapshot, the readiness of its nodes, upcoming nodes, templates of new nodes, and backoffs of groups."""
+    """The snapshot, the readiness of its nodes, upcoming nodes, templates of new nodes, and backoffs of groups.
+
+    `requests` are the ProvisioningRequests that are not over.
+    """
 
     snapshot: ClusterSnapshot
     readiness: NodeReadiness
@@ -41,6 +45,7 @@ class ScaleUpView(msgspec.Struct, frozen=True):
     backoffs: Mapping[str, GroupBackoff]
     now: float
     settings: ScaleUpSettings
+    requests: RequestsView = NO_REQUESTS
 
     def get_target(self, name: str) -> int:
         """The target of a group, unconfirmed orders included."""
@@ -66,7 +71,16 @@ def build_scale_up_view(
         backoffs[failure.group] = back_off(
             backoffs.get(failure.group), failure.failed_at, str(failure.reason), settings
         )
-    return ScaleUpView(snapshot, readiness, upcoming, NodeTemplates(snapshot, readiness), backoffs, now, settings)
+    return ScaleUpView(
+        snapshot,
+        readiness,
+        upcoming,
+        NodeTemplates(snapshot, readiness),
+        backoffs,
+        now,
+        settings,
+        observe_requests(snapshot, memory.requests, now),
+    )
 
 
 CLUSTER_AT_LIMIT = Reason(
