@@ -25,6 +25,7 @@ from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.kube.observed_workloads import ObservedCronJob, ObservedReplicationController, ObservedWorkload
 from trellis.api.kube.pods import Pod, PodTemplate
 from trellis.api.kube.policies import LimitRange, PodDisruptionBudget, ResourceQuota
+from trellis.api.kube.provisioning.requests import ProvisioningRequest
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.api.kube.webhooks import MutatingWebhookConfiguration
@@ -130,6 +131,9 @@ MUTATING_WEBHOOKS: Final = Resource(
 )
 CAPACITY_BUFFERS: Final = Resource(
     "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer", True, CapacityBuffer
+)
+PROVISIONING_REQUESTS: Final = Resource(
+    "autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest", True, ProvisioningRequest
 )
 NODE_CLAIMS: Final = Resource("karpenter.sh", "v1", "nodeclaims", "NodeClaim", False, NodeClaim)
 VPAS: Final = build_resource(registry.VPA, VerticalPodAutoscaler)

@@ -12,6 +12,7 @@ from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.api.kube.workloads import DaemonSet
+from trellis.controllers.nodes.provisioning_requests import follow_requests
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.core.cluster.store import AnyObject, ObjectKey
 from trellis.core.fit import Storage
@@ -67,6 +68,11 @@ class NodeInformers:
         self.claims: Informer[PersistentVolumeClaim] = informers.follow(VOLUME_CLAIMS, namespaces=())
         self.volumes: Informer[PersistentVolume] = informers.follow(VOLUMES)
         self.classes: Informer[StorageClass] = informers.follow(STORAGE_CLASSES)
+        self.requests = (
+            follow_requests(informers, served, settings.scope.vpa_object_namespace)
+            if settings.requests.enable_provisioning_requests
+            else None
+        )
 
     def storage(self) -> Storage:
         """All claims, volumes and classes as they are now."""
