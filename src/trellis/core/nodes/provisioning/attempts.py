@@ -60,7 +60,10 @@ def _try_request(
     explain: ExplainRefusal,
 ) -> RequestAttempt:
     is_atomic = observed.request.provisioning_class is ProvisioningClass.BEST_EFFORT_ATOMIC_SCALE_UP
-    nodes = np.concatenate((simulation.ready, simulation.upcoming)) if is_atomic else simulation.ready
+    # Nodes that are ordered in this pass anyway may have capacity left.
+    nodes = simulation.ready
+    if is_atomic:
+        nodes = np.concatenate((simulation.ready, simulation.upcoming, simulation.new))
     pod_sets = _sort_pod_sets(observed.remaining, view.largest_node)
     tentative = TentativePlacement(simulation, estimator)
     existing = [tentative.place(pods.demand, pods.count, nodes) for pods in pod_sets]
@@ -73,11 +76,11 @@ def _try_request(
         reason = _explain_failure(observed, unplaced, explain if is_atomic else None)
         tentative.undo()
         return RequestAttempt(observed, _record_failure(observed, reason, view))
-    groups = tuple(view.templates.names[group] for group in np.unique(simulation.get_groups(tentative.new_nodes)))
     placements = tuple(
         BookedPlacement(pods, np.concatenate((numbers, rest.places)))
         for pods, numbers, rest in zip(pod_sets, existing, unplaced, strict=True)
     )
+    groups = _list_groups_to_order(placements, simulation)
     memory = RequestMemory(
         RequestPhase.BOOKED,
         view.now,
@@ -86,6 +89,14 @@ def _try_request(
         groups,
     )
     return RequestAttempt(observed, memory, placements)
+
+
+def _list_groups_to_order(placements: Sequence[BookedPlacement], simulation: ClusterSimulation) -> tuple[str, ...]:
+    """The groups with new nodes among the places."""
+    numbers = np.concatenate([placement.numbers for placement in placements]) if placements else simulation.new[:0]
+    new = numbers[simulation.build_mask(simulation.new)[numbers]]
+    names = simulation.templates.names
+    return tuple(names[group] for group in np.unique(simulation.get_groups(new)).tolist())
 
 
 def _sort_pod_sets(pod_sets: Sequence[BookedPods], largest_node: tuple[float, float]) -> list[BookedPods]:
