@@ -51,10 +51,10 @@ def test_booked_pods_that_lose_their_node_stop_the_removal_of_another() -> None:
     put_request(cluster, "job", 4, kind=CHECK)
     cluster.plan()
     cluster.run_passes(61, every=1)
-    assert cluster.reason_code("small-2") in {"NodeTainted", "NodeDeleteDelayAfterTaint"}
-    cluster.snapshot.put_node("small-1", None)
+    assert cluster.reason_code("small-1") in {"NodeTainted", "NodeDeleteDelayAfterTaint"}
+    cluster.snapshot.put_node("small-2", None)
     cluster.run_pass()
-    assert cluster.reason_code("small-2") == "NodeNeededAgain"
+    assert cluster.reason_code("small-1") == "NodeNeededAgain"
 
 
 @pytest.mark.parametrize("node", ["small-1", "small-2"])
