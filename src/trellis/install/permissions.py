@@ -642,8 +642,8 @@ _NODES: Final = ComponentRights(
         _watched(
             _OWN_GROUP,
             "provisioningrequests",
-            _FOLLOW,
-            "ProvisioningRequests.",
+            READ,
+            "ProvisioningRequests. One is read before its status is written.",
             switch=PROVISIONING_REQUESTS,
             without="They are not served.",
         ),
