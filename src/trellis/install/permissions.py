@@ -640,6 +640,13 @@ _NODES: Final = ComponentRights(
         *_sizes(_MOVED_PODS),
         _watched("", "events", "create patch", "Events about its actions."),
         _watched(
+            "scheduling.x-k8s.io",
+            "podgroups",
+            _FOLLOW,
+            "PodGroups, whose pods have to run together.",
+            without="Nodes are ordered for their pods one by one.",
+        ),
+        _watched(
             _OWN_GROUP,
             "provisioningrequests",
             READ,

@@ -10,6 +10,7 @@ import msgspec
 from support.worlds.nodes import START, Cluster, a_pod, a_spec
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.pods import Pod, PodTemplate
+from trellis.api.kube.provisioning.pod_groups import PodGroup
 from trellis.api.kube.provisioning.requests import ProvisioningRequest
 from trellis.base.times import format_time
 from trellis.core.nodes.provisioning.decisions import ProvisioningDecision
@@ -89,3 +90,8 @@ def write_status(cluster: Cluster, request: ProvisioningRequest) -> Provisioning
 def conditions(request: ProvisioningRequest) -> dict[str, tuple[str, str]]:
     """Status and reason of each condition."""
     return {condition.type: (condition.status, condition.reason) for condition in request.status.conditions}
+
+
+def a_pod_group(name: str, minimum: int) -> PodGroup:
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return convert_object({"metadata": metadata, "spec": {"minMember": minimum}}, PodGroup)

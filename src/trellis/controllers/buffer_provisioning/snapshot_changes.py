@@ -16,6 +16,7 @@ from trellis.api.kinds.buffer import Buffer
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod, PodTemplate
+from trellis.api.kube.provisioning.pod_groups import PodGroup
 from trellis.api.kube.provisioning.requests import ProvisioningRequest
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.api.kube.workloads import DaemonSet
@@ -89,9 +90,14 @@ class ChangeAccumulator:
     """Accumulates changes between passes. `covers` says which namespaces' Buffers are accumulated."""
 
     def __init__(
-        self, informers: ClusterInformers, covers: Callable[[str], bool], requests: RequestInformers | None = None
+        self,
+        informers: ClusterInformers,
+        covers: Callable[[str], bool],
+        requests: RequestInformers | None = None,
+        pod_groups: Informer[PodGroup] | None = None,
     ) -> None:
         self._informers = informers
+        self._pod_groups = pod_groups
         self._requests = requests
         self._covers = covers
         self._wake: Callable[[], None] = lambda: None
@@ -121,6 +127,8 @@ class ChangeAccumulator:
         )
         if informers.daemon_sets is not None:
             self._subscriptions.append(informers.daemon_sets.subscribe(self._daemon_set_changed))
+        if self._pod_groups is not None:
+            self._subscriptions.append(self._pod_groups.subscribe(self._pod_group_changed))
         if self._requests is not None:
             self._subscriptions += (
                 self._requests.requests.subscribe(self._request_changed),
@@ -155,6 +163,7 @@ class ChangeAccumulator:
             },
             daemon_sets=dict(informers.daemon_sets.snapshot().objects) if informers.daemon_sets is not None else {},
             storage=informers.storage(),
+            pod_groups=dict(self._pod_groups.snapshot().objects) if self._pod_groups is not None else {},
             pod_templates=dict(self._requests.templates.snapshot().objects) if self._requests is not None else {},
             provisioning_requests=dict(self._requests.requests.snapshot().objects)
             if self._requests is not None
@@ -205,6 +214,9 @@ class ChangeAccumulator:
         # The status changes with the decisions of this process.
         if change.old is None or change.new is None:
             self._wake()
+
+    def _pod_group_changed(self, change: ObjectChange[PodGroup]) -> None:
+        self._changes.pod_groups[change.key] = change.new
 
     def _template_changed(self, change: ObjectChange[PodTemplate]) -> None:
         self._changes.pod_templates[change.key] = change.new

@@ -133,7 +133,7 @@ def build_node_controller(
     boosts = BoostInformers(context.informers, settings, context.served)
     provider_client = ProviderClient(providers, settings.provider.provider_timeout.total_seconds(), metrics)
     reporter = ActionReporter(metrics, context.record_event)
-    accumulator = ChangeAccumulator(informers, covers, informers.requests)
+    accumulator = ChangeAccumulator(informers, covers, informers.requests, informers.pod_groups)
     planner = PlannerThread(accumulator, lambda: _create_planner(settings, context.recorder))
     pending_writes = PendingNodeWrites(informers.nodes)
     autoscaler_metrics = NodeAutoscalerMetrics(metrics, settings.loop.metrics_buffers)

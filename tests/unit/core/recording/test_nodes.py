@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from support.worlds.nodes import START, a_buffer, a_daemon_set, a_group, a_node, a_pod
-from support.worlds.provisioning import a_request, a_template
+from support.worlds.provisioning import a_pod_group, a_request, a_template
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -120,6 +120,7 @@ OBJECTS = {
     "daemon_sets": [("", "d1")],
     "pod_templates": [("default", "t1")],
     "provisioning_requests": [("default", "r1")],
+    "pod_groups": [("default", "g1")],
 }
 
 
@@ -131,6 +132,7 @@ def an_object(kind: str, name: str, version: int, size: int) -> Any:
         "daemon_sets": lambda: a_daemon_set(name, f"{size}"),
         "pod_templates": lambda: a_template(name, f"{size}"),
         "provisioning_requests": lambda: a_request(name, ("t1", size)),
+        "pod_groups": lambda: a_pod_group(name, size),
     }
     made = make[kind]()
     return replace(made, metadata=replace(made.metadata, resource_version=str(version)))

@@ -60,10 +60,7 @@ def _try_request(
     explain: ExplainRefusal,
 ) -> RequestAttempt:
     is_atomic = observed.request.provisioning_class is ProvisioningClass.BEST_EFFORT_ATOMIC_SCALE_UP
-    # Nodes that are ordered in this pass anyway may have capacity left.
-    nodes = simulation.ready
-    if is_atomic:
-        nodes = np.concatenate((simulation.ready, simulation.upcoming, simulation.new))
+    nodes = np.concatenate((simulation.ready, simulation.upcoming)) if is_atomic else simulation.ready
     pod_sets = _sort_pod_sets(observed.remaining, view.largest_node)
     tentative = TentativePlacement(simulation, estimator)
     existing = [tentative.place(pods.demand, pods.count, nodes) for pods in pod_sets]

@@ -143,9 +143,11 @@ class RequestsView(msgspec.Struct, frozen=True):
         """The requests to try now."""
         return [observed for observed in self.requests if observed.is_due]
 
-    def list_consumers(self, *, booked: bool) -> frozenset[ObjectKey]:
-        """The pending pods of requests that are booked, or of those that wait."""
-        return frozenset(key for observed in self.requests if observed.is_booked is booked for key in observed.pending)
+    def list_consumers(self, *, booked: bool | None = None) -> frozenset[ObjectKey]:
+        """The pending pods of requests that are booked, of those that wait, or of both."""
+        return frozenset(
+            key for observed in self.requests if booked in {None, observed.is_booked} for key in observed.pending
+        )
 
     def find_next_change(self, memories: Mapping[str, RequestMemory], now: float) -> float | None:
         """When a booking ends, or a request is tried again or fails. `memories` are those after the pass."""

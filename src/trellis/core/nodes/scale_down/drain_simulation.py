@@ -26,6 +26,7 @@ from trellis.core.fit import Demand
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.provisioning.bookings import place_bookings
 from trellis.core.nodes.provisioning.lifecycle import NO_REQUESTS, RequestsView
+from trellis.core.nodes.provisioning.pod_groups import Gang
 from trellis.core.nodes.provisioning.requests import BookedPods
 from trellis.core.nodes.scale_down.decisions import (
     NODE_NEEDED_AGAIN,
@@ -259,13 +260,18 @@ def _place_pods_and_chunks(drain_input: DrainSimulationInput, simulation: Cluste
         chunk_nodes.append((booked, places.ready))
         if places.count < booked.count:
             unplaced.append((simulation.running, booked.demand, booked.count - places.count))
-    for group in build_equivalence_groups(
-        resolve_claim_conflicts(snapshot.pending.values(), simulation), _find_largest_node(snapshot)
-    ):
+    requests = drain_input.requests
+    gangs = snapshot.pod_groups.list_unschedulable_gangs(snapshot.pending, snapshot.placed, requests.list_consumers())
+    # Pods of a request that waits, and of a gang that does not fit, keep no node.
+    apart = requests.list_consumers(booked=False) | {pod.key for gang in gangs for pod in gang.pods}
+    pending = [pod for pod in snapshot.pending.values() if pod.key not in apart] if apart else snapshot.pending.values()
+    for group in build_equivalence_groups(resolve_claim_conflicts(pending, simulation), _find_largest_node(snapshot)):
         numbers = simulation.place(simulation.running, group.demand, len(group.pods), simulation.ready)
         expected.update(numbers.tolist())
         if group.needs_node and len(numbers) < len(group.pods):
             unplaced.append((simulation.running, group.demand, len(group.pods) - len(numbers)))
+    for gang in gangs:
+        expected.update(_place_gang(gang, simulation, _find_largest_node(snapshot)))
     buffers = sort_for_placement(snapshot.buffers.values())
     for chunks, places in zip(buffers, place_chunks(simulation, buffers, drain_input.chunk_nodes), strict=True):
         chunk_nodes.append((chunks, places.ready))
@@ -273,6 +279,22 @@ def _place_pods_and_chunks(drain_input: DrainSimulationInput, simulation: Cluste
             placed = simulation.running if chunks.on_top else simulation.fixed
             unplaced.append((placed, chunks.demand, chunks.count - places.count))
     return _InitialPlacement(frozenset(expected), chunk_nodes, unplaced)
+
+
+def _place_gang(gang: Gang, simulation: ClusterSimulation, largest_node: tuple[float, float]) -> list[int]:
+    """The nodes of a gang if its minimum fits on ready nodes; otherwise nothing is placed."""
+    running = simulation.running
+    placed = [
+        (group.demand, simulation.place(running, group.demand, len(group.pods), simulation.ready))
+        for group in build_equivalence_groups(gang.pods, largest_node)
+    ]
+    if sum(len(numbers) for _, numbers in placed) >= gang.missing:
+        return [number for _, numbers in placed for number in numbers.tolist()]
+    for demand, numbers in reversed(placed):
+        nodes, counts = np.unique(numbers, return_counts=True)
+        if len(nodes):
+            running.add_many(nodes, demand, -counts.astype(np.int64))
+    return []
 
 
 def _find_needed(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -22,6 +23,7 @@ from trellis.core.nodes.buffers.hits_and_misses import ChunkHits, NodePrices, co
 from trellis.core.nodes.provisioning.attempts import RequestAttempt, try_requests
 from trellis.core.nodes.provisioning.bookings import BookedPlacement, list_booked_placements, place_bookings
 from trellis.core.nodes.provisioning.decisions import RequestPlacements, decide_requests
+from trellis.core.nodes.provisioning.gang_attempts import try_gang
 from trellis.core.nodes.scale_up.decisions import (
     BUFFER_AWAITS_NODES,
     BUFFER_NEEDS_NOTHING,
@@ -70,6 +72,8 @@ from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.nodes.state.upcoming_nodes import ORDER_LOST
 from trellis.core.usage.columns import IntColumn
 
+_BY_REQUEST: Final = DetailedReason(POD_CONSUMES_REQUEST)
+
 
 def plan_scale_up(
     snapshot: ClusterSnapshot, memory: ScaleUpMemory, now: float, settings: ScaleUpSettings
@@ -94,8 +98,13 @@ def place_pods_and_chunks(
 def _place_pending_pods(
     view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation
 ) -> list[PendingPodsPlacement]:
-    """Place pending pods, those with booked capacity first. Pods of a request that waits get no place."""
-    pods = resolve_claim_conflicts(view.snapshot.pending.values(), simulation)
+    """Place pending pods, those with booked capacity first. Pods of a request that waits, and gangs, get no place."""
+    gangs = {pod.key for gang in view.gangs for pod in gang.pods}
+    pods = [
+        pod
+        for pod in resolve_claim_conflicts(view.snapshot.pending.values(), simulation)
+        if not gangs or pod.key not in gangs
+    ]
     booked, waiting = (view.requests.list_consumers(booked=is_booked) for is_booked in (True, False))
     if not booked and not waiting:
         return _place_pods(view, memory, simulation, pods)
@@ -103,9 +112,9 @@ def _place_pending_pods(
     without_place = build_equivalence_groups((pod for pod in pods if pod.key in waiting), view.largest_node)
     others = [pod for pod in pods if pod.key not in booked and pod.key not in waiting]
     return [
-        *(msgspec.structs.replace(placement, by_request=True) for placement in consumers),
+        *(msgspec.structs.replace(placement, held_back=_BY_REQUEST) for placement in consumers),
         *(
-            PendingPodsPlacement(group, NodePlaces(), UnplacedPods(group.demand, len(group.pods)), by_request=True)
+            PendingPodsPlacement(group, NodePlaces(), UnplacedPods(group.demand, len(group.pods)), _BY_REQUEST)
             for group in without_place
         ),
         *_place_pods(view, memory, simulation, others),
@@ -146,18 +155,26 @@ def _place_all(
     similar = find_similar_groups([state.group for state in view.templates.states])
     balanced = similar if view.settings.balance_similar_node_groups else None
     estimator = NodeEstimator(simulation, limits, get_expanders(view.settings.expanders), balanced)
-    # Chunks come after requests, whose attempts need to know which nodes are ordered for pods.
-    has_attempts = bool(view.requests.due)
+    # Chunks come after gangs and requests, whose attempts need to know which nodes are ordered for other pods.
+    has_attempts = bool(view.gangs or view.requests.due)
     buffers = [] if has_attempts else _place_buffers(view, memory, simulation)
     estimator.place_on_new_nodes(
         _select_unplaced(
-            placement.unplaced for placement in pending_pods if placement.group.needs_node and not placement.by_request
+            placement.unplaced
+            for placement in pending_pods
+            if placement.group.needs_node and placement.held_back is None
         ),
         simulation.running,
     )
     attempts: list[RequestAttempt] = []
     if has_attempts:
-        attempts = try_requests(view, simulation, estimator, partial(_describe_refusals, view.templates, limits))
+        explain = partial(_describe_refusals, view.templates, limits)
+        for gang in view.gangs:
+            placed = try_gang(gang, view.largest_node, simulation, estimator, explain)
+            pending_pods += [
+                PendingPodsPlacement(part.group, part.places, part.unplaced, part.refusal) for part in placed
+            ]
+        attempts = try_requests(view, simulation, estimator, explain)
         buffers = _place_buffers(view, memory, simulation)
     estimator.place_on_new_nodes(
         _select_unplaced(placement.unplaced for placement in buffers if placement.chunks.on_top), simulation.running
@@ -193,13 +210,13 @@ def _select_unplaced(needs: Iterable[UnplacedPods]) -> list[UnplacedPods]:
 class PendingPodsPlacement(msgspec.Struct, frozen=True):
     """The places of equal pending pods, and the rest that fits on no existing or upcoming node.
 
-    `by_request` says that a ProvisioningRequest provides their nodes.
+    `held_back` is why no node is ordered for the rest: a ProvisioningRequest provides it, or too few of a gang fit.
     """
 
     group: PodEquivalenceGroup
     places: NodePlaces
     unplaced: UnplacedPods
-    by_request: bool = False
+    held_back: DetailedReason | None = None
 
 
 class ChunksPlacement(msgspec.Struct, frozen=True):
@@ -260,7 +277,7 @@ def build_scale_up_plan(
     missing = [
         (placement.group, len(placement.group.pods) - len(placement.places.ready))
         for placement in unschedulable
-        if not placement.by_request
+        if placement.held_back is None
     ]
     on_top = [placement.chunks for placement in placement_result.chunks if placement.chunks.on_top]
     missed, uids = count_misses([pods for pods in missing if pods[1]], on_top, memory.missed_pods)
@@ -346,8 +363,8 @@ class _DecisionBuilder:
         self.pod_nodes.update((pod.uid, name) for pod, name in zip(placement.group.pods, assigned, strict=True) if name)
         outcome: Reason = NODE_ORDERED if len(placement.unplaced.places) else POD_AWAITS_NODE if upcoming else POD_FITS
         reason, refused = self._explain_refusals(placement.unplaced, placement.group.demand, outcome)
-        if placement.by_request and placement.unplaced.count:
-            reason, refused = DetailedReason(POD_CONSUMES_REQUEST), ()
+        if placement.held_back is not None and placement.unplaced.count:
+            reason, refused = placement.held_back, ()
         return PendingPodsDecision(
             pods=placement.group.keys,
             reason=reason,

@@ -34,8 +34,10 @@ class TentativePlacement:
         return numbers
 
     def place_on_new_nodes(self, unplaced: Sequence[UnplacedPods]) -> None:
-        """Place as many of the rest as possible on new nodes."""
+        """Place as many of the rest as possible on new nodes: first on those that are ordered for others anyway."""
         running = self._simulation.running
+        for pods in unplaced:
+            pods.record_placed(self._simulation.place(running, pods.demand, pods.count, self._new_before))
         self._estimator.place_on_new_nodes([pods for pods in unplaced if pods.count], running)
         self._placed += [(running, pods.demand, pods.places) for pods in unplaced]
 

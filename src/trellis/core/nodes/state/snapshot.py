@@ -16,6 +16,7 @@ import msgspec
 from trellis.api.kinds.buffer import Buffer
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod, PodTemplate
+from trellis.api.kube.provisioning.pod_groups import PodGroup
 from trellis.api.kube.provisioning.requests import ProvisioningRequest
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.api.kube.workloads import DaemonSet
@@ -32,6 +33,7 @@ from trellis.core.fit import (
     read_running_demand,
 )
 from trellis.core.nodes.node_groups import GroupState, Instance
+from trellis.core.nodes.provisioning.pod_groups import PodGroups
 from trellis.core.nodes.provisioning.requests import ProvisioningRequests
 from trellis.core.nodes.state.pods import (
     BufferChunks,
@@ -267,6 +269,7 @@ class ClusterSnapshot(NodesAndPods):
         self.daemons: dict[ObjectKey, Demand] = {}
         self.groups: dict[str, GroupState] = {}
         self.provisioning = ProvisioningRequests()
+        self.pod_groups = PodGroups()
         self._node_instances: NodeInstances | None = None
 
     @property
@@ -290,6 +293,7 @@ class ClusterSnapshot(NodesAndPods):
     def put_pod(self, key: ObjectKey, pod: Pod | None) -> None:
         super().put_pod(key, pod)
         self.provisioning.put_pod(key, pod)
+        self.pod_groups.put_pod(key, pod)
 
     def put_groups(self, states: Iterable[GroupState]) -> None:
         self.groups = {state.group.name: state for state in states}
@@ -326,6 +330,7 @@ class ClusterSnapshotChanges(msgspec.Struct):
     storage: Storage | None = None
     pod_templates: dict[ObjectKey, PodTemplate | None] = msgspec.field(default_factory=dict)
     provisioning_requests: dict[ObjectKey, ProvisioningRequest | None] = msgspec.field(default_factory=dict)
+    pod_groups: dict[ObjectKey, PodGroup | None] = msgspec.field(default_factory=dict)
 
     def apply(self, snapshot: ClusterSnapshot) -> None:
         """Put all changes into a snapshot, volumes before the pods that have them."""
@@ -345,3 +350,5 @@ class ClusterSnapshotChanges(msgspec.Struct):
             snapshot.provisioning.put_template(key, template)
         for key, request in self.provisioning_requests.items():
             snapshot.provisioning.put_request(key, request)
+        for key, group in self.pod_groups.items():
+            snapshot.pod_groups.put_group(key, group)

@@ -18,6 +18,7 @@ from trellis.api.kinds.buffer import Buffer, BufferSpec, BufferStatus
 from trellis.api.kube.meta import KubeObject, ObjectMeta
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod, PodTemplate
+from trellis.api.kube.provisioning.pod_groups import PodGroup
 from trellis.api.kube.provisioning.requests import ProvisioningRequest
 from trellis.api.kube.slices import Labels
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -33,7 +34,7 @@ from trellis.core.recording.format import ObjectChanges, apply_changes, diff_obj
 CHANGES: Final = "changes"
 
 
-T = TypeVar("T", Node, Pod, Buffer, DaemonSet, PodTemplate, ProvisioningRequest)
+T = TypeVar("T", Node, Pod, Buffer, DaemonSet, PodTemplate, ProvisioningRequest, PodGroup)
 
 
 class ObjectLine(msgspec.Struct, Generic[T], frozen=True, omit_defaults=True):
@@ -113,6 +114,11 @@ def trim_request(request: ProvisioningRequest | None) -> ProvisioningRequest | N
     return ProvisioningRequest(metadata, request.spec, request.status)
 
 
+def trim_pod_group(group: PodGroup | None) -> PodGroup | None:
+    """The fields of a PodGroup that plans read."""
+    return PodGroup(_trim_metadata(group.metadata), group.spec) if group is not None else None
+
+
 def _trim_metadata(metadata: ObjectMeta) -> ObjectMeta:
     return ObjectMeta(
         name=metadata.name,
@@ -148,6 +154,7 @@ class ChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
     daemon_sets: tuple[ObjectLine[DaemonSet], ...] = ()
     pod_templates: tuple[ObjectLine[PodTemplate], ...] = ()
     provisioning_requests: tuple[ObjectLine[ProvisioningRequest], ...] = ()
+    pod_groups: tuple[ObjectLine[PodGroup], ...] = ()
 
 
 class ChangesWriter:
@@ -160,6 +167,7 @@ class ChangesWriter:
         self._daemon_sets: RecordedObjects[DaemonSet] = RecordedObjects()
         self._templates: RecordedObjects[PodTemplate] = RecordedObjects()
         self._requests: RecordedObjects[ProvisioningRequest] = RecordedObjects()
+        self._pod_groups: RecordedObjects[PodGroup] = RecordedObjects()
         self._storage = Storage()
 
     def build_lines(self, changes: ClusterSnapshotChanges) -> Iterator[ChangesLine]:
@@ -190,6 +198,10 @@ class ChangesWriter:
             for key, request in changes.provisioning_requests.items()
         ):
             yield ChangesLine(provisioning_requests=requests)
+        for groups in _split(
+            self._pod_groups.build_line(key, trim_pod_group(group)) for key, group in changes.pod_groups.items()
+        ):
+            yield ChangesLine(pod_groups=groups)
 
     def _diff_storage(self, now: Storage) -> StorageLine:
         before, self._storage = self._storage, now
@@ -210,6 +222,7 @@ class ChangesReader:
         self._daemon_sets: RecordedObjects[DaemonSet] = RecordedObjects()
         self._templates: RecordedObjects[PodTemplate] = RecordedObjects()
         self._requests: RecordedObjects[ProvisioningRequest] = RecordedObjects()
+        self._pod_groups: RecordedObjects[PodGroup] = RecordedObjects()
         self._claims: ObjectStore[PersistentVolumeClaim] = ObjectStore()
         self._volumes: ObjectStore[PersistentVolume] = ObjectStore()
         self._classes: ObjectStore[StorageClass] = ObjectStore()
@@ -225,6 +238,7 @@ class ChangesReader:
             storage=self._apply_storage(line.storage) if line.storage is not None else None,
             pod_templates={item.key: self._templates.apply_line(item) for item in line.pod_templates},
             provisioning_requests={item.key: self._requests.apply_line(item) for item in line.provisioning_requests},
+            pod_groups={item.key: self._pod_groups.apply_line(item) for item in line.pod_groups},
         )
 
     def _apply_storage(self, line: StorageLine) -> Storage:
