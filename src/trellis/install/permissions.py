@@ -599,6 +599,12 @@ KARPENTER: Final = AccessSwitch(
     default=False,
     role="karpenter",
 )
+PROVISIONING_REQUESTS: Final = AccessSwitch(
+    "nodes.provisioningRequests",
+    "ProvisioningRequests are served (--enable-provisioning-requests).",
+    default=False,
+    role="provisioning-requests",
+)
 _CLUSTER_API_GROUP: Final = "cluster.x-k8s.io"
 _BY_MACHINES: Final = "`make machines-test` runs the provider with these rights, on control planes of its own."
 
@@ -637,6 +643,32 @@ _NODES: Final = ComponentRights(
         _watched("", "replicationcontrollers limitranges", _FOLLOW, _MOVED_PODS),
         *_sizes(_MOVED_PODS),
         _watched("", "events", "create patch", "Events about its actions."),
+        _watched(
+            "scheduling.x-k8s.io",
+            "podgroups",
+            _FOLLOW,
+            "PodGroups, whose pods have to run together.",
+            without="Nodes are ordered for their pods one by one.",
+        ),
+        _watched(
+            _OWN_GROUP,
+            "provisioningrequests",
+            READ,
+            "ProvisioningRequests. One is read before its status is written.",
+            switch=PROVISIONING_REQUESTS,
+            without="They are not served.",
+        ),
+        _watched(
+            _OWN_GROUP, "provisioningrequests/status", "patch", "Writes their conditions.", switch=PROVISIONING_REQUESTS
+        ),
+        _watched(
+            "",
+            "podtemplates",
+            _FOLLOW,
+            "PodTemplates, which ProvisioningRequests name.",
+            switch=PROVISIONING_REQUESTS,
+            without="No ProvisioningRequest is accepted.",
+        ),
         _cluster(
             "",
             "nodes",

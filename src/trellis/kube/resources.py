@@ -25,6 +25,8 @@ from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.kube.observed_workloads import ObservedCronJob, ObservedReplicationController, ObservedWorkload
 from trellis.api.kube.pods import Pod, PodTemplate
 from trellis.api.kube.policies import LimitRange, PodDisruptionBudget, ResourceQuota
+from trellis.api.kube.provisioning.pod_groups import PodGroup
+from trellis.api.kube.provisioning.requests import ProvisioningRequest
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.api.kube.webhooks import MutatingWebhookConfiguration
@@ -131,6 +133,10 @@ MUTATING_WEBHOOKS: Final = Resource(
 CAPACITY_BUFFERS: Final = Resource(
     "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer", True, CapacityBuffer
 )
+PROVISIONING_REQUESTS: Final = Resource(
+    "autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest", True, ProvisioningRequest
+)
+POD_GROUPS: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", True, PodGroup)
 NODE_CLAIMS: Final = Resource("karpenter.sh", "v1", "nodeclaims", "NodeClaim", False, NodeClaim)
 VPAS: Final = build_resource(registry.VPA, VerticalPodAutoscaler)
 CHECKPOINTS: Final = build_resource(registry.CHECKPOINT, VerticalPodAutoscalerCheckpoint)

@@ -36,6 +36,7 @@ from trellis.core.cluster.transforms import (
     transform_workload,
 )
 from trellis.core.hvpa.view_builder import HvpaPod, HvpaPodProjection, WatchedHvpa
+from trellis.core.nodes.provisioning.requests import CONSUMED_REQUEST_ANNOTATIONS
 from trellis.core.nodes.scale_down.drainability import DO_NOT_DISRUPT, SAFE_LOCAL_VOLUMES, SAFE_TO_EVICT
 from trellis.core.nodes.state.pods import MIRROR_POD_ANNOTATION
 from trellis.core.resize.freeze import FREEZE_ANNOTATION
@@ -68,7 +69,7 @@ _log: Final = Logger("trellis.informers")
 
 _RESIZE_ANNOTATIONS: Final = frozenset({OBSERVED_CONTAINERS_ANNOTATION, IN_PLACE_UPDATED_ANNOTATION})
 _PLACEMENT_ANNOTATIONS: Final = frozenset(
-    {SAFE_TO_EVICT, SAFE_LOCAL_VOLUMES, DO_NOT_DISRUPT, MIRROR_POD_ANNOTATION},
+    {SAFE_TO_EVICT, SAFE_LOCAL_VOLUMES, DO_NOT_DISRUPT, MIRROR_POD_ANNOTATION, *CONSUMED_REQUEST_ANNOTATIONS},
 )
 
 

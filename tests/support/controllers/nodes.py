@@ -18,6 +18,7 @@ import yaml
 
 from support import virtual_time
 from support.api_server.server import Document, pod_path
+from support.api_server.server_side_apply import applied_status
 from support.controllers.world import ControlledWorld, discovery
 from support.recordings import Recording
 from support.worlds.providers.kwok_nodes import group
@@ -29,6 +30,7 @@ from trellis.base.times import format_time, parse_time
 from trellis.controllers.nodes.metrics import NODE_METRICS
 from trellis.controllers.nodes.process import NodeController, open_node_controller
 from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.core.nodes.provisioning.requests import CONSUMED_REQUEST_ANNOTATIONS
 from trellis.core.recording.format import NODES as NODES_COMPONENT
 from trellis.kube.transport.requests import Request
 from trellis.providers.kwok import KwokProvider
@@ -42,12 +44,15 @@ NAMESPACE = "shop"
 NODES = "/api/v1/nodes"
 CONFIG = "/api/v1/namespaces/kube-system/configmaps/trellis-kwok-node-groups"
 BUFFERS = f"/apis/autoscaling.x-k8s.io/v1alpha1/namespaces/{NAMESPACE}/buffers"
+REQUESTS = f"/apis/autoscaling.x-k8s.io/v1/namespaces/{NAMESPACE}/provisioningrequests"
+TEMPLATES = f"/api/v1/namespaces/{NAMESPACE}/podtemplates"
 BOOT = 30.0
 
 _APPLIED_PARTS = ("conditions", "lastFullyProvisioned")
 _KINDS = {
     "v1": [("pods", "Pod"), ("pods/resize", "Pod")],
     "autoscaling.x-k8s.io/v1alpha1": [("buffers", "Buffer")],
+    "autoscaling.x-k8s.io/v1": [("provisioningrequests", "ProvisioningRequest")],
     "autoscaling.k8s.io/v1": [("verticalpodautoscalers", "VerticalPodAutoscaler")],
 }
 
@@ -120,6 +125,23 @@ class World(ControlledWorld):
         status = {"podBasedBufferSpec": pods, "conditions": conditions}
         self.server.put(f"{BUFFERS}/{name}", {"metadata": {"generation": 1}, "spec": spec, "status": status})
 
+    def add_request(self, name: str, count: int, kind: str, cpu: str = "1", **parameters: str) -> None:
+        """A ProvisioningRequest for equal pods, and its template."""
+        containers = [{"name": "app", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}}}]
+        self.server.put(f"{TEMPLATES}/{name}", {"metadata": {}, "template": {"spec": {"containers": containers}}})
+        pod_sets = [{"podTemplateRef": {"name": name}, "count": count}]
+        spec = {"podSets": pod_sets, "provisioningClassName": kind, "parameters": parameters}
+        metadata = {"generation": 1, "creationTimestamp": time_text(self.now())}
+        self.server.put(f"{REQUESTS}/{name}", {"metadata": metadata, "spec": spec})
+
+    def add_consumers(self, request: str, count: int) -> None:
+        """Pods that consume a ProvisioningRequest."""
+        for number in range(count):
+            path = pod_path(self.add_pod(f"{request}-{number}"), NAMESPACE)
+            pod = self.server.objects[path]
+            annotations = {CONSUMED_REQUEST_ANNOTATIONS[0]: request}
+            self.server.put(path, {**pod, "metadata": {**pod["metadata"], "annotations": annotations}})
+
     def add_boost(self, owner: str, factor: int) -> None:
         """A VPA that boosts the pods of a ReplicaSet, and sizes none."""
         selector = {"matchLabels": {"app": owner}}
@@ -177,6 +199,11 @@ class World(ControlledWorld):
                 return condition["status"], condition["reason"]
         return "", ""
 
+    def conditions(self, name: str) -> dict[str, tuple[str, str]]:
+        """Status and reason of the conditions of a ProvisioningRequest."""
+        written = self.server.objects[f"{REQUESTS}/{name}"].get("status", {}).get("conditions", ())
+        return {condition["type"]: (condition["status"], condition["reason"]) for condition in written}
+
     def event_codes(self, kind: str, name: str = "") -> list[str]:
         """Codes of the Events about an object, or about all of a kind."""
         return [code for about, whose, code, _ in self.events if about == kind and name in {"", whose}]
@@ -211,6 +238,10 @@ class World(ControlledWorld):
             return self._evict(where)
         if request.method == "PATCH" and last == "status" and where.startswith(BUFFERS):
             return self._apply_status(where, request)
+        if request.method == "PATCH" and last == "status" and where.startswith(REQUESTS):
+            applied = msgspec.json.decode(request.body or b"")["status"]
+            document = applied_status(self.server.objects[where], "trellis-nodes", applied)
+            return json_response(self.server.put(where, document))
         return None
 
     def _evict(self, where: str) -> ScriptedResponse:

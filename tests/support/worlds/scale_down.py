@@ -62,7 +62,7 @@ class ShrinkingCluster(Cluster):
         return self
 
     def plan_removals(self) -> ScaleDownPlan:
-        view = ScaleDownInput(self.snapshot, self.budgets, self.memory.chunk_nodes, self.starts)
+        view = ScaleDownInput(self.snapshot, self.budgets, self.memory.chunk_nodes, self.starts, self.memory.requests)
         plan = plan_scale_down(view, self.scale_down_memory, self.now, self.down)
         self.scale_down_memory = plan.memory
         self.decisions = {node.node: node for node in plan.nodes}

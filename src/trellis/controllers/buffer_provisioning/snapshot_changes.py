@@ -10,10 +10,14 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from trellis.api.kinds.buffer import Buffer
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
-from trellis.api.kube.pods import Pod
+from trellis.api.kube.pods import Pod, PodTemplate
+from trellis.api.kube.provisioning.pod_groups import PodGroup
+from trellis.api.kube.provisioning.requests import ProvisioningRequest
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.api.kube.workloads import DaemonSet
 from trellis.core.fit import Storage
@@ -75,11 +79,26 @@ class ClusterInformers(Protocol):
         """All claims, volumes and classes as they are now."""
 
 
+class RequestInformers(msgspec.Struct, frozen=True):
+    """The informers of ProvisioningRequests and of the PodTemplates that they name."""
+
+    requests: Informer[ProvisioningRequest]
+    templates: Informer[PodTemplate]
+
+
 class ChangeAccumulator:
     """Accumulates changes between passes. `covers` says which namespaces' Buffers are accumulated."""
 
-    def __init__(self, informers: ClusterInformers, covers: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        informers: ClusterInformers,
+        covers: Callable[[str], bool],
+        requests: RequestInformers | None = None,
+        pod_groups: Informer[PodGroup] | None = None,
+    ) -> None:
         self._informers = informers
+        self._pod_groups = pod_groups
+        self._requests = requests
         self._covers = covers
         self._wake: Callable[[], None] = lambda: None
         # When a pod was last bound to a node, on the loop's clock.
@@ -108,6 +127,13 @@ class ChangeAccumulator:
         )
         if informers.daemon_sets is not None:
             self._subscriptions.append(informers.daemon_sets.subscribe(self._daemon_set_changed))
+        if self._pod_groups is not None:
+            self._subscriptions.append(self._pod_groups.subscribe(self._pod_group_changed))
+        if self._requests is not None:
+            self._subscriptions += (
+                self._requests.requests.subscribe(self._request_changed),
+                self._requests.templates.subscribe(self._template_changed),
+            )
 
     def unsubscribe(self) -> None:
         """Unsubscribe from all informers, which other components may share."""
@@ -137,6 +163,11 @@ class ChangeAccumulator:
             },
             daemon_sets=dict(informers.daemon_sets.snapshot().objects) if informers.daemon_sets is not None else {},
             storage=informers.storage(),
+            pod_groups=dict(self._pod_groups.snapshot().objects) if self._pod_groups is not None else {},
+            pod_templates=dict(self._requests.templates.snapshot().objects) if self._requests is not None else {},
+            provisioning_requests=dict(self._requests.requests.snapshot().objects)
+            if self._requests is not None
+            else {},
         )
 
     def reread_node(self, node: str) -> None:
@@ -177,6 +208,20 @@ class ChangeAccumulator:
         before = change.old.spec if change.old is not None else None
         if change.new is None or change.new.spec != before:
             self._changes.daemon_sets[change.key] = change.new
+
+    def _request_changed(self, change: ObjectChange[ProvisioningRequest]) -> None:
+        self._changes.provisioning_requests[change.key] = change.new
+        # The status changes with the decisions of this process.
+        if change.old is None or change.new is None:
+            self._wake()
+
+    def _pod_group_changed(self, change: ObjectChange[PodGroup]) -> None:
+        self._changes.pod_groups[change.key] = change.new
+
+    def _template_changed(self, change: ObjectChange[PodTemplate]) -> None:
+        self._changes.pod_templates[change.key] = change.new
+        if change.old is None:
+            self._wake()
 
     def _storage_changed(self, _change: ObjectChange[Any]) -> None:
         self._has_new_storage = True

@@ -26,6 +26,7 @@ from trellis.core.nodes.scale_up.remembered_state import (
     record_failed_order,
     record_release,
     record_unfinished_order,
+    record_withdrawn_bookings,
 )
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.kube.resources import NODES, PODS
@@ -175,6 +176,8 @@ class NodeExecutor:
             up = record_failed_order(up, order.group, failure, now, self._settings)
         elif unapplied:
             up = record_unfinished_order(up, order.group)
+            message = f"{len(unapplied)} of {order.count} are missing"
+            up = record_withdrawn_bookings(up, order.group, message, now, self._settings)
         return up, record_added_nodes(down, now) if _is_ordered(result) else down
 
     async def _release_failed(

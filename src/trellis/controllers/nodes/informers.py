@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 from trellis.api.kinds.buffer import Buffer
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import PodDisruptionBudget
+from trellis.api.kube.provisioning.pod_groups import PodGroup
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.api.kube.workloads import DaemonSet
+from trellis.controllers.nodes.provisioning_requests import follow_requests
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.core.cluster.store import AnyObject, ObjectKey
 from trellis.core.fit import Storage
@@ -21,6 +23,7 @@ from trellis.kube.resources import (
     DAEMON_SETS,
     NODES,
     PDBS,
+    POD_GROUPS,
     PODS,
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
@@ -40,7 +43,10 @@ from trellis.runtime.cached_kinds import (
     follow_pods,
 )
 from trellis.runtime.informers import Informers
+from trellis.runtime.optional_kinds import OptionalKind
 from trellis.runtime.shared_informers import FollowedKind
+
+_NO_POD_GROUPS: Final = OptionalKind("nodes are ordered for pods of a PodGroup one by one")
 
 
 def list_followed_kinds(settings: NodeControllerSettings) -> tuple[FollowedKind, ...]:
@@ -67,6 +73,15 @@ class NodeInformers:
         self.claims: Informer[PersistentVolumeClaim] = informers.follow(VOLUME_CLAIMS, namespaces=())
         self.volumes: Informer[PersistentVolume] = informers.follow(VOLUMES)
         self.classes: Informer[StorageClass] = informers.follow(STORAGE_CLASSES)
+        # Pods of all namespaces need nodes, and so do their groups.
+        self.pod_groups: Informer[PodGroup] = informers.follow(
+            POD_GROUPS, namespaces=(), dispensable=_NO_POD_GROUPS, served=served.serves(POD_GROUPS)
+        )
+        self.requests = (
+            follow_requests(informers, served, settings.scope.vpa_object_namespace)
+            if settings.requests.enable_provisioning_requests
+            else None
+        )
 
     def storage(self) -> Storage:
         """All claims, volumes and classes as they are now."""

@@ -44,6 +44,9 @@ INSTANCES: Final = GaugeSpec(
 )
 GROUP_PROBLEMS: Final = GaugeSpec("trellis_nodes_group_problems", "Invalid node groups, by reason.", (REASON,))
 PENDING: Final = GaugeSpec("trellis_nodes_pending_pods", "Pending pods by scale-up decision.", (REASON,))
+PROVISIONING_REQUESTS: Final = GaugeSpec(
+    "trellis_nodes_provisioning_requests", "ProvisioningRequests that are not over, by their last decision.", (REASON,)
+)
 UNREADABLE: Final = GaugeSpec(
     "trellis_nodes_unreadable_objects",
     "Objects with invalid node requirements.",
@@ -92,6 +95,7 @@ NODE_METRICS: Final[tuple[Spec, ...]] = (
     INSTANCES,
     GROUP_PROBLEMS,
     PENDING,
+    PROVISIONING_REQUESTS,
     UNREADABLE,
     ORDERED,
     ORDERS_FAILED,

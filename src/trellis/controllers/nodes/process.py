@@ -20,6 +20,7 @@ from trellis.controllers.nodes.executor import NodeExecutor, PendingNodeWrites
 from trellis.controllers.nodes.informers import NodeInformers, list_followed_kinds
 from trellis.controllers.nodes.metrics import NODE_METRICS, NodeAutoscalerMetrics
 from trellis.controllers.nodes.provider_client import ProviderClient
+from trellis.controllers.nodes.provisioning_requests import ProvisioningRequestPublisher
 from trellis.controllers.nodes.reconcile import NOT_LEADING, BufferStatusWriter, NodeReconciler
 from trellis.controllers.nodes.recording import create_planner
 from trellis.controllers.nodes.settings import NodeControllerSettings
@@ -132,7 +133,7 @@ def build_node_controller(
     boosts = BoostInformers(context.informers, settings, context.served)
     provider_client = ProviderClient(providers, settings.provider.provider_timeout.total_seconds(), metrics)
     reporter = ActionReporter(metrics, context.record_event)
-    accumulator = ChangeAccumulator(informers, covers)
+    accumulator = ChangeAccumulator(informers, covers, informers.requests, informers.pod_groups)
     planner = PlannerThread(accumulator, lambda: _create_planner(settings, context.recorder))
     pending_writes = PendingNodeWrites(informers.nodes)
     autoscaler_metrics = NodeAutoscalerMetrics(metrics, settings.loop.metrics_buffers)
@@ -153,9 +154,12 @@ def build_node_controller(
         accumulator,
         planner,
         provider_client=provider_client,
-        executor=NodeExecutor(writer, provider_client, reporter, settings.up.figures()),
+        executor=NodeExecutor(writer, provider_client, reporter, settings.scale_up_figures),
         pending_writes=pending_writes,
         statuses=statuses,
+        requests=ProvisioningRequestPublisher(
+            informers.requests, writer, metrics, context.record_event, may_publish=lambda: skip_reason() is None
+        ),
         events=NodeEvents(context.record_event, informers),
         reporter=reporter,
         metrics=metrics,
@@ -209,7 +213,7 @@ async def open_node_controller(
 
 
 def _create_planner(settings: NodeControllerSettings, recorder: Recorder) -> NodePlanner:
-    up = settings.up.figures()
+    up = settings.scale_up_figures
     figures = AutoscalerSettings(up, settings.down.figures(up))
     return create_planner(figures, settings.up.expendable_pods_priority_cutoff, recorder)
 

@@ -22,6 +22,7 @@ from trellis.controllers.nodes.executor import NodeExecutor, NodePlanResult, Pen
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.metrics import NodeAutoscalerMetrics
 from trellis.controllers.nodes.provider_client import PROVIDER_TIMED_OUT, ProviderClient
+from trellis.controllers.nodes.provisioning_requests import ProvisioningRequestPublisher
 from trellis.controllers.nodes.state import PlannerThread
 from trellis.controllers.nodes.status import BufferStatusPublisher
 from trellis.core.nodes.autoscaler_pass import (
@@ -30,6 +31,7 @@ from trellis.core.nodes.autoscaler_pass import (
     PassInput,
     PassPlans,
 )
+from trellis.core.nodes.provisioning.decisions import correct_for_withdrawn_bookings
 from trellis.core.nodes.scale_up.decisions import BufferDecision, correct_for_failed_orders, correct_for_silent_provider
 from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.kube.write.actions import Action
@@ -140,6 +142,7 @@ class NodeReconciler:
         executor: NodeExecutor,
         pending_writes: PendingNodeWrites,
         statuses: BufferStatusWriter,
+        requests: ProvisioningRequestPublisher,
         events: NodeEvents,
         reporter: ActionReporter,
         metrics: Metrics,
@@ -156,6 +159,7 @@ class NodeReconciler:
         self._executor = executor
         self._pending_writes = pending_writes
         self._statuses = statuses
+        self._requests = requests
         self._interim_status = InterimBufferStatus(accumulator, planner, statuses, now)
         self._events = events
         self._reporter = reporter
@@ -171,6 +175,7 @@ class NodeReconciler:
         """Forget what was remembered under another leader."""
         self._memory = AutoscalerMemory()
         self._events.reset()
+        self._requests.reset()
 
     async def reconcile(self) -> Sequence[float | None]:
         """Read the provider, plan and execute the plans; returns when the next pass is due, if before its time."""
@@ -245,6 +250,8 @@ class NodeReconciler:
                 await self._interim_status.publish_once(result.memory.up)
             elif buffers != published:
                 await self._statuses.publish(buffers, now)
+            # Not before the orders are executed: a queue starts pods as soon as it reads the conditions.
+            await self._requests.publish(correct_for_withdrawn_bookings(plans.up.requests, result.memory.up.requests))
             for name in result.unchanged:
                 self._accumulator.reread_node(name)
             await self._pending_writes.wait_for(result.outcomes)

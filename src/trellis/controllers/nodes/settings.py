@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Final
 
+import msgspec
+
 from trellis.base.durations import Duration
 from trellis.base.quantities import Quantity
 from trellis.core.nodes.node_groups import GroupOptions
@@ -402,6 +404,36 @@ class ProviderSettings(Settings, frozen=True):
                 )
 
 
+class ProvisioningRequestFlags(Settings, frozen=True):
+    """ProvisioningRequests, which queues create."""
+
+    title: ClassVar[str] = "ProvisioningRequests"
+
+    enable_provisioning_requests: Annotated[
+        bool,
+        Setting(
+            "Serve ProvisioningRequests: book capacity, or order nodes, for all pods of a request or for none.",
+            why="Off, as in Cluster Autoscaler: the kind is installed separately, and needs further rights.",
+        ),
+    ] = False
+    provisioning_request_initial_backoff_time: Annotated[
+        Duration,
+        Setting(
+            "Time until a ProvisioningRequest without capacity is tried again; doubles with each attempt.",
+            why=_AS_UPSTREAM,
+            check=check_interval,
+        ),
+    ] = Duration.from_seconds(int(_SCALE_UP_DEFAULTS.provisioning_request_initial_backoff_seconds))
+    provisioning_request_max_backoff_time: Annotated[
+        Duration,
+        Setting(
+            "Maximum time until a ProvisioningRequest without capacity is tried again.",
+            why=_AS_UPSTREAM,
+            check=check_interval,
+        ),
+    ] = Duration.from_seconds(int(_SCALE_UP_DEFAULTS.provisioning_request_max_backoff_seconds))
+
+
 class SharedProcessSettings(Settings, frozen=True):
     """Other controllers in the same process."""
 
@@ -441,6 +473,7 @@ class NodeControllerSettings(Settings, frozen=True):
     external_grpc: ExternalGrpcSettings = ExternalGrpcSettings()
     up: ScaleUpFlags = ScaleUpFlags()
     down: ScaleDownFlags = ScaleDownFlags()
+    requests: ProvisioningRequestFlags = ProvisioningRequestFlags()
     together: SharedProcessSettings = SharedProcessSettings()
     access: AccessSettings = AccessSettings()
     scope: ScopeSettings = ScopeSettings()
@@ -453,6 +486,16 @@ class NodeControllerSettings(Settings, frozen=True):
     def provider_sections(self) -> tuple[Settings, ...]:
         """The settings of the providers of Trellis."""
         return (self.kwok, self.cluster_api, self.karpenter, self.external_grpc)
+
+    @property
+    def scale_up_figures(self) -> ScaleUpSettings:
+        """The settings of scale-up in `core.nodes`."""
+        flags = self.requests
+        return msgspec.structs.replace(
+            self.up.figures(),
+            provisioning_request_initial_backoff_seconds=flags.provisioning_request_initial_backoff_time.total_seconds(),
+            provisioning_request_max_backoff_seconds=flags.provisioning_request_max_backoff_time.total_seconds(),
+        )
 
     @property
     def group_defaults(self) -> GroupOptions:

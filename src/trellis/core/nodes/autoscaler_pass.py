@@ -66,7 +66,11 @@ def plan_pass(snapshot: ClusterSnapshot, pass_input: PassInput, settings: Autosc
     """Plan a pass. The snapshot then shows the groups, and nodes with the taints that the plan sets."""
     snapshot.put_groups(pass_input.groups)
     view = ScaleDownInput(
-        snapshot, tuple(pass_input.budgets), pass_input.memory.up.chunk_nodes, pass_input.startup_boosts
+        snapshot,
+        tuple(pass_input.budgets),
+        pass_input.memory.up.chunk_nodes,
+        pass_input.startup_boosts,
+        pass_input.memory.up.requests,
     )
     down = plan_scale_down(view, pass_input.memory.down, pass_input.now, settings.down)
     apply_taints(snapshot, down.actions)

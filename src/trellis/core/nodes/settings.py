@@ -33,6 +33,8 @@ class ScaleUpSettings(msgspec.Struct, frozen=True):
     node_group_backoff_reset_seconds: float = 10_800.0
     transient_taints: TransientTaints = NO_TRANSIENT_TAINTS
     prices: Prices | None = None
+    provisioning_request_initial_backoff_seconds: float = 60.0
+    provisioning_request_max_backoff_seconds: float = 600.0
 
 
 class ScaleDownSettings(msgspec.Struct, frozen=True):

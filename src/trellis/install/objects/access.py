@@ -30,6 +30,7 @@ from trellis.install.permissions import (
     KWOK,
     MEMBER_LEASES,
     PROMETHEUS_DISCOVERY,
+    PROVISIONING_REQUESTS,
     REGISTRATION,
     USER_ROLES,
     AccessRule,
@@ -73,6 +74,7 @@ _SWITCHES: Final[dict[AccessSwitch, Expression]] = {
     KWOK: Contains(Value("nodes.cloudProviders"), "kwok"),
     CLUSTER_API: Contains(Value("nodes.cloudProviders"), "clusterapi"),
     KARPENTER: Contains(Value("nodes.cloudProviders"), "karpenter"),
+    PROVISIONING_REQUESTS: Value("nodes.provisioningRequests"),
     # Components of one process spread their leaders.
     MEMBER_LEASES: any_of(Not(IS_SEPARATE), Value("recommender.shardNamespaces"), Value("updater.shardNamespaces")),
     PROMETHEUS_DISCOVERY: Value("advisor.findPrometheus"),

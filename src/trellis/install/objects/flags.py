@@ -125,3 +125,4 @@ def _list_flags(component: str) -> Iterator[_Flag]:
             with_karpenter = Contains(Value("nodes.cloudProviders"), "karpenter")
             groups = format_text("%s/trellis-karpenter-node-groups", NAMESPACE)
             yield _Flag("karpenter-node-groups", groups, with_karpenter)
+            yield _Flag("enable-provisioning-requests", "true", Value("nodes.provisioningRequests"))

@@ -270,6 +270,13 @@ class NodesValues(ProcessValues, frozen=True):
             min_items=1,
         ),
     ] = msgspec.field(default_factory=lambda: ["kwok"])
+    provisioning_requests: Annotated[
+        bool,
+        Field(
+            "Serve ProvisioningRequests, which queues such as Kueue create. Their definition is not in the chart.",
+            required=True,
+        ),
+    ] = False
 
 
 class AdvisorValues(ValuesStruct, frozen=True):

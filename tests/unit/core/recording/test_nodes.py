@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from support.worlds.nodes import START, a_buffer, a_daemon_set, a_group, a_node, a_pod
+from support.worlds.provisioning import a_pod_group, a_request, a_template
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -26,6 +27,7 @@ from trellis.core.nodes import (
     ScaleUpMemory,
 )
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, NodePlanner, PassInput, PassPlans
+from trellis.core.nodes.provisioning.lifecycle import RequestMemory, RequestPhase
 from trellis.core.nodes.scale_down.decisions import NODE_IN_USE, ScaleDownPlan
 from trellis.core.nodes.scale_down.drainability import no_boosts
 from trellis.core.nodes.scale_down.remembered_state import NodeRemoval, UnremovableNode
@@ -57,6 +59,11 @@ MEMORIES = st.sampled_from(
         AutoscalerMemory(
             ScaleUpMemory(missed_pods=frozenset({"a", "b"}), chunk_nodes={"u": ("n1", "")}),
             ScaleDownMemory({"n1": START}, last_added_at=START),
+        ),
+        AutoscalerMemory(
+            ScaleUpMemory(
+                requests={"r": RequestMemory(RequestPhase.WAITING, START, DetailedReason(NODE_IN_USE, "full"), 60.0)}
+            )
         ),
         AutoscalerMemory(
             ScaleUpMemory({"small": GroupBackoff(START, 300.0, "refused")}, {"large": UnconfirmedOrder(3, START)}),
@@ -111,6 +118,9 @@ OBJECTS = {
     "pods": [("default", name) for name in ("p1", "p2", "p3")],
     "buffers": [("default", "b1")],
     "daemon_sets": [("", "d1")],
+    "pod_templates": [("default", "t1")],
+    "provisioning_requests": [("default", "r1")],
+    "pod_groups": [("default", "g1")],
 }
 
 
@@ -120,6 +130,9 @@ def an_object(kind: str, name: str, version: int, size: int) -> Any:
         "pods": lambda: a_pod(name, f"{size}"),
         "buffers": lambda: a_buffer(name, size),
         "daemon_sets": lambda: a_daemon_set(name, f"{size}"),
+        "pod_templates": lambda: a_template(name, f"{size}"),
+        "provisioning_requests": lambda: a_request(name, ("t1", size)),
+        "pod_groups": lambda: a_pod_group(name, size),
     }
     made = make[kind]()
     return replace(made, metadata=replace(made.metadata, resource_version=str(version)))

@@ -24,6 +24,10 @@ from trellis.base.reasons import DetailedReason, Reason
 from trellis.base.wording import pluralize
 from trellis.core.fit import Demand
 from trellis.core.fit.resources import CPU, MEMORY
+from trellis.core.nodes.provisioning.bookings import place_bookings
+from trellis.core.nodes.provisioning.lifecycle import NO_REQUESTS, RequestsView
+from trellis.core.nodes.provisioning.pod_groups import Gang
+from trellis.core.nodes.provisioning.requests import BookedPods
 from trellis.core.nodes.scale_down.decisions import (
     NODE_NEEDED_AGAIN,
     NODE_NOT_SIMULATED,
@@ -49,6 +53,9 @@ from trellis.core.usage.columns import BoolColumn, IntColumn
 
 NO_PLACE_FOR_PODS = Reason("NoPlaceForPods", "Pods of the node would not fit on other ready nodes.")
 NO_PLACE_FOR_CHUNKS = Reason("NoPlaceForChunks", "Chunks of a Buffer would not fit on other nodes.")
+NO_PLACE_FOR_BOOKED_PODS = Reason(
+    "NoPlaceForBookedPods", "Capacity that is booked for a ProvisioningRequest would not fit on other nodes."
+)
 
 # Pods are tried on this many nodes before all others.
 _FIRST_NODES: Final = 512
@@ -114,7 +121,8 @@ class DrainSimulator:
             chunks = self._chunks[uid]
             numbers = attempt.move(running if chunks.on_top else self._simulation.fixed, number, chunks.demand, count)
             if len(numbers) < count:
-                return DetailedReason(NO_PLACE_FOR_CHUNKS, f"Buffer {chunks.key[0]}/{chunks.key[1]}")
+                is_booked = isinstance(chunks, BookedPods)
+                return DetailedReason(NO_PLACE_FOR_BOOKED_PODS if is_booked else NO_PLACE_FOR_CHUNKS, chunks.origin)
             attempt.chunks.append((uid, numbers))
         return None
 
@@ -193,7 +201,7 @@ class DrainSimulationInput(msgspec.Struct, frozen=True):
     """The drains to simulate, in this order.
 
     Of candidates with pods, at most `max_drained` that were unneeded before are tried, and as many others.
-    `chunk_nodes` has, by the UID of a Buffer, the nodes where its chunks were.
+    `chunk_nodes` has, by the UID of a Buffer, the nodes where its chunks were. `requests` are the ProvisioningRequests.
     """
 
     snapshot: ClusterSnapshot
@@ -204,6 +212,7 @@ class DrainSimulationInput(msgspec.Struct, frozen=True):
     candidates: Sequence[ScaleDownCandidate]
     max_drained: int
     transient_taints: TransientTaints = NO_TRANSIENT_TAINTS
+    requests: RequestsView = NO_REQUESTS
 
 
 class DrainSimulation(msgspec.Struct, frozen=True):
@@ -251,13 +260,22 @@ def _place_pods_and_chunks(drain_input: DrainSimulationInput, simulation: Cluste
     expected: set[int] = set()
     unplaced: list[tuple[PlacedPods, Demand, int]] = []
     chunk_nodes: list[tuple[BufferChunks, IntColumn]] = []
-    for group in build_equivalence_groups(
-        resolve_claim_conflicts(snapshot.pending.values(), simulation), _find_largest_node(snapshot)
-    ):
+    for booked, places in place_bookings(simulation, drain_input.requests, drain_input.chunk_nodes):
+        chunk_nodes.append((booked, places.ready))
+        if places.count < booked.count:
+            unplaced.append((simulation.running, booked.demand, booked.count - places.count))
+    requests = drain_input.requests
+    gangs = snapshot.pod_groups.list_unschedulable_gangs(snapshot.pending, snapshot.placed, requests.list_consumers())
+    # Pods of a request that waits, and of a gang that does not fit, keep no node.
+    apart = requests.list_consumers(booked=False) | {pod.key for gang in gangs for pod in gang.pods}
+    pending = [pod for pod in snapshot.pending.values() if pod.key not in apart] if apart else snapshot.pending.values()
+    for group in build_equivalence_groups(resolve_claim_conflicts(pending, simulation), _find_largest_node(snapshot)):
         numbers = simulation.place(simulation.running, group.demand, len(group.pods), simulation.ready)
         expected.update(numbers.tolist())
         if group.needs_node and len(numbers) < len(group.pods):
             unplaced.append((simulation.running, group.demand, len(group.pods) - len(numbers)))
+    for gang in gangs:
+        expected.update(_place_gang(gang, simulation, _find_largest_node(snapshot)))
     buffers = sort_for_placement(snapshot.buffers.values())
     for chunks, places in zip(buffers, place_chunks(simulation, buffers, drain_input.chunk_nodes), strict=True):
         chunk_nodes.append((chunks, places.ready))
@@ -265,6 +283,22 @@ def _place_pods_and_chunks(drain_input: DrainSimulationInput, simulation: Cluste
             placed = simulation.running if chunks.on_top else simulation.fixed
             unplaced.append((placed, chunks.demand, chunks.count - places.count))
     return _InitialPlacement(frozenset(expected), chunk_nodes, unplaced)
+
+
+def _place_gang(gang: Gang, simulation: ClusterSimulation, largest_node: tuple[float, float]) -> list[int]:
+    """The nodes of a gang if its minimum fits on ready nodes; otherwise nothing is placed."""
+    running = simulation.running
+    placed = [
+        (group.demand, simulation.place(running, group.demand, len(group.pods), simulation.ready))
+        for group in build_equivalence_groups(gang.pods, largest_node)
+    ]
+    if sum(len(numbers) for _, numbers in placed) >= gang.missing:
+        return [number for _, numbers in placed for number in numbers.tolist()]
+    for demand, numbers in reversed(placed):
+        nodes, counts = np.unique(numbers, return_counts=True)
+        if len(nodes):
+            running.add_many(nodes, demand, -counts.astype(np.int64))
+    return []
 
 
 def _find_needed(

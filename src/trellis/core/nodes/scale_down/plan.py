@@ -17,6 +17,7 @@ import msgspec
 from trellis.base.reasons import DetailedReason
 from trellis.base.wording import pluralize
 from trellis.core.nodes.node_groups import InstanceState
+from trellis.core.nodes.provisioning.lifecycle import observe_requests
 from trellis.core.nodes.scale_down.decisions import (
     NODE_NOT_SIMULATED,
     NODE_TAINTED,
@@ -240,6 +241,7 @@ class _ScaleDownPlanner:
             candidates,
             max_drained,
             view.settings.transient_taints,
+            observe_requests(self._snapshot, plan_input.requests, view.now),
         )
         return simulate_drains(drain_input, minimums)
 

@@ -15,6 +15,7 @@ from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.core.fit import NodeTable, Occupancy
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.node_groups import InstanceState
+from trellis.core.nodes.provisioning.lifecycle import RequestMemory
 from trellis.core.nodes.scale_down.drainability import (
     DisruptionBudgets,
     StartupBoosts,
@@ -73,11 +74,12 @@ class ScaleDownView(msgspec.Struct, frozen=True):
 class ScaleDownInput(msgspec.Struct, frozen=True):
     """The input of a scale-down plan.
 
-    `chunk_nodes` are those of the last scale-up plan; `startup_boosts` returns the CPU that the replacement of a pod
-    would start with.
+    `chunk_nodes` and `requests` are those of the last scale-up plan; `startup_boosts` returns the CPU that the
+    replacement of a pod would start with.
     """
 
     snapshot: ClusterSnapshot
     budgets: Sequence[PodDisruptionBudget] = ()
     chunk_nodes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     startup_boosts: StartupBoosts = no_boosts
+    requests: Mapping[str, RequestMemory] = MappingProxyType({})

@@ -12,12 +12,18 @@ import msgspec
 
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.cluster.store import ObjectKey
+from trellis.core.nodes.provisioning.decisions import ProvisioningDecision
 from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.scale_up.view import SCALE_UP_LIMITED
 
 POD_FITS = Reason("PodFits", "The pod fits on a ready node; the scheduler can place it.")
 POD_AWAITS_NODE = Reason("PodAwaitsNode", "The pod fits on an upcoming node.")
 NODE_ORDERED = Reason("NodeOrdered", "A node is ordered for the pod.")
+POD_CONSUMES_REQUEST = Reason(
+    "PodConsumesProvisioningRequest",
+    "The pod gets its node by a ProvisioningRequest, and triggers no scale-up of its own.",
+    Severity.WARNING,
+)
 NO_GROUP_FITS = Reason("NoGroupFits", "No node group has nodes on which it would fit.", Severity.WARNING)
 GROUPS_EXHAUSTED = Reason(
     "GroupsExhausted",
@@ -37,6 +43,7 @@ BUFFER_NODES_ORDERED = Reason("BufferNodesOrdered", "Nodes are ordered for the c
 BUFFER_NOT_PROVISIONED = Reason("BufferNotProvisioned", "Some chunks fit on no ready node.")
 
 FOR_PODS = Reason("OrderedForPods", "Pending pods fit on no existing node.")
+FOR_REQUESTS = Reason("OrderedForProvisioningRequests", "Pods of ProvisioningRequests fit on no existing node.")
 FOR_BUFFERS = Reason("OrderedForBuffers", "Chunks of Buffers fit on no existing node.")
 FOR_MINIMUM = Reason("OrderedForMinimum", "The node group was below its minimum size.")
 
@@ -126,6 +133,7 @@ class ScaleUpPlan(msgspec.Struct, frozen=True):
     memory: ScaleUpMemory
     requeue_at: float | None = None
     lost: dict[str, float] = {}
+    requests: tuple[ProvisioningDecision, ...] = ()
 
 
 ORDER_FAILED = Reason("OrderFailed", "An order from the node group failed.", Severity.WARNING)

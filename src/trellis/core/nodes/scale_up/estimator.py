@@ -247,7 +247,7 @@ class NodeEstimator:
             nodes = np.concatenate((existing_nodes, simulation.new)) if pods.depends_on_other_pods else rows
             numbers = simulation.place(placed, pods.demand, pods.count, nodes)
             pods.record_placed(numbers)
-            self._remove_nodes(rows[~simulation.build_mask(numbers)[rows]])
+            self.remove_nodes(rows[~simulation.build_mask(numbers)[rows]])
             if not len(numbers):
                 return
             pods_per_node = min(max(len(numbers) / len(rows), 1.0), pods_per_node)
@@ -265,7 +265,8 @@ class NodeEstimator:
                 self._sizes[group] += count_added
         return np.concatenate(added_rows) if added_rows else np.zeros(0, dtype=np.int64)
 
-    def _remove_nodes(self, rows: IntColumn) -> None:
+    def remove_nodes(self, rows: IntColumn) -> None:
+        """Remove new nodes that are not needed, also from the limits."""
         groups = self._simulation.get_groups(rows)
         for group, count in zip(*(column.tolist() for column in np.unique(groups, return_counts=True)), strict=True):
             self._limits.record_order(group, -count)

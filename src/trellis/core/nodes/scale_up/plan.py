@@ -1,7 +1,8 @@
 """The scale-up plan: which nodes to order, as one function of the snapshot.
 
-Real pods come first, then the chunks of Buffers. Each is placed on ready nodes, then on upcoming nodes, and nodes are
-ordered for the rest. Groups below their minimum size come last. Pods and chunks that no order helps get the reason.
+What is booked for ProvisioningRequests keeps its place. Then come real pods, then requests to be tried, then the
+chunks of Buffers. Each is placed on ready nodes, then on upcoming nodes, and nodes are ordered for the rest. Groups
+below their minimum size come last. Pods and chunks that no order helps get the reason.
 
     plan = plan_scale_up(snapshot, memory, now, settings)
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -17,6 +20,10 @@ import numpy as np
 from trellis.base.reasons import DetailedReason, Reason
 from trellis.core.fit import Demand, find_unfit_nodes
 from trellis.core.nodes.buffers.hits_and_misses import ChunkHits, NodePrices, count_misses
+from trellis.core.nodes.provisioning.attempts import RequestAttempt, try_requests
+from trellis.core.nodes.provisioning.bookings import BookedPlacement, list_booked_placements, place_bookings
+from trellis.core.nodes.provisioning.decisions import RequestPlacements, decide_requests
+from trellis.core.nodes.provisioning.gang_attempts import try_gang
 from trellis.core.nodes.scale_up.decisions import (
     BUFFER_AWAITS_NODES,
     BUFFER_NEEDS_NOTHING,
@@ -25,11 +32,13 @@ from trellis.core.nodes.scale_up.decisions import (
     FOR_BUFFERS,
     FOR_MINIMUM,
     FOR_PODS,
+    FOR_REQUESTS,
     GROUPS_EXHAUSTED,
     INTER_POD_RULES_UNSATISFIABLE,
     NO_GROUP_FITS,
     NODE_ORDERED,
     POD_AWAITS_NODE,
+    POD_CONSUMES_REQUEST,
     POD_FITS,
     BufferDecision,
     GroupsRefusal,
@@ -52,7 +61,7 @@ from trellis.core.nodes.state.placement import (
     resolve_claim_conflicts,
     restore_places,
 )
-from trellis.core.nodes.state.pods import BufferChunks, sort_for_placement
+from trellis.core.nodes.state.pods import BufferChunks, PendingPod, sort_for_placement
 from trellis.core.nodes.state.simulation import (
     ClusterSimulation,
     NodeTemplates,
@@ -62,6 +71,8 @@ from trellis.core.nodes.state.simulation import (
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.nodes.state.upcoming_nodes import ORDER_LOST
 from trellis.core.usage.columns import IntColumn
+
+_BY_REQUEST: Final = DetailedReason(POD_CONSUMES_REQUEST)
 
 
 def plan_scale_up(
@@ -79,10 +90,41 @@ def plan_scale_up(
 def place_pods_and_chunks(
     view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation
 ) -> tuple[list[PendingPodsPlacement], list[ChunksPlacement]]:
-    """Place pending pods, then chunks of Buffers, on ready and upcoming nodes."""
-    groups = build_equivalence_groups(
-        resolve_claim_conflicts(view.snapshot.pending.values(), simulation), view.largest_node
-    )
+    """Place what is booked, pending pods, then chunks of Buffers, on ready and upcoming nodes."""
+    place_bookings(simulation, view.requests, memory.chunk_nodes)
+    return _place_pending_pods(view, memory, simulation), _place_buffers(view, memory, simulation)
+
+
+def _place_pending_pods(
+    view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation
+) -> list[PendingPodsPlacement]:
+    """Place pending pods, those with booked capacity first. Pods of a request that waits, and gangs, get no place."""
+    gangs = {pod.key for gang in view.gangs for pod in gang.pods}
+    pods = [
+        pod
+        for pod in resolve_claim_conflicts(view.snapshot.pending.values(), simulation)
+        if not gangs or pod.key not in gangs
+    ]
+    booked, waiting = (view.requests.list_consumers(booked=is_booked) for is_booked in (True, False))
+    if not booked and not waiting:
+        return _place_pods(view, memory, simulation, pods)
+    consumers = _place_pods(view, memory, simulation, [pod for pod in pods if pod.key in booked])
+    without_place = build_equivalence_groups((pod for pod in pods if pod.key in waiting), view.largest_node)
+    others = [pod for pod in pods if pod.key not in booked and pod.key not in waiting]
+    return [
+        *(msgspec.structs.replace(placement, held_back=_BY_REQUEST) for placement in consumers),
+        *(
+            PendingPodsPlacement(group, NodePlaces(), UnplacedPods(group.demand, len(group.pods)), _BY_REQUEST)
+            for group in without_place
+        ),
+        *_place_pods(view, memory, simulation, others),
+    ]
+
+
+def _place_pods(
+    view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation, pods: Iterable[PendingPod]
+) -> list[PendingPodsPlacement]:
+    groups = build_equivalence_groups(pods, view.largest_node)
     # Pods keep the upcoming node that was ordered for them before others are placed.
     previous_by_group = [
         [memory.pod_nodes.get(pod.uid, "") for pod in group.pods] if memory.pod_nodes else () for group in groups
@@ -92,35 +134,61 @@ def place_pods_and_chunks(
         restore_places(simulation, simulation.running, group.demand, previous_nodes, existing_nodes, len(group.pods))
         for group, previous_nodes in zip(groups, previous_by_group, strict=True)
     ]
-    pending_pods = [
+    return [
         _place_group(simulation, group, restored) for group, restored in zip(groups, restored_by_group, strict=True)
     ]
+
+
+def _place_buffers(view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation) -> list[ChunksPlacement]:
     buffers = sort_for_placement(view.snapshot.buffers.values())
-    chunk_placements = [
+    return [
         ChunksPlacement(chunks, places, UnplacedPods(chunks.demand, chunks.count - places.count))
         for chunks, places in zip(buffers, place_chunks(simulation, buffers, memory.chunk_nodes), strict=True)
     ]
-    return pending_pods, chunk_placements
 
 
 def _place_all(
     view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation, limits: ScaleUpLimits
 ) -> ScaleUpPlacement:
-    pending_pods, buffers = place_pods_and_chunks(view, memory, simulation)
+    booked = list_booked_placements(place_bookings(simulation, view.requests, memory.chunk_nodes))
+    pending_pods = _place_pending_pods(view, memory, simulation)
     similar = find_similar_groups([state.group for state in view.templates.states])
     balanced = similar if view.settings.balance_similar_node_groups else None
     estimator = NodeEstimator(simulation, limits, get_expanders(view.settings.expanders), balanced)
+    # Chunks come after gangs and requests, whose attempts need to know which nodes are ordered for other pods.
+    has_attempts = bool(view.gangs or view.requests.due)
+    buffers = [] if has_attempts else _place_buffers(view, memory, simulation)
     estimator.place_on_new_nodes(
-        _select_unplaced(placement.unplaced for placement in pending_pods if placement.group.needs_node),
+        _select_unplaced(
+            placement.unplaced
+            for placement in pending_pods
+            if placement.group.needs_node and placement.held_back is None
+        ),
         simulation.running,
     )
+    attempts: list[RequestAttempt] = []
+    if has_attempts:
+        explain = partial(_describe_refusals, view.templates, limits)
+        for gang in view.gangs:
+            placed = try_gang(gang, view.largest_node, simulation, estimator, explain)
+            pending_pods += [
+                PendingPodsPlacement(part.group, part.places, part.unplaced, part.refusal) for part in placed
+            ]
+        attempts = try_requests(view, simulation, estimator, explain)
+        buffers = _place_buffers(view, memory, simulation)
     estimator.place_on_new_nodes(
         _select_unplaced(placement.unplaced for placement in buffers if placement.chunks.on_top), simulation.running
     )
     estimator.place_on_new_nodes(
         _select_unplaced(placement.unplaced for placement in buffers if not placement.chunks.on_top), simulation.fixed
     )
-    return ScaleUpPlacement(pending_pods, buffers, limits, fill_to_minimum_sizes(view, simulation, limits))
+    return ScaleUpPlacement(
+        pending_pods,
+        buffers,
+        limits,
+        fill_to_minimum_sizes(view, simulation, limits),
+        RequestPlacements(tuple(booked), tuple(attempts)),
+    )
 
 
 def _place_group(
@@ -140,11 +208,15 @@ def _select_unplaced(needs: Iterable[UnplacedPods]) -> list[UnplacedPods]:
 
 
 class PendingPodsPlacement(msgspec.Struct, frozen=True):
-    """The places of equal pending pods, and the rest that fits on no existing or upcoming node."""
+    """The places of equal pending pods, and the rest that fits on no existing or upcoming node.
+
+    `held_back` is why no node is ordered for the rest: a ProvisioningRequest provides it, or too few of a gang fit.
+    """
 
     group: PodEquivalenceGroup
     places: NodePlaces
     unplaced: UnplacedPods
+    held_back: DetailedReason | None = None
 
 
 class ChunksPlacement(msgspec.Struct, frozen=True):
@@ -162,6 +234,7 @@ class ScaleUpPlacement(msgspec.Struct, frozen=True):
     chunks: Sequence[ChunksPlacement]
     limits: ScaleUpLimits
     notes: Mapping[str, DetailedReason] = {}
+    requests: RequestPlacements = RequestPlacements()
 
 
 def explain_group_refusals(
@@ -185,6 +258,11 @@ def explain_group_refusals(
     return _choose_refusal_reason(bool(able.any()), bool((able & ~allowed).any())), refusals
 
 
+def _describe_refusals(templates: NodeTemplates, limits: ScaleUpLimits, demand: Demand) -> str:
+    reason, refusals = explain_group_refusals(templates, limits, demand)
+    return "; ".join((str(reason), *map(str, refusals)))
+
+
 def _choose_refusal_reason(fits_somewhere: bool, is_limited: bool) -> DetailedReason:
     if not fits_somewhere:
         return DetailedReason(NO_GROUP_FITS)
@@ -197,13 +275,18 @@ def build_scale_up_plan(
     orders = tuple(_build_orders(view, simulation, placement_result))
     unschedulable = [placement for placement in placement_result.pending_pods if placement.group.needs_node]
     missing = [
-        (placement.group, len(placement.group.pods) - len(placement.places.ready)) for placement in unschedulable
+        (placement.group, len(placement.group.pods) - len(placement.places.ready))
+        for placement in unschedulable
+        if placement.held_back is None
     ]
     on_top = [placement.chunks for placement in placement_result.chunks if placement.chunks.on_top]
     missed, uids = count_misses([pods for pods in missing if pods[1]], on_top, memory.missed_pods)
     builder = _DecisionBuilder(view, memory, simulation, placement_result, missed)
     buffers = tuple(builder.decide_buffer(placement) for placement in placement_result.chunks)
     pods = tuple(builder.decide_pods(placement) for placement in unschedulable)
+    requests, request_memories = decide_requests(view.requests, placement_result.requests, simulation)
+    for placement in placement_result.requests.list_all():
+        builder.record_booking(placement)
     unconfirmed_orders = {order.group: _build_unconfirmed_order(view, order) for order in orders}
     group_failures = {failure.group: failure for failure in view.upcoming.failures if not failure.instance}
     memory_after = ScaleUpMemory(
@@ -217,6 +300,7 @@ def build_scale_up_plan(
         },
         vacated_nodes=builder.vacated_nodes,
         missed_pods=uids,
+        requests=request_memories,
     )
     return ScaleUpPlan(
         orders=orders,
@@ -234,10 +318,11 @@ def build_scale_up_plan(
             **{name: failure.reason for name, failure in group_failures.items()},
         },
         memory=memory_after,
-        requeue_at=_find_requeue_time(view),
+        requeue_at=_find_requeue_time(view, view.requests.find_next_change(request_memories, view.now)),
         lost={
             name: failure.failed_at for name, failure in group_failures.items() if failure.reason.reason is ORDER_LOST
         },
+        requests=requests,
     )
 
 
@@ -278,6 +363,8 @@ class _DecisionBuilder:
         self.pod_nodes.update((pod.uid, name) for pod, name in zip(placement.group.pods, assigned, strict=True) if name)
         outcome: Reason = NODE_ORDERED if len(placement.unplaced.places) else POD_AWAITS_NODE if upcoming else POD_FITS
         reason, refused = self._explain_refusals(placement.unplaced, placement.group.demand, outcome)
+        if placement.held_back is not None and placement.unplaced.count:
+            reason, refused = placement.held_back, ()
         return PendingPodsDecision(
             pods=placement.group.keys,
             reason=reason,
@@ -287,6 +374,11 @@ class _DecisionBuilder:
             unplaced=placement.unplaced.count,
             refused=refused,
         )
+
+    def record_booking(self, placement: BookedPlacement) -> None:
+        """Remember the nodes of booked pods."""
+        uid, names = placement.pods.uid, self._simulation.get_names(placement.numbers)
+        self.chunk_nodes[uid] = assign_nodes(self._memory.chunk_nodes.get(uid, ()), names, placement.pods.count)
 
     def decide_buffer(self, placement: ChunksPlacement) -> BufferDecision:
         chunks, places, unplaced = placement.chunks, placement.places, placement.unplaced
@@ -359,9 +451,11 @@ def _build_orders(
         _find_groups_serving(simulation, placements)
         for placements in (placement_result.pending_pods, placement_result.chunks)
     )
+    requests = {name for attempt in placement_result.requests.attempts for name in attempt.memory.groups}
     for group, count in simulation.count_new_nodes().items():
         name = view.templates.states[group].group.name
-        reason = DetailedReason(FOR_PODS if group in pods else FOR_BUFFERS if group in chunks else FOR_MINIMUM)
+        for_others = FOR_BUFFERS if group in chunks else FOR_MINIMUM
+        reason = DetailedReason(FOR_PODS if group in pods else FOR_REQUESTS if name in requests else for_others)
         yield NodeOrder(name, count, view.get_target(name) + count, reason)
 
 
@@ -379,8 +473,7 @@ def _find_groups_serving(
     return set(np.unique(simulation.get_groups(assigned[simulation.build_mask(simulation.new)[assigned]])).tolist())
 
 
-def _find_requeue_time(view: ScaleUpView) -> float | None:
+def _find_requeue_time(view: ScaleUpView, next_request_change: float | None) -> float | None:
     times = [backoff.until for backoff in view.backoffs.values() if backoff.until > view.now]
-    if view.upcoming.requeue_at is not None:
-        times.append(view.upcoming.requeue_at)
+    times += [time for time in (view.upcoming.requeue_at, next_request_change) if time is not None]
     return min(times, default=None)

@@ -11,8 +11,9 @@ from types import MappingProxyType
 
 import msgspec
 
-from trellis.base.reasons import Reason, Severity
+from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.nodes.node_groups import GroupState, InstanceState
+from trellis.core.nodes.provisioning.lifecycle import CAPACITY_IS_NOT_FOUND, RequestMemory, withdraw_bookings
 from trellis.core.nodes.settings import ScaleUpSettings
 
 GROUP_BACKED_OFF = Reason("GroupBackedOff", "The node group failed recently and backs off.", Severity.WARNING)
@@ -82,6 +83,8 @@ class ScaleUpMemory(msgspec.Struct, frozen=True):
     UID of a pending pod, the node that is meant for it; an upcoming node is named by its row. `provisioned_at` has, by
     the UID of a Buffer, when all of its chunks last fitted. `vacated_nodes` has, by the UID of a Buffer, the nodes on
     which chunks made way for pods that are still pending. `missed_pods` are UIDs of pods that were counted as misses.
+    `requests` has the ProvisioningRequests by their UIDs; booked pods of a request are in `chunk_nodes` by the UID of
+    their set.
     """
 
     backoffs: Mapping[str, GroupBackoff] = MappingProxyType({})
@@ -92,6 +95,7 @@ class ScaleUpMemory(msgspec.Struct, frozen=True):
     provisioned_at: Mapping[str, float] = MappingProxyType({})
     vacated_nodes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     missed_pods: frozenset[str] = frozenset()
+    requests: Mapping[str, RequestMemory] = MappingProxyType({})
 
 
 def record_failed_order(
@@ -100,7 +104,18 @@ def record_failed_order(
     """The memory after a provider refused an order or did not respond: the group is backed off."""
     backoff = back_off(memory.backoffs.get(group), now, reason, settings)
     memory = record_unfinished_order(memory, group)
-    return msgspec.structs.replace(memory, backoffs={**memory.backoffs, group: backoff})
+    memory = msgspec.structs.replace(memory, backoffs={**memory.backoffs, group: backoff})
+    return record_withdrawn_bookings(memory, group, reason, now, settings)
+
+
+def record_withdrawn_bookings(
+    memory: ScaleUpMemory, group: str, reason: str, now: float, settings: ScaleUpSettings
+) -> ScaleUpMemory:
+    """The memory after an order was not executed in full: requests that it was placed for are tried again later."""
+    if not memory.requests:
+        return memory
+    failure = DetailedReason(CAPACITY_IS_NOT_FOUND, f"nodes of {group} could not be ordered: {reason}")
+    return msgspec.structs.replace(memory, requests=withdraw_bookings(memory.requests, group, failure, now, settings))
 
 
 def record_unfinished_order(memory: ScaleUpMemory, group: str) -> ScaleUpMemory:

@@ -16,6 +16,8 @@ from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import choose_form, pluralize
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.node_groups import GROUP_AT_MAXIMUM
+from trellis.core.nodes.provisioning.lifecycle import NO_REQUESTS, RequestsView, observe_requests
+from trellis.core.nodes.provisioning.pod_groups import Gang
 from trellis.core.nodes.scale_up.remembered_state import (
     GROUP_BACKED_OFF,
     GroupBackoff,
@@ -32,7 +34,11 @@ from trellis.core.usage.columns import FloatColumn, IntColumn
 
 
 class ScaleUpView(msgspec.Struct, frozen=True):
-    """The snapshot, the readiness of its nodes, upcoming nodes, templates of new nodes, and backoffs of groups."""
+    """The snapshot, the readiness of its nodes, upcoming nodes, templates of new nodes, and backoffs of groups.
+
+    `requests` are the ProvisioningRequests that are not over, `gangs` the PodGroups that lack pods and for which the
+    scheduler has found no nodes.
+    """
 
     snapshot: ClusterSnapshot
     readiness: NodeReadiness
@@ -41,6 +47,8 @@ class ScaleUpView(msgspec.Struct, frozen=True):
     backoffs: Mapping[str, GroupBackoff]
     now: float
     settings: ScaleUpSettings
+    requests: RequestsView = NO_REQUESTS
+    gangs: tuple[Gang, ...] = ()
 
     def get_target(self, name: str) -> int:
         """The target of a group, unconfirmed orders included."""
@@ -66,8 +74,18 @@ def build_scale_up_view(
         backoffs[failure.group] = back_off(
             backoffs.get(failure.group), failure.failed_at, str(failure.reason), settings
         )
-    templates = NodeTemplates(snapshot, readiness, settings.transient_taints)
-    return ScaleUpView(snapshot, readiness, upcoming, templates, backoffs, now, settings)
+    requests = observe_requests(snapshot, memory.requests, now)
+    return ScaleUpView(
+        snapshot,
+        readiness,
+        upcoming,
+        NodeTemplates(snapshot, readiness, settings.transient_taints),
+        backoffs,
+        now,
+        settings,
+        requests,
+        snapshot.pod_groups.list_unschedulable_gangs(snapshot.pending, snapshot.placed, requests.list_consumers()),
+    )
 
 
 CLUSTER_AT_LIMIT = Reason(

@@ -267,6 +267,11 @@ class BufferChunks(msgspec.Struct, frozen=True):
     on_top: bool = True
     priority: int = 0
 
+    @property
+    def origin(self) -> str:
+        """The object that they belong to."""
+        return f"Buffer {self.key[0]}/{self.key[1]}"
+
     def get_name(self, number: int) -> str:
         """The name of one chunk. It never changes, and no pod can have it."""
         return f"{self.uid}#{number}"

@@ -15,7 +15,9 @@ import msgspec
 
 from trellis.api.kinds.buffer import Buffer
 from trellis.api.kube.nodes import Node
-from trellis.api.kube.pods import Pod
+from trellis.api.kube.pods import Pod, PodTemplate
+from trellis.api.kube.provisioning.pod_groups import PodGroup
+from trellis.api.kube.provisioning.requests import ProvisioningRequest
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.api.kube.workloads import DaemonSet
 from trellis.base.errors import InvalidInput
@@ -31,6 +33,8 @@ from trellis.core.fit import (
     read_running_demand,
 )
 from trellis.core.nodes.node_groups import GroupState, Instance
+from trellis.core.nodes.provisioning.pod_groups import PodGroups
+from trellis.core.nodes.provisioning.requests import ProvisioningRequests
 from trellis.core.nodes.state.pods import (
     BufferChunks,
     ClaimUsage,
@@ -265,6 +269,8 @@ class ClusterSnapshot(NodesAndPods):
         self.buffers: dict[ObjectKey, BufferChunks] = {}
         self.daemons: dict[ObjectKey, Demand] = {}
         self.groups: dict[str, GroupState] = {}
+        self.provisioning = ProvisioningRequests()
+        self.pod_groups = PodGroups()
         self._node_instances: NodeInstances | None = None
 
     @property
@@ -284,6 +290,11 @@ class ClusterSnapshot(NodesAndPods):
         super().put_node(name, node)
         if before is None or node is None or before.spec.provider_id != node.spec.provider_id:
             self._node_instances = None
+
+    def put_pod(self, key: ObjectKey, pod: Pod | None) -> None:
+        super().put_pod(key, pod)
+        self.provisioning.put_pod(key, pod)
+        self.pod_groups.put_pod(key, pod)
 
     def put_groups(self, states: Iterable[GroupState]) -> None:
         self.groups = {state.group.name: state for state in states}
@@ -318,6 +329,9 @@ class ClusterSnapshotChanges(msgspec.Struct):
     buffers: dict[ObjectKey, Buffer | None] = msgspec.field(default_factory=dict)
     daemon_sets: dict[ObjectKey, DaemonSet | None] = msgspec.field(default_factory=dict)
     storage: Storage | None = None
+    pod_templates: dict[ObjectKey, PodTemplate | None] = msgspec.field(default_factory=dict)
+    provisioning_requests: dict[ObjectKey, ProvisioningRequest | None] = msgspec.field(default_factory=dict)
+    pod_groups: dict[ObjectKey, PodGroup | None] = msgspec.field(default_factory=dict)
 
     def apply(self, snapshot: ClusterSnapshot) -> None:
         """Put all changes into a snapshot, volumes before the pods that have them."""
@@ -333,3 +347,9 @@ class ClusterSnapshotChanges(msgspec.Struct):
             snapshot.put_buffer(key, buffer)
         for key, daemon_set in self.daemon_sets.items():
             snapshot.put_daemon_set(key, daemon_set)
+        for key, template in self.pod_templates.items():
+            snapshot.provisioning.put_template(key, template)
+        for key, request in self.provisioning_requests.items():
+            snapshot.provisioning.put_request(key, request)
+        for key, group in self.pod_groups.items():
+            snapshot.pod_groups.put_group(key, group)

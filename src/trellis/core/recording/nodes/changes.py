@@ -17,7 +17,9 @@ from msgspec.structs import replace
 from trellis.api.kinds.buffer import Buffer, BufferSpec, BufferStatus
 from trellis.api.kube.meta import KubeObject, ObjectMeta
 from trellis.api.kube.nodes import Node
-from trellis.api.kube.pods import Pod
+from trellis.api.kube.pods import Pod, PodTemplate
+from trellis.api.kube.provisioning.pod_groups import PodGroup
+from trellis.api.kube.provisioning.requests import ProvisioningRequest
 from trellis.api.kube.slices import Labels
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.api.kube.workloads import DaemonSet
@@ -32,7 +34,7 @@ from trellis.core.recording.format import ObjectChanges, apply_changes, diff_obj
 CHANGES: Final = "changes"
 
 
-T = TypeVar("T", Node, Pod, Buffer, DaemonSet)
+T = TypeVar("T", Node, Pod, Buffer, DaemonSet, PodTemplate, ProvisioningRequest, PodGroup)
 
 
 class ObjectLine(msgspec.Struct, Generic[T], frozen=True, omit_defaults=True):
@@ -99,6 +101,24 @@ def trim_daemon_set(daemon_set: DaemonSet | None) -> DaemonSet | None:
     return DaemonSet(_trim_metadata(daemon_set.metadata), daemon_set.spec) if daemon_set is not None else None
 
 
+def trim_template(template: PodTemplate | None) -> PodTemplate | None:
+    """The fields of a PodTemplate that plans read, without annotations."""
+    return PodTemplate(_trim_metadata(template.metadata), template.template) if template is not None else None
+
+
+def trim_request(request: ProvisioningRequest | None) -> ProvisioningRequest | None:
+    """The fields of a ProvisioningRequest that plans read, without labels and annotations."""
+    if request is None:
+        return None
+    metadata = replace(_trim_metadata(request.metadata), creation_timestamp=request.metadata.creation_timestamp)
+    return ProvisioningRequest(metadata, request.spec, request.status)
+
+
+def trim_pod_group(group: PodGroup | None) -> PodGroup | None:
+    """The fields of a PodGroup that plans read."""
+    return PodGroup(_trim_metadata(group.metadata), group.spec) if group is not None else None
+
+
 def _trim_metadata(metadata: ObjectMeta) -> ObjectMeta:
     return ObjectMeta(
         name=metadata.name,
@@ -132,6 +152,9 @@ class ChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
     pods: tuple[ObjectLine[Pod], ...] = ()
     buffers: tuple[ObjectLine[Buffer], ...] = ()
     daemon_sets: tuple[ObjectLine[DaemonSet], ...] = ()
+    pod_templates: tuple[ObjectLine[PodTemplate], ...] = ()
+    provisioning_requests: tuple[ObjectLine[ProvisioningRequest], ...] = ()
+    pod_groups: tuple[ObjectLine[PodGroup], ...] = ()
 
 
 class ChangesWriter:
@@ -142,6 +165,9 @@ class ChangesWriter:
         self._pods: RecordedObjects[Pod] = RecordedObjects()
         self._buffers: RecordedObjects[Buffer] = RecordedObjects()
         self._daemon_sets: RecordedObjects[DaemonSet] = RecordedObjects()
+        self._templates: RecordedObjects[PodTemplate] = RecordedObjects()
+        self._requests: RecordedObjects[ProvisioningRequest] = RecordedObjects()
+        self._pod_groups: RecordedObjects[PodGroup] = RecordedObjects()
         self._storage = Storage()
 
     def build_lines(self, changes: ClusterSnapshotChanges) -> Iterator[ChangesLine]:
@@ -163,6 +189,19 @@ class ChangesWriter:
             for key, daemon_set in changes.daemon_sets.items()
         ):
             yield ChangesLine(daemon_sets=sets)
+        for templates in _split(
+            self._templates.build_line(key, trim_template(template)) for key, template in changes.pod_templates.items()
+        ):
+            yield ChangesLine(pod_templates=templates)
+        for requests in _split(
+            self._requests.build_line(key, trim_request(request))
+            for key, request in changes.provisioning_requests.items()
+        ):
+            yield ChangesLine(provisioning_requests=requests)
+        for groups in _split(
+            self._pod_groups.build_line(key, trim_pod_group(group)) for key, group in changes.pod_groups.items()
+        ):
+            yield ChangesLine(pod_groups=groups)
 
     def _diff_storage(self, now: Storage) -> StorageLine:
         before, self._storage = self._storage, now
@@ -181,6 +220,9 @@ class ChangesReader:
         self._pods: RecordedObjects[Pod] = RecordedObjects()
         self._buffers: RecordedObjects[Buffer] = RecordedObjects()
         self._daemon_sets: RecordedObjects[DaemonSet] = RecordedObjects()
+        self._templates: RecordedObjects[PodTemplate] = RecordedObjects()
+        self._requests: RecordedObjects[ProvisioningRequest] = RecordedObjects()
+        self._pod_groups: RecordedObjects[PodGroup] = RecordedObjects()
         self._claims: ObjectStore[PersistentVolumeClaim] = ObjectStore()
         self._volumes: ObjectStore[PersistentVolume] = ObjectStore()
         self._classes: ObjectStore[StorageClass] = ObjectStore()
@@ -194,6 +236,9 @@ class ChangesReader:
             buffers={item.key: self._buffers.apply_line(item) for item in line.buffers},
             daemon_sets={item.key: self._daemon_sets.apply_line(item) for item in line.daemon_sets},
             storage=self._apply_storage(line.storage) if line.storage is not None else None,
+            pod_templates={item.key: self._templates.apply_line(item) for item in line.pod_templates},
+            provisioning_requests={item.key: self._requests.apply_line(item) for item in line.provisioning_requests},
+            pod_groups={item.key: self._pod_groups.apply_line(item) for item in line.pod_groups},
         )
 
     def _apply_storage(self, line: StorageLine) -> Storage:

@@ -26,7 +26,7 @@ from trellis.core.nodes.scale_up.decisions import (
 )
 from trellis.core.recording.format import encoded_fields
 
-_SEPARATE_FIELDS: Final = frozenset({"memory", "notes", "nodes", "pods", "buffers"})
+_SEPARATE_FIELDS: Final = frozenset({"memory", "notes", "nodes", "pods", "buffers", "requests"})
 
 # Kinds are written under the names they had in the first recordings.
 _RECORDED_KINDS: Final[Mapping[type, str]] = {
@@ -53,6 +53,7 @@ class PlansLine(msgspec.Struct, frozen=True, omit_defaults=True):
     buffers: EntriesByName = {}
     notes: EntriesByName = {}
     problems: EntriesByName = {}
+    requests: EntriesByName = {}
 
 
 class PlansRecorder:
@@ -79,6 +80,7 @@ class PlansRecorder:
             ),
             notes=self._changed_entries("notes", up.notes),
             problems=self._changed_entries("problems", problems),
+            requests=self._changed_entries("requests", {"/".join(decision.key): decision for decision in up.requests}),
         )
 
     def _changed_entries(self, kind: str, entries: EntriesByName) -> EntriesByName:
