@@ -86,7 +86,7 @@ class Compared(SimulatedNodesRun):
         self.done = []
         self._plan(now)
         autoscaler._put = translated  # type: ignore[method-assign]
-        plans = self.planner.plan(changes, PassInput(groups, budgets, memory, now, autoscaler._boosts))
+        plans = self.planner.plan(changes, PassInput(groups, budgets, memory, now, autoscaler._build_sizing()))
         assert self.done == decided(plans)
         assert decisions(plans) <= set(autoscaler._last_reasons.items())
         self.passes.append(plans)

@@ -16,7 +16,8 @@ class ScaleUpSettings(msgspec.Struct, frozen=True):
 
     `expanders` choose between groups, the first that prefers one decides. `max_node_provision_seconds` is how long a
     node may take to come up before its order counts as failed. `cores_total` is in cores, `memory_total` in bytes.
-    `prices` are for nodes outside all groups, whose price no provider reports; None: they cost nothing.
+    `prices` are for nodes outside all groups, whose price no provider reports; None: they cost nothing. With
+    `scale_up_for_resizes` a pod whose resize does not fit on its node counts as demand for its replacement.
     """
 
     expanders: tuple[str, ...] = ("priority", "least-waste", "price")
@@ -31,6 +32,7 @@ class ScaleUpSettings(msgspec.Struct, frozen=True):
     max_node_group_backoff_seconds: float = 1_800.0
     node_group_backoff_reset_seconds: float = 10_800.0
     prices: Prices | None = None
+    scale_up_for_resizes: bool = True
 
 
 class ScaleDownSettings(msgspec.Struct, frozen=True):
@@ -40,7 +42,8 @@ class ScaleDownSettings(msgspec.Struct, frozen=True):
     `max_scale_down_parallelism` is how many nodes may be on their way out at a time, `max_drain_parallelism` how many
     of them with pods to be evicted. `max_pod_eviction_seconds` is how long an eviction, or the mark on a node, may be
     refused before the node is kept. `max_nodes_tried` is how many nodes with pods a plan tries, of those known to be
-    unneeded and of others.
+    unneeded and of others. With `scale_down_recommendation_headroom` nodes that stay keep space for the growth that
+    VPAs and Hvpas recommend.
     """
 
     scale_down_enabled: bool = True
@@ -64,6 +67,7 @@ class ScaleDownSettings(msgspec.Struct, frozen=True):
     skip_nodes_with_custom_controller_pods: bool = True
     max_node_provision_seconds: float = 900.0
     max_nodes_tried: int = 100
+    scale_down_recommendation_headroom: bool = True
 
 
 S = TypeVar("S", bound=ScaleUpSettings | ScaleDownSettings)

@@ -53,6 +53,11 @@ from trellis.core.nodes.state.placement import (
     restore_places,
 )
 from trellis.core.nodes.state.pods import BufferChunks, sort_for_placement
+from trellis.core.nodes.state.replacements import (
+    RESIZE_AWAITS_NODE,
+    RESIZE_FITS_ELSEWHERE,
+    RESIZE_WITHOUT_EVICTION,
+)
 from trellis.core.nodes.state.simulation import (
     ClusterSimulation,
     NodeTemplates,
@@ -79,10 +84,21 @@ def plan_scale_up(
 def place_pods_and_chunks(
     view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation
 ) -> tuple[list[PendingPodsPlacement], list[ChunksPlacement]]:
-    """Place pending pods, then chunks of Buffers, on ready and upcoming nodes."""
-    groups = build_equivalence_groups(
-        resolve_claim_conflicts(view.snapshot.pending.values(), simulation), view.largest_node
-    )
+    """Place pending pods, replacements for resizes, then chunks of Buffers, on ready and upcoming nodes."""
+    pending_pods: list[PendingPodsPlacement] = []
+    for pods in (resolve_claim_conflicts(view.snapshot.pending.values(), simulation), view.resizes.pods):
+        pending_pods += _place_pending(build_equivalence_groups(pods, view.largest_node), memory, simulation)
+    buffers = sort_for_placement(view.snapshot.buffers.values())
+    chunk_placements = [
+        ChunksPlacement(chunks, places, UnplacedPods(chunks.demand, chunks.count - places.count))
+        for chunks, places in zip(buffers, place_chunks(simulation, buffers, memory.chunk_nodes), strict=True)
+    ]
+    return pending_pods, chunk_placements
+
+
+def _place_pending(
+    groups: Sequence[PodEquivalenceGroup], memory: ScaleUpMemory, simulation: ClusterSimulation
+) -> list[PendingPodsPlacement]:
     # Pods keep the upcoming node that was ordered for them before others are placed.
     previous_by_group = [
         [memory.pod_nodes.get(pod.uid, "") for pod in group.pods] if memory.pod_nodes else () for group in groups
@@ -92,15 +108,9 @@ def place_pods_and_chunks(
         restore_places(simulation, simulation.running, group.demand, previous_nodes, existing_nodes, len(group.pods))
         for group, previous_nodes in zip(groups, previous_by_group, strict=True)
     ]
-    pending_pods = [
+    return [
         _place_group(simulation, group, restored) for group, restored in zip(groups, restored_by_group, strict=True)
     ]
-    buffers = sort_for_placement(view.snapshot.buffers.values())
-    chunk_placements = [
-        ChunksPlacement(chunks, places, UnplacedPods(chunks.demand, chunks.count - places.count))
-        for chunks, places in zip(buffers, place_chunks(simulation, buffers, memory.chunk_nodes), strict=True)
-    ]
-    return pending_pods, chunk_placements
 
 
 def _place_all(
@@ -195,7 +205,8 @@ def build_scale_up_plan(
     view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation, placement_result: ScaleUpPlacement
 ) -> ScaleUpPlan:
     orders = tuple(_build_orders(view, simulation, placement_result))
-    unschedulable = [placement for placement in placement_result.pending_pods if placement.group.needs_node]
+    needing_node = [placement for placement in placement_result.pending_pods if placement.group.needs_node]
+    unschedulable = [placement for placement in needing_node if not placement.group.replaces]
     missing = [
         (placement.group, len(placement.group.pods) - len(placement.places.ready)) for placement in unschedulable
     ]
@@ -204,6 +215,7 @@ def build_scale_up_plan(
     builder = _DecisionBuilder(view, memory, simulation, placement_result, missed)
     buffers = tuple(builder.decide_buffer(placement) for placement in placement_result.chunks)
     pods = tuple(builder.decide_pods(placement) for placement in unschedulable)
+    resizes = tuple(builder.decide_pods(placement) for placement in needing_node if placement.group.replaces)
     unconfirmed_orders = {order.group: _build_unconfirmed_order(view, order) for order in orders}
     group_failures = {failure.group: failure for failure in view.upcoming.failures if not failure.instance}
     memory_after = ScaleUpMemory(
@@ -238,7 +250,13 @@ def build_scale_up_plan(
         lost={
             name: failure.failed_at for name, failure in group_failures.items() if failure.reason.reason is ORDER_LOST
         },
+        resizes=(*resizes, *_decide_without_eviction(view)),
     )
+
+
+def _decide_without_eviction(view: ScaleUpView) -> Iterable[PendingPodsDecision]:
+    if view.resizes.without_eviction:
+        yield PendingPodsDecision(view.resizes.without_eviction, DetailedReason(RESIZE_WITHOUT_EVICTION))
 
 
 class _DecisionBuilder:
@@ -258,7 +276,10 @@ class _DecisionBuilder:
         self._limits = placement_result.limits
         self._missed = missed
         expected = [
-            name for placement in placement_result.pending_pods for name in simulation.get_names(placement.places.ready)
+            name
+            for placement in placement_result.pending_pods
+            if not placement.group.replaces
+            for name in simulation.get_names(placement.places.ready)
         ]
         self._hits = ChunkHits(view.snapshot.pop_arrivals(), expected)
         self._prices = NodePrices(view, simulation)
@@ -276,7 +297,10 @@ class _DecisionBuilder:
             len(previous_nodes),
         )
         self.pod_nodes.update((pod.uid, name) for pod, name in zip(placement.group.pods, assigned, strict=True) if name)
-        outcome: Reason = NODE_ORDERED if len(placement.unplaced.places) else POD_AWAITS_NODE if upcoming else POD_FITS
+        has_node_ordered = len(placement.unplaced.places) > 0
+        outcome: Reason = NODE_ORDERED if has_node_ordered else POD_AWAITS_NODE if upcoming else POD_FITS
+        if placement.group.replaces:
+            outcome = RESIZE_AWAITS_NODE if has_node_ordered or upcoming else RESIZE_FITS_ELSEWHERE
         reason, refused = self._explain_refusals(placement.unplaced, placement.group.demand, outcome)
         return PendingPodsDecision(
             pods=placement.group.keys,

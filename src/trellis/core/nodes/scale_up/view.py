@@ -25,6 +25,12 @@ from trellis.core.nodes.scale_up.remembered_state import (
 )
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.readiness import NodeReadiness, classify_nodes
+from trellis.core.nodes.state.replacements import (
+    NO_REPLACEMENTS,
+    ReplacementDemands,
+    ResizeReplacements,
+    find_resize_replacements,
+)
 from trellis.core.nodes.state.simulation import ClusterSimulation, NodeTemplates
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.nodes.state.upcoming_nodes import UpcomingNodes, find_upcoming_nodes
@@ -32,7 +38,10 @@ from trellis.core.usage.columns import FloatColumn, IntColumn
 
 
 class ScaleUpView(msgspec.Struct, frozen=True):
-    """The snapshot, the readiness of its nodes, upcoming nodes, templates of new nodes, and backoffs of groups."""
+    """The snapshot, the readiness of its nodes, upcoming nodes, templates of new nodes, and backoffs of groups.
+
+    `resizes` are the replacements of pods whose resizes do not fit on their nodes.
+    """
 
     snapshot: ClusterSnapshot
     readiness: NodeReadiness
@@ -41,6 +50,7 @@ class ScaleUpView(msgspec.Struct, frozen=True):
     backoffs: Mapping[str, GroupBackoff]
     now: float
     settings: ScaleUpSettings
+    resizes: ResizeReplacements = NO_REPLACEMENTS
 
     def get_target(self, name: str) -> int:
         """The target of a group, unconfirmed orders included."""
@@ -66,7 +76,10 @@ def build_scale_up_view(
         backoffs[failure.group] = back_off(
             backoffs.get(failure.group), failure.failed_at, str(failure.reason), settings
         )
-    return ScaleUpView(snapshot, readiness, upcoming, NodeTemplates(snapshot, readiness), backoffs, now, settings)
+    templates, resizes = NodeTemplates(snapshot, readiness), NO_REPLACEMENTS
+    if settings.scale_up_for_resizes and snapshot.pending_resizes:
+        resizes = find_resize_replacements(snapshot, ReplacementDemands(snapshot.storage, snapshot.growth))
+    return ScaleUpView(snapshot, readiness, upcoming, templates, backoffs, now, settings, resizes)
 
 
 CLUSTER_AT_LIMIT = Reason(
