@@ -17,7 +17,9 @@ from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, START_LINE
 from trellis.core.recording.nodes.changes import CHANGES, ChangesLine, ChangesReader
 from trellis.core.recording.nodes.passes import (
+    BOOSTED,
     SIZES,
+    BoostsLine,
     NodesRecordingStart,
     PassInputReader,
     PassLine,
@@ -59,6 +61,8 @@ class _NodesReplay:
             self._pass = decode_payload(data, PassLine)
         elif kind == CHANGES:
             self._planner.update(self._changes.read_changes(decode_payload(data, ChangesLine)))
+        elif kind == BOOSTED:
+            self._planner.put_sizes(decode_payload(data, BoostsLine).build_sizes())
         elif kind == SIZES:
             self._planner.put_sizes(dict(decode_payload(data, SizesLine).sizes))
         else:

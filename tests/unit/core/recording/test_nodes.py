@@ -33,7 +33,7 @@ from trellis.core.nodes.scale_up.remembered_state import GroupBackoff, Unconfirm
 from trellis.core.nodes.state.recommended_sizes import RecommendedSize
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.core.recording.nodes.changes import ChangesLine, ChangesReader, ChangesWriter
-from trellis.core.recording.nodes.passes import PassInputReader, PassInputWriter, PassLine, SizesLine
+from trellis.core.recording.nodes.passes import BoostsLine, PassInputReader, PassInputWriter, PassLine, SizesLine
 from trellis.runtime.recorder import NO_RECORDER
 
 GROUPS = {name: a_group(name) for name in ("large", "small")}
@@ -169,6 +169,12 @@ def test_recommended_sizes_are_read_as_they_were_written() -> None:
     size = RecommendedSize({"app": {"cpu": 2_000}}, {"app": {"cpu": 500, "memory": 2**30}}, is_evictable=True)
     line = SizesLine(((("default", "web"), size), (("default", "old"), None)))
     assert decode_payload(encode_payload(line), SizesLine) == line
+
+
+def test_boosts_of_earlier_recordings_are_read_as_sizes() -> None:
+    line = decode_payload(b'{"starts":[[["default","web"],{"app":2000}],[["default","old"],{}]]}', BoostsLine)
+    web, old = line.build_sizes().values()
+    assert (web, old) == (RecommendedSize({"app": {"cpu": 2000}}), RecommendedSize())
 
 
 def test_without_a_recorder_the_planner_is_used_directly() -> None:

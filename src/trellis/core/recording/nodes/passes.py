@@ -19,6 +19,7 @@ from trellis.base.errors import InvalidRecording
 from trellis.base.json_lines import decode_payload, encode_payload
 from trellis.base.reasons import DetailedReason
 from trellis.core.cluster.store import ObjectKey, ObjectStore, key_of
+from trellis.core.fit.resources import CPU, ResourceCounts
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, PassInput, PassPlans
 from trellis.core.nodes.node_groups import GroupState, Instance, NodeGroup
 from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory
@@ -27,6 +28,7 @@ from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
 from trellis.core.nodes.state.recommended_sizes import RecommendedSize
 from trellis.core.recording.format import ObjectChanges, apply_changes, diff_objects, encoded_fields
 
+BOOSTED: Final = "boosted"
 SIZES: Final = "sizes"
 
 
@@ -36,6 +38,19 @@ class NodesRecordingStart(msgspec.Struct, frozen=True):
     up: ScaleUpSettings
     down: ScaleDownSettings
     expendable_below: int
+
+
+class BoostsLine(msgspec.Struct, frozen=True):
+    """In recordings without sizes: the CPU with which the replacements of pods would start, where it changed."""
+
+    starts: tuple[tuple[ObjectKey, ResourceCounts], ...]
+
+    def build_sizes(self) -> dict[ObjectKey, RecommendedSize | None]:
+        """The same as recommended sizes."""
+        return {
+            key: RecommendedSize({name: {CPU: millicores} for name, millicores in containers.items()})
+            for key, containers in self.starts
+        }
 
 
 class SizesLine(msgspec.Struct, frozen=True):
