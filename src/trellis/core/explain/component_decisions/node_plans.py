@@ -129,7 +129,7 @@ def _put_recommended_sizes(snapshot: ClusterSnapshot, collected: ClusterState, c
         partial(collected.limit_ranges.by_index, BY_NAMESPACE),
         components.boosts,
     )
-    sizes = RecommendedSizes(max_computed=None)
+    sizes = RecommendedSizes(len(collected.pods), len(collected.pods))
     sizes.note_changes(dict(collected.pods.objects))
     for key, size in sizes.find_changes(snapshot.placed, sources).items():
         snapshot.put_recommended_size(key, size)

@@ -9,6 +9,7 @@ kinds counts as ungoverned. A chain is followed again when one of its pods chang
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
@@ -33,7 +34,8 @@ _UPDATING: Final = (UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE, Update
 _EVICTING: Final = (UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE)
 # The updater's default for VPAs that have no `minReplicas`.
 _MIN_REPLICAS: Final = 2
-# Sizes computed in one pass: a tenth of a second.
+# Pods whose sizes are found in one pass, and sizes computed for them: a tenth of a second.
+_MAX_PODS: Final = 5_000
 _MAX_COMPUTED: Final = 1_000
 
 
@@ -106,10 +108,11 @@ class _Controller(msgspec.Struct):
 class RecommendedSizes:
     """Finds the sizes that have changed. It is used by one thread only.
 
-    `max_computed` bounds the work of one call; None: no bound.
+    `max_pods` and `max_computed` bound the work of one call.
     """
 
-    def __init__(self, max_computed: int | None = _MAX_COMPUTED) -> None:
+    def __init__(self, max_pods: int = _MAX_PODS, max_computed: int = _MAX_COMPUTED) -> None:
+        self._max_pods = max_pods
         self._max_computed = max_computed
         self._sizes: dict[ObjectKey, RecommendedSize] = {}
         self._governors: dict[GovernorKey, Governor] = {}
@@ -118,6 +121,8 @@ class RecommendedSizes:
         # Pods to be computed, and those whose chain of controllers is not complete yet.
         self._changed: dict[ObjectKey, None] = {}
         self._unresolved: dict[ObjectKey, None] = {}
+        # Pods whose number of replicas has become sufficient, or is not any more.
+        self._recounted: dict[ObjectKey, None] = {}
         self._controllers = _Controllers()
 
     def note_changes(self, pods: Mapping[ObjectKey, Pod | None]) -> None:
@@ -140,7 +145,7 @@ class RecommendedSizes:
             return {}
         self._take_limits(sources)
         governed = self._find_governors(placed, sources)
-        remaining = self._max_computed if self._max_computed is not None else len(placed)
+        remaining = self._max_computed
         changes: dict[ObjectKey, RecommendedSize | None] = {}
         for key, found in governed.items():
             size = NO_RECOMMENDED_SIZE
@@ -169,18 +174,19 @@ class RecommendedSizes:
     def _find_governors(
         self, placed: Mapping[ObjectKey, _HasPod], sources: SizingSources
     ) -> dict[ObjectKey, tuple[Pod, _Controller, Governor] | None]:
-        """The governors of all pods to be computed, among them pods whose number of replicas has become sufficient."""
+        """The governors of pods to be computed, among them those whose number of replicas has become sufficient."""
         lookup = _GovernorLookup(self._index, sources)
         governed: dict[ObjectKey, tuple[Pod, _Controller, Governor] | None] = {}
-        changed, self._changed = self._changed, {}
-        for keys in ((*changed, *self._unresolved), self._changed):
+        changed = [*islice(self._changed, self._max_pods)]
+        for keys in ((*changed, *self._unresolved), self._recounted):
             for key in tuple(keys):
+                self._changed.pop(key, None)
                 if key in governed:
                     continue
                 governed[key] = self._find_governor(key, placed[key].pod, lookup) if key in placed else None
                 if key not in placed:
                     self._forget(key)
-        self._changed.clear()
+        self._recounted.clear()
         return governed
 
     def _take_governors(self, placed: Mapping[ObjectKey, _HasPod], sources: SizingSources) -> None:
@@ -227,7 +233,7 @@ class RecommendedSizes:
             return None
         minimum = governor.vpa.min_replicas if governor.vpa.min_replicas is not None else _MIN_REPLICAS
         if has_moved and len(controller.pods) == minimum:
-            self._changed.update(controller.pods)
+            self._recounted.update(controller.pods)
         controller.min_replicas = minimum
         return pod, controller, governor
 
@@ -253,7 +259,7 @@ class RecommendedSizes:
         self._unresolved.pop(key, None)
         controller = self._controllers.remove_pod(key)
         if controller is not None and len(controller.pods) == controller.min_replicas - 1:
-            self._changed.update(controller.pods)
+            self._recounted.update(controller.pods)
 
 
 def _build_size(controller: _Controller, governor: Governor) -> RecommendedSize:

@@ -78,6 +78,9 @@ class ResizeReplacements(msgspec.Struct, frozen=True):
     without_eviction: tuple[ObjectKey, ...] = ()
 
 
+# Pods that leave their nodes for growth and count in a plan.
+_MAX_LEAVING: Final = 1_000
+
 NO_REPLACEMENTS: Final = ResizeReplacements()
 
 
@@ -114,6 +117,7 @@ def find_growth_replacements(
 ) -> tuple[PendingPod, ...]:
     """The replacements of pods that have to leave their nodes for recommended growth to fit, the largest growth first.
 
+    They are at most a thousand: the updater does not evict more in the time in which a node is removed.
     `used` counts the growth, `nodes` are those that count; `displaced` are pods that leave anyway.
     """
     table, growth = snapshot.table, snapshot.growth
@@ -122,6 +126,8 @@ def find_growth_replacements(
     leaving = {pod.key for pod in displaced}
     pods: list[PendingPod] = []
     for name in table.names(short):
+        if len(pods) >= _MAX_LEAVING:
+            break
         space = _NodeSpace(table, used, table.find(name))
         on_node = snapshot.pods_on(name)
         for key in leaving & on_node.keys():
@@ -131,7 +137,7 @@ def find_growth_replacements(
         for placed in sorted(
             growing, key=lambda placed: (-space.compute_share(growth.get_amounts(placed.key)), placed.key)
         ):
-            if not space.is_short:
+            if not space.is_short or len(pods) >= _MAX_LEAVING:
                 break
             if placed.is_fixed or not growth.get_size(placed.key).is_evictable:
                 continue

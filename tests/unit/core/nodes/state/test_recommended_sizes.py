@@ -26,10 +26,10 @@ MIB = 2**20
 class World:
     """A node with pods of ReplicaSets, VPAs, and the sizes that follow from them."""
 
-    def __init__(self, max_computed: int | None = None) -> None:
+    def __init__(self, max_pods: int = 100, max_computed: int = 100) -> None:
         self.snapshot = ClusterSnapshot()
         self.snapshot.put_node("n1", a_node("n1", "16"))
-        self.sizes = RecommendedSizes(max_computed)
+        self.sizes = RecommendedSizes(max_pods, max_computed)
         self.governors: dict[GovernorKey, Governor] = {}
         self.workloads: dict[tuple[str, str], ReplicaSet] = {}
         self.ranges: tuple[LimitRange, ...] = ()
@@ -184,8 +184,9 @@ def test_a_boosted_pod_counts_with_what_it_had_before() -> None:
     assert world.update() == {"p0": RecommendedSize({"app": {"cpu": 1500}})}
 
 
-def test_thousands_of_changes_are_computed_over_several_passes() -> None:
-    world = World(max_computed=2)
+@pytest.mark.parametrize("bounds", [{"max_computed": 2}, {"max_pods": 2}])
+def test_thousands_of_changes_are_computed_over_several_passes(bounds: dict[str, int]) -> None:
+    world = World(**bounds)
     for number in range(5):
         world.add_workload(f"w{number}")
         world.recommend("2", owner=f"w{number}")
