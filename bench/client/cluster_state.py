@@ -28,9 +28,9 @@ from trellis.controllers.hvpa import informers as hvpa_informers
 from trellis.controllers.hvpa.informers import HvpaInformers
 from trellis.controllers.hvpa.settings import HvpaControllerSettings
 from trellis.controllers.nodes import informers as nodes_informers
-from trellis.controllers.nodes.boosts import BoostInformers
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.controllers.nodes.sizing import SizingInformers
 from trellis.controllers.recommender import informers as recommender_informers
 from trellis.controllers.recommender.informers import RecommenderInformers
 from trellis.controllers.recommender.settings import RecommenderSettings
@@ -217,7 +217,7 @@ def _follow(controller: str, informers: Informers) -> list[Any]:
         case "buffers":
             return [BufferInformers(informers, _SERVED, scope)]
         case _:
-            return [NodeInformers(informers, nodes, _SERVED), BoostInformers(informers, nodes, _SERVED)]
+            return [NodeInformers(informers, nodes, _SERVED), SizingInformers(informers, nodes, _SERVED)]
 
 
 def _list_followed_kinds() -> list[FollowedKind]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from support.worlds.simulated_cluster import fault
 from support.worlds.simulated_nodes import SimulatedNodesRun, a_buffer, idle_workload, job, on_nodes, pod_capacity, pool
+from support.worlds.simulated_workloads import fixed, vpa
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
@@ -86,7 +87,7 @@ class Compared(SimulatedNodesRun):
         self.done = []
         self._plan(now)
         autoscaler._put = translated  # type: ignore[method-assign]
-        plans = self.planner.plan(changes, PassInput(groups, budgets, memory, now, autoscaler._boosts))
+        plans = self.planner.plan(changes, PassInput(groups, budgets, memory, now, autoscaler._build_sizing()))
         assert self.done == decided(plans)
         assert decisions(plans) <= set(autoscaler._last_reasons.items())
         self.passes.append(plans)
@@ -131,7 +132,7 @@ def decisions(plans: PassPlans) -> set[tuple[str, str]]:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
-    """Two groups, a Deployment, runs of a Job, perhaps a Buffer, and perhaps a node that fails."""
+    """Two groups, a Deployment, runs of a Job, perhaps a Buffer, a VPA, and a node that fails."""
     begins = sorted(draw(st.lists(st.integers(0, 1800), max_size=5, unique=True)))
     budget = draw(st.sampled_from([None, 0, 1]))
     web = idle_workload(
@@ -144,6 +145,9 @@ def clusters(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
     )
     buffers = [a_buffer(pod_capacity(3), "empty"), a_buffer(pod_capacity(6), "least", recreationStrategy="KeepMinimum")]
     objects = draw(st.lists(st.sampled_from(buffers), unique_by=lambda document: document["metadata"]["name"]))
+    mode = draw(st.sampled_from([None, "Initial", "InPlace", "InPlaceOrRecreate"]))
+    if mode is not None:
+        objects.append(vpa(mode, resourcePolicy=fixed(draw(st.sampled_from(["200m", "1500m"])), "64Mi")))
     faults = draw(st.sampled_from([(), (fault(NODE_DOWN, 700.0, 900.0, "b-1"),)]))
     return on_nodes(web, tasks, pools=pools, steps=50, faults=faults), tuple(objects)
 

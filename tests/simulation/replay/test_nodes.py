@@ -22,7 +22,7 @@ from trellis.controllers.nodes.process import NodeController
 from trellis.core.nodes import ScaleDownSettings, ScaleUpSettings
 from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, NODES, START_LINE
 from trellis.core.recording.nodes.changes import CHANGES
-from trellis.core.recording.nodes.passes import BOOSTED, GroupLine, NodesRecordingStart, PassLine
+from trellis.core.recording.nodes.passes import SIZES, GroupLine, NodesRecordingStart, PassLine
 from trellis.sim.replay.nodes import replay_nodes
 from trellis.sim.replay.replay import replay
 
@@ -92,7 +92,7 @@ def test_replayed_plans_of_all_kinds_are_equal_byte_for_byte(recording: bytes) -
         START_LINE,
         CHANGES,
         INPUT_LINE,
-        BOOSTED,
+        SIZES,
         DECISION_LINE,
     }
     result = b"".join(decision.decided for decision in replay_nodes(read_lines(recording)))

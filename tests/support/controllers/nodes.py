@@ -153,6 +153,36 @@ class World(ControlledWorld):
             f"/apis/autoscaling.k8s.io/v1/namespaces/{NAMESPACE}/verticalpodautoscalers/{owner}", {"spec": spec}
         )
 
+    def add_vpa(self, owner: str, cpu: str, mode: str = "InPlaceOrRecreate", **policy: Any) -> None:
+        """A VPA that recommends CPU for the pods of a ReplicaSet."""
+        selector = {"matchLabels": {"app": owner}}
+        self.server.put(f"/apis/apps/v1/namespaces/{NAMESPACE}/replicasets/{owner}", {"spec": {"selector": selector}})
+        target = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner}
+        recommended = {"containerName": "app", "target": {"cpu": cpu}}
+        document = {
+            "spec": {"targetRef": target, "updatePolicy": {"updateMode": mode, **policy}},
+            "status": {"recommendation": {"containerRecommendations": [recommended]}},
+        }
+        self.server.put(f"/apis/autoscaling.k8s.io/v1/namespaces/{NAMESPACE}/verticalpodautoscalers/{owner}", document)
+
+    def resize(self, name: str, cpu: str, reason: str) -> None:
+        """A resize is asked for, and the kubelet cannot carry it out."""
+        pod = self.server.objects[pod_path(name, NAMESPACE)]
+        (container,) = pod["spec"]["containers"]
+        before = container["resources"]["requests"]
+        status = {"name": "app", "allocatedResources": before, "resources": {"requests": before}}
+        condition = {"type": "PodResizePending", "status": "True", "reason": reason}
+        containers = [{**container, "resources": {"requests": {**before, "cpu": cpu}}}]
+        conditions = [*pod["status"].get("conditions", ()), condition]
+        self.server.put(
+            pod_path(name, NAMESPACE),
+            {
+                **pod,
+                "spec": {**pod["spec"], "containers": containers},
+                "status": {**pod["status"], "conditions": conditions, "containerStatuses": [status]},
+            },
+        )
+
     def edit_buffer(self, name: str = "spare", **changed: Any) -> None:
         buffer = self.server.objects[f"{BUFFERS}/{name}"]
         self.server.put(f"{BUFFERS}/{name}", {**buffer, **changed})

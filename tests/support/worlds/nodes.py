@@ -15,11 +15,13 @@ from trellis.api.kube.pods import Pod
 from trellis.api.kube.workloads import DaemonSet
 from trellis.base.reasons import DetailedReason
 from trellis.core.fit import Demand, find_fitting_nodes
+from trellis.core.fit.resources import CPU, LARGEST_AMOUNT, count_from_nanos, parse_nanos
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup
 from trellis.core.nodes.scale_up.decisions import BufferDecision, ScaleUpPlan
 from trellis.core.nodes.scale_up.plan import plan_scale_up
 from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.settings import ScaleUpSettings
+from trellis.core.nodes.state.recommended_sizes import RecommendedSize
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 
 Document = dict[str, Any]
@@ -164,6 +166,25 @@ class Cluster:
         self._put_pod(msgspec.structs.replace(pod, spec=spec, status=status))
         return self
 
+    def resize(self, name: str, cpu: str, reason: str = "Deferred", message: str = "") -> Cluster:
+        """The spec of a running pod asks for another size, and its kubelet cannot give it."""
+        pod = self.pods[name]
+        container = pod.spec.containers[0]
+        before = container.resources.requests
+        asked = msgspec.structs.replace(container.resources, requests={**before, "cpu": cpu})
+        spec = msgspec.structs.replace(pod.spec, containers=(msgspec.structs.replace(container, resources=asked),))
+        condition = {"type": "PodResizePending", "status": "True", "reason": reason, "message": message}
+        status = {"name": container.name, "allocatedResources": before, "resources": {"requests": before}}
+        document = {"status": {"phase": "Running", "conditions": [condition], "containerStatuses": [status]}}
+        self._put_pod(msgspec.structs.replace(pod, spec=spec, status=convert_object(document, Pod).status))
+        return self
+
+    def recommend(self, pod: str, *, starting: str = "", cpu: str = "", evictable: bool = True) -> None:
+        """What a VPA recommends for a pod: the CPU that it is to have, and that with which its replacement starts."""
+        updated = {"app": {CPU: _millicores(cpu)}} if cpu else {}
+        started = {"app": {CPU: _millicores(starting)}} if starting else updated
+        self.snapshot.put_recommended_size(("default", pod), RecommendedSize(started, updated, evictable))
+
     # What happens
 
     def plan(self) -> ScaleUpPlan:
@@ -265,6 +286,10 @@ class Cluster:
         labels = {**template.metadata.labels, HOST: instance.id}
         metadata = msgspec.structs.replace(template.metadata, name=instance.id, labels=labels, creation_timestamp=made)
         self.snapshot.put_node(instance.id, msgspec.structs.replace(template, metadata=metadata))
+
+
+def _millicores(text: str) -> int:
+    return count_from_nanos(CPU, parse_nanos(text), LARGEST_AMOUNT)
 
 
 def _node_document(name: str, cpu: str, memory: str, **fields: Any) -> Document:

@@ -15,7 +15,6 @@ from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.core.nodes.node_groups import InstanceState, NodeGroup
 from trellis.core.nodes.scale_down.decisions import DrainPod, NodeDecision, ReleaseNode, ScaleDownPlan, SetTaints
-from trellis.core.nodes.scale_down.drainability import StartupBoosts, no_boosts
 from trellis.core.nodes.scale_down.plan import plan_scale_down
 from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory
 from trellis.core.nodes.scale_down.removal_steps import has_leaving_taint
@@ -50,7 +49,6 @@ class ShrinkingCluster(Cluster):
         super().__init__(*groups, settings=SETTINGS)
         self.down = down
         self.budgets: list[PodDisruptionBudget] = []
-        self.starts: StartupBoosts = no_boosts
         self.scale_down_memory = ScaleDownMemory()
         self.decisions: dict[str, NodeDecision] = {}
         self.evicted: list[str] = []
@@ -62,7 +60,7 @@ class ShrinkingCluster(Cluster):
         return self
 
     def plan_removals(self) -> ScaleDownPlan:
-        view = ScaleDownInput(self.snapshot, self.budgets, self.memory.chunk_nodes, self.starts, self.memory.requests)
+        view = ScaleDownInput(self.snapshot, self.budgets, self.memory.chunk_nodes, self.memory.requests)
         plan = plan_scale_down(view, self.scale_down_memory, self.now, self.down)
         self.scale_down_memory = plan.memory
         self.decisions = {node.node: node for node in plan.nodes}

@@ -20,11 +20,11 @@ from trellis.controllers.buffers.process import build_buffer_controller
 from trellis.controllers.hvpa import informers as hvpa_informers
 from trellis.controllers.hvpa.settings import HvpaControllerSettings
 from trellis.controllers.nodes import informers as nodes_informers
-from trellis.controllers.nodes.boosts import BoostInformers
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.metrics import NODE_METRICS
 from trellis.controllers.nodes.process import open_node_controller
 from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.controllers.nodes.sizing import SizingInformers
 from trellis.controllers.recommender import informers as recommender_informers
 from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.controllers.updater import informers as updater_informers
@@ -462,7 +462,7 @@ def test_all_six_controllers_list_and_watch_each_kind_once() -> None:
     )
     controllers = (
         updater_informers.UpdaterInformers(components[0], updater, served),
-        (NodeInformers(components[1], nodes, served), BoostInformers(components[1], nodes, served)),
+        (NodeInformers(components[1], nodes, served), SizingInformers(components[1], nodes, served)),
         recommender_informers.RecommenderInformers(components[2], hvpas_served=True),
         hvpa_informers.HvpaInformers(components[3], served),
         admission_informers.AdmissionInformers(components[4], SCOPE, hvpas_served=True, boost_ceilings=None),

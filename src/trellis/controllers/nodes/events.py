@@ -22,6 +22,7 @@ from trellis.core.nodes.scale_up.decisions import (
     NodeOrder,
     PendingPodsDecision,
 )
+from trellis.core.nodes.state.replacements import RESIZE_AWAITS_NODE, RESIZE_WITHOUT_EVICTION
 from trellis.kube.write.outcomes import WriteOutcome
 from trellis.providers.protocol import GroupProblem
 from trellis.runtime.telemetry.event_queue import EventSink
@@ -194,6 +195,12 @@ def _list_pod_messages(
             if place >= first:
                 yield key, NOT_TRIGGER_SCALE_UP, refusal
             elif place >= ordered and groups:
-                yield key, TRIGGERED_SCALE_UP, f"nodes of {groups} were ordered"
+                message = f"nodes of {groups} were ordered"
+                if decision.reason.reason is RESIZE_AWAITS_NODE:
+                    yield key, RESIZE_AWAITS_NODE, f"{message} for its replacement"
+                else:
+                    yield key, TRIGGERED_SCALE_UP, message
+            elif decision.reason.reason is RESIZE_WITHOUT_EVICTION:
+                yield key, RESIZE_WITHOUT_EVICTION, str(decision.reason)
             else:
                 yield key, None, ""

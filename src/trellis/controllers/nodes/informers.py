@@ -50,7 +50,7 @@ _NO_POD_GROUPS: Final = OptionalKind("nodes are ordered for pods of a PodGroup o
 
 
 def list_followed_kinds(settings: NodeControllerSettings) -> tuple[FollowedKind, ...]:
-    """The kinds that the autoscaler follows, for boosts as well, and others of its process may follow too."""
+    """The kinds that the autoscaler follows, for sizes of pods as well, and others of its process may follow too."""
     return (
         follow_pods(PLACED_PODS, (), UNFINISHED_PODS),
         *follow_in((), FULL_DAEMON_SETS, FULL_NAMESPACES),

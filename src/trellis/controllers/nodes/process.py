@@ -14,7 +14,6 @@ from typing import Final
 from trellis.base.python_gc import freeze_live_objects
 from trellis.controllers.buffer_provisioning.buffer_reports import NODES_FIELD_MANAGER
 from trellis.controllers.buffer_provisioning.snapshot_changes import ChangeAccumulator, PassTrigger
-from trellis.controllers.nodes.boosts import BoostInformers
 from trellis.controllers.nodes.events import ActionReporter, NodeEvents
 from trellis.controllers.nodes.executor import NodeExecutor, PendingNodeWrites
 from trellis.controllers.nodes.informers import NodeInformers, list_followed_kinds
@@ -24,6 +23,7 @@ from trellis.controllers.nodes.provisioning_requests import ProvisioningRequestP
 from trellis.controllers.nodes.reconcile import NOT_LEADING, BufferStatusWriter, NodeReconciler
 from trellis.controllers.nodes.recording import create_planner
 from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.controllers.nodes.sizing import SizingInformers
 from trellis.controllers.nodes.state import PlannerThread
 from trellis.controllers.nodes.status import BufferStatusPublisher
 from trellis.core.nodes.autoscaler_pass import AutoscalerSettings, NodePlanner
@@ -130,7 +130,7 @@ def build_node_controller(
 ) -> NodeController:
     """The node autoscaler with all its parts."""
     metrics, writer, covers = context.metrics, context.writer, settings.scope.covers
-    boosts = BoostInformers(context.informers, settings, context.served)
+    sizing = SizingInformers(context.informers, settings, context.served)
     provider_client = ProviderClient(providers, settings.provider.provider_timeout.total_seconds(), metrics)
     reporter = ActionReporter(metrics, context.record_event)
     accumulator = ChangeAccumulator(informers, covers, informers.requests, informers.pod_groups)
@@ -150,7 +150,7 @@ def build_node_controller(
     )
     reconciler = NodeReconciler(
         informers,
-        boosts,
+        sizing,
         accumulator,
         planner,
         provider_client=provider_client,

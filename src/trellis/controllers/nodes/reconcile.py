@@ -16,13 +16,13 @@ from trellis.base.reasons import DetailedReason
 from trellis.controllers.buffer_provisioning.buffer_reports import with_unreadable_buffers
 from trellis.controllers.buffer_provisioning.snapshot_changes import ChangeAccumulator
 from trellis.controllers.nodes import metrics as named
-from trellis.controllers.nodes.boosts import BoostInformers
 from trellis.controllers.nodes.events import ActionReporter, NodeEvents
 from trellis.controllers.nodes.executor import NodeExecutor, NodePlanResult, PendingNodeWrites
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.metrics import NodeAutoscalerMetrics
 from trellis.controllers.nodes.provider_client import PROVIDER_TIMED_OUT, ProviderClient
 from trellis.controllers.nodes.provisioning_requests import ProvisioningRequestPublisher
+from trellis.controllers.nodes.sizing import SizingInformers
 from trellis.controllers.nodes.state import PlannerThread
 from trellis.controllers.nodes.status import BufferStatusPublisher
 from trellis.core.nodes.autoscaler_pass import (
@@ -134,7 +134,7 @@ class NodeReconciler:
     def __init__(
         self,
         node_informers: NodeInformers,
-        boosts: BoostInformers,
+        sizing: SizingInformers,
         accumulator: ChangeAccumulator,
         planner: PlannerThread,
         *,
@@ -152,7 +152,7 @@ class NodeReconciler:
         now: Callable[[], float],
     ) -> None:
         self._informers = node_informers
-        self._boosts = boosts
+        self._sizing = sizing
         self._accumulator = accumulator
         self._planner = planner
         self._provider_client = provider_client
@@ -193,8 +193,8 @@ class NodeReconciler:
         if groups is None:
             await self._interim_status.publish_once(self._memory.up)
             return [next_write_at]
-        budgets, starts = self._informers.budgets.snapshot(), self._boosts.build_startup_boosts()
-        pass_input = PassInput(groups.states, budgets, self._memory, now, starts)
+        budgets, sizing = self._informers.budgets.snapshot(), self._sizing.build_sources()
+        pass_input = PassInput(groups.states, budgets, self._memory, now, sizing)
         plans = await self._planner.run(lambda planner, changes: planner.plan(changes, pass_input))
         timer.step(named.PLAN)
         try:
@@ -266,7 +266,7 @@ class NodeReconciler:
         self._reporter.report_group_problems(groups.problems)
         self._reporter.report_group_notes(plans.up.notes)
         self._reporter.report_lost_orders(plans.up.lost)
-        self._events.record_pods(plans.up.pods, failed)
+        self._events.record_pods((*plans.up.pods, *plans.up.resizes), failed)
         self._events.record_buffers(buffers)
         self._events.record_nodes(plans.down.nodes)
         self._events.record_unreadable(plans.problems)

@@ -5,13 +5,17 @@ The input is recorded in the planning thread before the plans are made, so that 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
+from trellis.core.cluster.store import ObjectKey
 from trellis.core.nodes.autoscaler_pass import AutoscalerSettings, NodePlanner, PassInput, PassPlans
+from trellis.core.nodes.state.recommended_sizes import RecommendedSize
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, START_LINE
 from trellis.core.recording.nodes.changes import CHANGES, ChangesWriter
-from trellis.core.recording.nodes.passes import BOOSTED, NodesRecordingStart, PassInputWriter, RecordedBoosts
+from trellis.core.recording.nodes.passes import SIZES, NodesRecordingStart, PassInputWriter, SizesLine
 from trellis.core.recording.nodes.plans import PlansRecorder
 from trellis.runtime.recorder import Recorder
 
@@ -31,7 +35,6 @@ class RecordedNodePlanner(NodePlanner):
         self._recorder = recorder
         self._changes = ChangesWriter()
         self._inputs = PassInputWriter()
-        self._boosts = RecordedBoosts()
         self._plans = PlansRecorder()
         recorder.write(START_LINE, NodesRecordingStart(settings.up, settings.down, expendable_below))
 
@@ -39,22 +42,19 @@ class RecordedNodePlanner(NodePlanner):
         """Record changes and apply them to the snapshot."""
         for line in self._changes.build_lines(changes):
             self._recorder.write(CHANGES, line)
-        for key, pod in changes.pods.items():
-            if pod is None:
-                self._boosts.forget(key)
         super().update(changes)
+
+    def put_sizes(self, sizes: Mapping[ObjectKey, RecommendedSize | None]) -> None:
+        """Record recommended sizes that have changed, and put them into the snapshot."""
+        if sizes:
+            self._recorder.write(SIZES, SizesLine(tuple(sizes.items())))
+        super().put_sizes(sizes)
 
     def plan(self, changes: ClusterSnapshotChanges, pass_input: PassInput) -> PassPlans:
         """Record the input, plan, and record the plans."""
-        pass_input = replace(
-            pass_input,
-            budgets=tuple(pass_input.budgets),
-            startup_boosts=self._boosts.record_boosts(pass_input.startup_boosts),
-        )
+        pass_input = replace(pass_input, budgets=tuple(pass_input.budgets))
         self._recorder.write(INPUT_LINE, self._inputs.build_line(pass_input))
         plans = super().plan(changes, pass_input)
-        if (boosts := self._boosts.drain_changes()) is not None:
-            self._recorder.write(BOOSTED, boosts)
         self._recorder.write(DECISION_LINE, self._plans.build_line(plans, pass_input.now))
         self._recorder.flush()
         self._inputs.record_plans(plans)

@@ -134,6 +134,14 @@ class ScaleUpFlags(Settings, frozen=True):
             why="As in Cluster Autoscaler.",
         ),
     ] = EXPENDABLE_PODS_PRIORITY_CUTOFF
+    scale_up_for_resizes: Annotated[
+        bool,
+        Setting(
+            "Scale up for the replacement of a pod whose in-place resize is deferred or infeasible on its node, if the "
+            "updater evicts such pods.",
+            why="On: the replacement has a node when the pod is evicted.",
+        ),
+    ] = _SCALE_UP_DEFAULTS.scale_up_for_resizes
 
     def figures(self) -> ScaleUpSettings:
         """The settings of `core.nodes`."""
@@ -150,6 +158,7 @@ class ScaleUpFlags(Settings, frozen=True):
             initial_node_group_backoff_seconds=self.initial_node_group_backoff_duration.total_seconds(),
             max_node_group_backoff_seconds=self.max_node_group_backoff_duration.total_seconds(),
             node_group_backoff_reset_seconds=self.node_group_backoff_reset_timeout.total_seconds(),
+            scale_up_for_resizes=self.scale_up_for_resizes,
         )
 
     def conflicts(self) -> Iterator[SettingConflict]:
@@ -279,6 +288,13 @@ class ScaleDownFlags(Settings, frozen=True):
             why="On: it is not known whether they replace their pods.",
         ),
     ] = True
+    scale_down_recommendation_headroom: Annotated[
+        bool,
+        Setting(
+            "Keep enough space on the remaining nodes for pods to grow to the size that VPAs and Hvpas recommend.",
+            why="On: otherwise resizes are deferred after a scale-down, pods are evicted, and nodes are added again.",
+        ),
+    ] = _SCALE_DOWN_DEFAULTS.scale_down_recommendation_headroom
 
     def figures(self, up: ScaleUpSettings) -> ScaleDownSettings:
         """The settings of `core.nodes`. What both plans need to know of nodes is among those of scale-up."""
@@ -305,6 +321,7 @@ class ScaleDownFlags(Settings, frozen=True):
             max_bulk_soft_taint_count=self.max_bulk_soft_taint_count,
             daemonset_eviction_for_occupied_nodes=self.daemonset_eviction_for_occupied_nodes,
             daemonset_eviction_for_empty_nodes=self.daemonset_eviction_for_empty_nodes,
+            scale_down_recommendation_headroom=self.scale_down_recommendation_headroom,
         )
 
 

@@ -84,10 +84,10 @@ def admit_pod(
     # A pod that is reviewed again, or a copy of a boosted pod, is not boosted a second time.
     shape = restore_pre_boost_shape(in_spec, pre_boost)
     resizable = is_resizable(pod.spec)
-    size, boost, outcomes = _decide(shape, governor, limits, settings, ceiling, resizable=resizable)
+    size, boost, outcomes = decide_resources(shape, governor, limits, settings, ceiling, resizable=resizable)
     if shape is not in_spec and not _is_consistent(outcomes, shape, in_spec):
         # Any user may write the annotation: one that does not match the pod is ignored.
-        size, boost, outcomes = _decide(in_spec, governor, limits, settings, ceiling, resizable=resizable)
+        size, boost, outcomes = decide_resources(in_spec, governor, limits, settings, ceiling, resizable=resizable)
     resources = build_resource_ops([outcome.change for outcome in outcomes])
     # The account of the first review stays: a second one changes nothing.
     written = _marker_annotations(pod, outcomes) | (
@@ -102,7 +102,7 @@ def admit_pod(
     )
 
 
-def _decide(
+def decide_resources(
     shape: PodShape,
     governor: Governor,
     limits: NamespaceLimits,
@@ -111,6 +111,7 @@ def _decide(
     *,
     resizable: bool,
 ) -> tuple[PodSize, PodBoost, list[_ContainerOutcome]]:
+    """The recommended size and the boost of a new pod of a shape, and what its containers get together."""
     vpa, applies = governor.vpa, governor.applies
     size = size_pod(shape, governor.advice, vpa, limits) if applies and governor.advice else PodSize()
     boost = PodBoost()

@@ -12,7 +12,7 @@ from trellis.core.explain.component_decisions.node_plans import NodeEvidence
 from trellis.core.explain.explanation.node import GroupRefusalPart, PlacementPart
 from trellis.core.explain.explanation.values import ObstaclePart, ReasonPart, build_reason_part
 from trellis.core.fit import Demand, explain_unfit_nodes
-from trellis.core.nodes.scale_up.decisions import GroupsRefusal
+from trellis.core.nodes.scale_up.decisions import GroupsRefusal, PendingPodsDecision
 from trellis.core.nodes.state.pods import PlacedPods
 
 SCALE_UP_NOT_NEEDED = Reason(
@@ -49,8 +49,11 @@ def explain_buffer_placement(node_evidence: NodeEvidence, key: ObjectKey) -> Pla
 
 
 def explain_pod_placement(node_evidence: NodeEvidence, pod: Pod) -> PlacementPart | None:
-    """The placement of a pod without a node; None if it has one."""
+    """The placement of a pod without a node, or of the replacement that a resize needs; None for other pods."""
     key = key_of(pod)
+    resize = next((decision for decision in node_evidence.up.resizes if key in decision.pods), None)
+    if resize is not None:
+        return _build_placement(node_evidence, resize)
     if pod.spec.node_name or key in node_evidence.snapshot.placed:
         return None
     problem = node_evidence.snapshot.problems.get(("Pod", key))
@@ -69,6 +72,12 @@ def explain_pod_placement(node_evidence: NodeEvidence, pod: Pod) -> PlacementPar
             orders=_count_orders(node_evidence),
             obstacles=obstacles,
         )
+    return _build_placement(node_evidence, decision, obstacles)
+
+
+def _build_placement(
+    node_evidence: NodeEvidence, decision: PendingPodsDecision, obstacles: tuple[ObstaclePart, ...] = ()
+) -> PlacementPart:
     return PlacementPart(
         decision=build_reason_part(decision.reason),
         count=len(decision.pods),

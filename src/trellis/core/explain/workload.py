@@ -71,7 +71,8 @@ def explain_hvpa(evidence: Evidence, name: str) -> ObjectExplanation:
 def explain_pod(evidence: Evidence, name: str, node_evidence: NodeEvidence | None = None) -> ObjectExplanation:
     """Explain a pod, with the VPA and the Hvpa that govern it.
 
-    `node_evidence` are the plans for nodes, where groups of nodes are known: of interest for a pod that has none.
+    `node_evidence` are the plans for nodes, where groups of nodes are known: of interest for a pod that has none, or
+    whose node is too small for its resize.
     """
     pod = evidence.collected.pods.get(evidence.namespace, name)
     if pod is None:
@@ -82,9 +83,9 @@ def explain_pod(evidence: Evidence, name: str, node_evidence: NodeEvidence | Non
     scaled = next((scaled for scaled in evidence.hvpas.values() if name in scaled.pods and _sizes(scaled)), None)
     target = read_vpa_target(vpa) if vpa is not None else scaled.target if scaled is not None else None
     explained = explain_subject(evidence, ExplanationSubject(POD_KIND, name, part, containers, [pod], target, scaled))
-    if pod.spec.node_name:
-        return explained
     placement = explain_pod_placement(node_evidence, pod) if node_evidence is not None else None
+    if pod.spec.node_name:
+        return msgspec.structs.replace(explained, placement=placement)
     missing = (*explained.missing, *find_missing_placement_evidence(evidence.collected, node_evidence))
     return msgspec.structs.replace(explained, placement=placement, missing=missing, partial=is_partial(missing))
 

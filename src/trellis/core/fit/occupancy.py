@@ -56,6 +56,10 @@ class Occupancy:
             for number, count in zip(numbers.tolist(), times.tolist(), strict=True):
                 self._count_port(port, number, count)
 
+    def add_occupancy(self, other: Occupancy, times: int = 1) -> None:
+        """Add the resources of another occupancy of the same table to every node, or remove them with -1 times."""
+        self._resized_amounts()[:] += times * other._resized_amounts()
+
     def count_fitting(self, demand: Demand, numbers: IntColumn) -> IntColumn:
         """The number of equal pods that fit on each node by resources and host ports alone."""
         allocatable, used = self._table.allocatable, self.amounts

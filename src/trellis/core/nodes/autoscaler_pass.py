@@ -19,7 +19,6 @@ from trellis.core.cluster.store import ObjectKey
 from trellis.core.nodes.buffers.headroom import observe_headroom
 from trellis.core.nodes.node_groups import GroupState
 from trellis.core.nodes.scale_down.decisions import ScaleDownAction, ScaleDownPlan, SetTaints
-from trellis.core.nodes.scale_down.drainability import StartupBoosts, no_boosts
 from trellis.core.nodes.scale_down.plan import plan_scale_down
 from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory
 from trellis.core.nodes.scale_down.view import ScaleDownInput
@@ -27,6 +26,7 @@ from trellis.core.nodes.scale_up.decisions import BufferDecision, ScaleUpPlan
 from trellis.core.nodes.scale_up.plan import plan_scale_up
 from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
+from trellis.core.nodes.state.recommended_sizes import NO_SIZING, RecommendedSize, RecommendedSizes, SizingSources
 from trellis.core.nodes.state.snapshot import ClusterSnapshot, ClusterSnapshotChanges
 
 
@@ -45,13 +45,13 @@ class AutoscalerSettings(msgspec.Struct, frozen=True):
 
 
 class PassInput(msgspec.Struct, frozen=True):
-    """The input of a pass beside the snapshot."""
+    """The input of a pass beside the snapshot. `sizing` is what recommended sizes of pods are computed from."""
 
     groups: Sequence[GroupState]
     budgets: Iterable[PodDisruptionBudget]
     memory: AutoscalerMemory
     now: float
-    startup_boosts: StartupBoosts = no_boosts
+    sizing: SizingSources = NO_SIZING
 
 
 class PassPlans(msgspec.Struct, frozen=True):
@@ -69,8 +69,8 @@ def plan_pass(snapshot: ClusterSnapshot, pass_input: PassInput, settings: Autosc
         snapshot,
         tuple(pass_input.budgets),
         pass_input.memory.up.chunk_nodes,
-        pass_input.startup_boosts,
         pass_input.memory.up.requests,
+        holds_resizes=settings.up.scale_up_for_resizes,
     )
     down = plan_scale_down(view, pass_input.memory.down, pass_input.now, settings.down)
     apply_taints(snapshot, down.actions)
@@ -100,14 +100,22 @@ class NodePlanner:
     def __init__(self, settings: AutoscalerSettings, expendable_below: int) -> None:
         self._settings = settings
         self._snapshot = ClusterSnapshot(expendable_below)
+        self._sizes = RecommendedSizes()
 
     def update(self, changes: ClusterSnapshotChanges) -> None:
         """Apply changes to the snapshot without planning."""
         changes.apply(self._snapshot)
+        self._sizes.note_changes(changes.pods)
+
+    def put_sizes(self, sizes: Mapping[ObjectKey, RecommendedSize | None]) -> None:
+        """Put recommended sizes that have changed into the snapshot."""
+        for key, size in sizes.items():
+            self._snapshot.put_recommended_size(key, size)
 
     def plan(self, changes: ClusterSnapshotChanges, pass_input: PassInput) -> PassPlans:
         """Apply changes to the snapshot and plan a pass."""
         self.update(changes)
+        self.put_sizes(self._sizes.find_changes(self._snapshot.placed, pass_input.sizing))
         return plan_pass(self._snapshot, pass_input, self._settings)
 
     def observe_buffers(self, changes: ClusterSnapshotChanges, memory: ScaleUpMemory, now: float) -> ObservedBuffers:

@@ -17,7 +17,8 @@ class ScaleUpSettings(msgspec.Struct, frozen=True):
 
     `expanders` choose between groups, the first that prefers one decides. `max_node_provision_seconds` is how long a
     node may take to come up before its order counts as failed. `cores_total` is in cores, `memory_total` in bytes.
-    `prices` are for nodes outside all groups, whose price no provider reports; None: they cost nothing.
+    `prices` are for nodes outside all groups, whose price no provider reports; None: they cost nothing. With
+    `scale_up_for_resizes` a pod whose resize does not fit on its node counts as demand for its replacement.
     """
 
     expanders: tuple[str, ...] = ("priority", "least-waste", "price")
@@ -35,6 +36,7 @@ class ScaleUpSettings(msgspec.Struct, frozen=True):
     prices: Prices | None = None
     provisioning_request_initial_backoff_seconds: float = 60.0
     provisioning_request_max_backoff_seconds: float = 600.0
+    scale_up_for_resizes: bool = True
 
 
 class ScaleDownSettings(msgspec.Struct, frozen=True):
@@ -45,7 +47,8 @@ class ScaleDownSettings(msgspec.Struct, frozen=True):
     of them with pods to be evicted. `max_pod_eviction_seconds` is how long an eviction, or the mark on a node, may be
     refused before the node is kept. `max_nodes_tried` is how many nodes with pods a plan tries, of those known to be
     unneeded and of others. `max_bulk_soft_taint_count` is how many nodes get or lose the soft taint in one pass; 0: no
-    node has it.
+    node has it. With `scale_down_recommendation_headroom` nodes that stay keep space for the growth that VPAs and Hvpas
+    recommend.
     """
 
     scale_down_enabled: bool = True
@@ -73,6 +76,7 @@ class ScaleDownSettings(msgspec.Struct, frozen=True):
     max_bulk_soft_taint_count: int = 10
     daemonset_eviction_for_occupied_nodes: bool = True
     daemonset_eviction_for_empty_nodes: bool = False
+    scale_down_recommendation_headroom: bool = True
 
 
 S = TypeVar("S", bound=ScaleUpSettings | ScaleDownSettings)

@@ -13,12 +13,12 @@ from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.slices import Labels
 from trellis.core.admission.decisions import GovernorIndex, PodAdmitter
-from trellis.core.admission.starting_cpu import compute_starting_boosts, find_cpu_ceiling, remove_boost
+from trellis.core.admission.starting_cpu import find_cpu_ceiling
 from trellis.core.boost.boosted_size import CpuCeiling
 from trellis.core.cluster.owners import WELL_KNOWN_KINDS, Owners, TargetRef, build_controller_ref
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.fit import NodeTable
-from trellis.core.recommend.amounts import ResourceAmounts
+from trellis.core.nodes.state.recommended_sizes import GovernorKey, SizingSources
 from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
 from trellis.core.sizing.governors import Governor
 from trellis.sim.cluster.api_server import apply_patch
@@ -32,6 +32,7 @@ class SimulatedAdmission:
 
     def __init__(self, limits: Iterable[LimitRange], settings: SimulationSettings) -> None:
         self._governors = GovernorIndex()
+        self._governor_objects: dict[GovernorKey, Governor] = {}
         self._nodes = NodeTable()
         self._must_fit = settings.updates.require_fit
         self._boosts = settings.boosts
@@ -39,6 +40,7 @@ class SimulatedAdmission:
         by_namespace: defaultdict[str, list[LimitRange]] = defaultdict(list)
         for limit in limits:
             by_namespace[limit.metadata.namespace].append(limit)
+        self._ranges = by_namespace
         self._limits = {namespace: read_limit_ranges(ranges) for namespace, ranges in by_namespace.items()}
         self._owners = Owners({kind: partial(self._find_workload, kind) for kind in WELL_KNOWN_KINDS}, {})
         self._decisions = PodAdmitter(self._governors, self.get_limits, settings.boosts, self._find_ceiling)
@@ -46,6 +48,10 @@ class SimulatedAdmission:
     def put_governor(self, kind: str, key: ObjectKey, governor: Governor | None) -> None:
         """Add or replace an object that sizes pods."""
         self._governors.put(kind, *key, governor)
+        if governor is not None:
+            self._governor_objects[kind, *key] = governor
+        else:
+            self._governor_objects.pop((kind, *key), None)
 
     def on_workload(self, kind: str, key: ObjectKey, new: KubeObject | None) -> None:
         """Handle a change of a controller."""
@@ -79,14 +85,14 @@ class SimulatedAdmission:
         result = self._governors.find(self._owners.follow(target).topmost or target, labels, self._owners)
         return result if isinstance(result, Governor) else None
 
-    def find_starting_boosts(self, pod: Pod) -> ResourceAmounts:
-        """The millicores by container with which the successor of a pod would start, if it would be boosted."""
-        namespace = pod.metadata.namespace
-        controller = build_controller_ref(namespace, pod.metadata.controller)
-        governor = self.find_governor(controller, pod.metadata.labels) if controller is not None else None
-        if governor is None:
-            return {}
-        return compute_starting_boosts(remove_boost(pod).spec, governor, self.get_limits(namespace), self._boosts)
+    def build_sizing_sources(self) -> SizingSources:
+        """What sizes of pods depend on, as it is now."""
+        return SizingSources(
+            partial(tuple, self._governor_objects.items()),
+            {kind: partial(self._find_workload, kind) for kind in WELL_KNOWN_KINDS},
+            lambda namespace: self._ranges.get(namespace, ()),
+            self._boosts,
+        )
 
     def get_limits(self, namespace: str) -> NamespaceLimits:
         """The LimitRanges of a namespace."""

@@ -108,7 +108,7 @@ class ControlPlane:
                 cluster,
                 simulated_buffers=simulated_buffers,
                 settings=settings,
-                boosts=self._admission.find_starting_boosts,
+                build_sizing=self._admission.build_sizing_sources,
             )
         for namespace in sorted({limit.metadata.namespace for limit in policies.limits}):
             cache.put_limits(namespace, [limit for limit in policies.limits if limit.metadata.namespace == namespace])
@@ -257,6 +257,7 @@ class ControlPlane:
 
     def _put_hvpa_governor(self, hvpa: Hvpa) -> Governor:
         key, governor = key_of(hvpa), compile_hvpa_governor(hvpa)
+        self._on_governor_changed()
         self._admission.put_governor(hvpa.kind, key, governor)
         self.updater.workload_cache.put_governor(hvpa.kind, key, governor, hvpa.metadata.annotations)
         return governor
@@ -265,8 +266,13 @@ class ControlPlane:
         key = key_of(vpa)
         self._vpas[key] = vpa
         self._governors[key] = governor
+        self._on_governor_changed()
         self._admission.put_governor(vpa.kind, key, governor)
         self.updater.workload_cache.put_governor(vpa.kind, key, governor, vpa.metadata.annotations)
+
+    def _on_governor_changed(self) -> None:
+        if self._node_autoscaler is not None:
+            self._node_autoscaler.on_governor()
 
 
 def _newest(old: K | None, new: K | None) -> K:

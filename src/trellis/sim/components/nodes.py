@@ -32,10 +32,10 @@ from trellis.core.nodes.node_groups import (
     find_release_problems,
 )
 from trellis.core.nodes.scale_down.decisions import DrainPod, SetTaints
-from trellis.core.nodes.scale_down.drainability import StartupBoosts
 from trellis.core.nodes.scale_down.remembered_state import record_added_nodes, record_failed_removal
 from trellis.core.nodes.scale_up.remembered_state import record_failed_order, record_release
 from trellis.core.nodes.state.pods import is_unschedulable
+from trellis.core.nodes.state.recommended_sizes import RecommendedSizes, SizingSources
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.resize.actions import PodRef
 from trellis.sim.cluster.cluster import ModelCluster
@@ -131,7 +131,10 @@ _LONGEST_PAUSE_SECONDS: Final = 300.0
 
 
 class SimulatedNodeAutoscaler:
-    """The node autoscaler of a variant, with a Buffer controller beside it. `starts` is about boosts of moved pods."""
+    """The node autoscaler of a variant, with a Buffer controller beside it.
+
+    `build_sizing` returns what recommended sizes of pods are computed from.
+    """
 
     def __init__(
         self,
@@ -141,14 +144,15 @@ class SimulatedNodeAutoscaler:
         *,
         simulated_buffers: SimulatedBuffers,
         settings: SimulationSettings,
-        boosts: StartupBoosts,
+        build_sizing: Callable[[], SizingSources],
     ) -> None:
         self._kernel = kernel
         self._cluster = cluster
         self._buffers = simulated_buffers
         self._settings = settings
-        self._boosts = boosts
+        self._build_sizing = build_sizing
         self._snapshot = ClusterSnapshot()
+        self._sizes = RecommendedSizes()
         self._memory = AutoscalerMemory()
         self._has_changed = True
         self._last_pass = -_LONGEST_PAUSE_SECONDS
@@ -183,6 +187,7 @@ class SimulatedNodeAutoscaler:
         if present is None:
             return
         self._snapshot.put_pod(key_of(present), new)
+        self._sizes.note_changes({key_of(present): new})
         self._has_changed = True
         if new is None:
             self._last_reasons.pop(f"pod {'/'.join(key_of(present))}", None)
@@ -200,6 +205,10 @@ class SimulatedNodeAutoscaler:
     def on_daemon_set(self, key: ObjectKey, new: KubeObject | None) -> None:
         """Handle a change of a DaemonSet: its pods are placed on a new node before all others."""
         self._snapshot.put_daemon_set(key, new if isinstance(new, DaemonSet) else None)
+        self._has_changed = True
+
+    def on_governor(self) -> None:
+        """Handle a change of a VPA or an Hvpa."""
         self._has_changed = True
 
     def run_if_due(self) -> None:
@@ -228,7 +237,9 @@ class SimulatedNodeAutoscaler:
         for buffer in self._buffers.translate_changed(self._snapshot.table, self._snapshot.nodes, now):
             self._put(buffer)
         budgets = tuple(self._cluster.targets.budgets())
-        pass_input = PassInput(self.pools.list_states(), budgets, self._memory, now, self._boosts)
+        for key, size in self._sizes.find_changes(self._snapshot.placed, self._build_sizing()).items():
+            self._snapshot.put_recommended_size(key, size)
+        pass_input = PassInput(self.pools.list_states(), budgets, self._memory, now)
         plans = plan_pass(self._snapshot, pass_input, AutoscalerSettings(self._settings.up, self._settings.down))
         self._memory = self._execute(plans, now)
         self._record_plans(plans, now)
@@ -271,7 +282,9 @@ class SimulatedNodeAutoscaler:
         self._count_reasons((f"node {decision.node}", decision.reason.reason.code) for decision in plans.down.nodes)
         self._count_reasons((f"buffer {decision.uid}", decision.reason.reason.code) for decision in plans.up.buffers)
         self._count_reasons(
-            (f"pod {'/'.join(key)}", decision.reason.reason.code) for decision in plans.up.pods for key in decision.pods
+            (f"pod {'/'.join(key)}", decision.reason.reason.code)
+            for decision in (*plans.up.pods, *plans.up.resizes)
+            for key in decision.pods
         )
 
     def _count_reasons(self, reasons: Iterable[tuple[str, str]]) -> None:

@@ -159,6 +159,8 @@ FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
     "balance-similar-node-groups": ("up", "balance_similar_node_groups", _boolean),
     "max-nodes-total": ("up", "max_nodes_total", _any_count),
     "max-nodes-per-scaleup": ("up", "max_nodes_per_scaleup", _positive_count),
+    "scale-up-for-resizes": ("up", "scale_up_for_resizes", _boolean),
+    "scale-down-recommendation-headroom": ("down", "scale_down_recommendation_headroom", _boolean),
     "scale-down-enabled": ("down", "scale_down_enabled", _boolean),
     "scale-down-utilization-threshold": ("down", "scale_down_utilization_threshold", _share),
     "scale-down-unneeded-time": ("down", "scale_down_unneeded_seconds", _duration),

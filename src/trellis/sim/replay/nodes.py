@@ -1,7 +1,7 @@
 """Replays a recording of the node autoscaler: the same changes, and a plan at each time that it planned.
 
-The cluster, groups, budgets, boosts, the clock and the results of plans are those of the recording. Memory goes on from
-what is decided now, so that one pass that differs may make those after it differ.
+The cluster, groups, budgets, recommended sizes, the clock and the results of plans are those of the recording. Memory
+goes on from what is decided now, so that one pass that differs may make those after it differ.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, START_LINE
 from trellis.core.recording.nodes.changes import CHANGES, ChangesLine, ChangesReader
 from trellis.core.recording.nodes.passes import (
     BOOSTED,
+    SIZES,
     BoostsLine,
     NodesRecordingStart,
     PassInputReader,
     PassLine,
-    RecordedBoosts,
+    SizesLine,
 )
 from trellis.core.recording.nodes.plans import PlansLine, PlansRecorder
 from trellis.sim.replay.decisions import ReplayedDecision
@@ -51,7 +52,6 @@ class _NodesReplay:
         self._planner = NodePlanner(AutoscalerSettings(began.up, began.down), began.expendable_below)
         self._changes = ChangesReader()
         self._inputs = PassInputReader()
-        self._boosts = RecordedBoosts()
         self._decisions = PlansRecorder()
         self._pass: PassLine | None = None
 
@@ -60,9 +60,11 @@ class _NodesReplay:
         if kind == INPUT_LINE:
             self._pass = decode_payload(data, PassLine)
         elif kind == CHANGES:
-            self._apply(self._changes.read_changes(decode_payload(data, ChangesLine)))
+            self._planner.update(self._changes.read_changes(decode_payload(data, ChangesLine)))
         elif kind == BOOSTED:
-            self._boosts.apply_line(decode_payload(data, BoostsLine))
+            self._planner.put_sizes(decode_payload(data, BoostsLine).build_sizes())
+        elif kind == SIZES:
+            self._planner.put_sizes(dict(decode_payload(data, SizesLine).sizes))
         else:
             raise InvalidRecording(kind, "is not valid in a recording of the node autoscaler")
 
@@ -71,12 +73,6 @@ class _NodesReplay:
         time, self._pass = self._pass, None
         if time is None:
             raise InvalidRecording(DECISION_LINE, f"comes before a line of kind {INPUT_LINE}")
-        plans = self._planner.plan(ClusterSnapshotChanges(), self._inputs.read_input(time, self._boosts.find_boosts))
+        plans = self._planner.plan(ClusterSnapshotChanges(), self._inputs.read_input(time))
         self._inputs.record_plans(plans)
         return self._decisions.build_line(plans, time.now)
-
-    def _apply(self, changes: ClusterSnapshotChanges) -> None:
-        for key, pod in changes.pods.items():
-            if pod is None:
-                self._boosts.forget(key)
-        self._planner.update(changes)

@@ -138,6 +138,64 @@ def test_a_pod_that_would_be_boosted_is_moved_only_if_the_boost_fits() -> None:
     world.run(play)
 
 
+def test_a_node_is_kept_for_the_growth_that_a_vpa_recommends_until_the_vpa_is_deleted() -> None:
+    world = World(down=QUICK)
+
+    async def play(_: NodeController) -> None:
+        world.add_pods(5)
+        await world.wait(BOOT + 10)
+        assert len(world.nodes()) == 2
+        for name in list(world.placed())[:2]:
+            world.server.delete(f"/api/v1/namespaces/shop/pods/{name}")
+        # Three pods of one core each fit on one node of four. With half a core more they do not.
+        world.add_vpa("web", "1500m")
+        await world.wait(180)
+        assert len(world.nodes()) == 2
+        assert world.metric("trellis_nodes_nodes", reason="NoHeadroomForRecommendations") > 0
+        world.server.delete("/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web")
+        await world.wait(180)
+        assert len(world.nodes()) == 1
+
+    world.run(play)
+
+
+def test_a_deferred_resize_orders_one_node_which_stays_until_the_resize_is_done() -> None:
+    world = World(down=QUICK)
+
+    async def play(_: NodeController) -> None:
+        world.add_vpa("web", "3")
+        world.add_pods(4)
+        await world.wait(BOOT + 10)
+        assert len(world.nodes()) == 1
+        (name, *_others) = world.placed()
+        world.resize(name, "3", "Deferred")
+        await world.wait(BOOT + 300)
+        assert len(world.nodes()) == 2
+        assert world.event_codes("Pod", name).count("ResizeAwaitsNode") == 1
+        world.server.delete(f"/api/v1/namespaces/shop/pods/{name}")
+        world.server.delete("/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web")
+        await world.wait(300)
+        assert len(world.nodes()) == 1
+
+    world.run(play)
+
+
+def test_a_resize_without_an_eviction_orders_no_node_and_gets_an_event() -> None:
+    world = World(down=QUICK)
+
+    async def play(_: NodeController) -> None:
+        world.add_vpa("web", "3", "InPlace")
+        world.add_pods(4)
+        await world.wait(BOOT + 10)
+        (name, *_others) = world.placed()
+        world.resize(name, "3", "Deferred")
+        await world.wait(300)
+        assert len(world.nodes()) == 1
+        assert world.event_codes("Pod", name).count("ResizeWithoutEviction") == 1
+
+    world.run(play)
+
+
 def test_a_buffer_keeps_its_nodes_until_its_chunks_are_removed() -> None:
     world = World(down=QUICK)
 

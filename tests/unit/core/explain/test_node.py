@@ -418,3 +418,21 @@ def test_explanations_use_only_codes_of_decisions() -> None:
     ):
         atoms.add(explanation.placement)
     assert atoms.codes <= known.codes
+
+
+def test_a_node_that_is_kept_for_growth_and_a_pod_whose_resize_needs_a_node_are_explained() -> None:
+    cluster = pool(2)
+    cluster.add_workload("web", 0)
+    cluster.add_vpa("web", {"app": {"cpu": "1500m", "memory": "64Mi"}}, mode="InPlaceOrRecreate")
+    for number, where in enumerate(("small-1", "small-1", "small-2")):
+        cluster.run(f"web-1-{number}", where, "1")
+    cluster.run("base", "n1", "2", app="other")
+    assert verdict(cluster, "small-2") == ("Kept", "NoHeadroomForRecommendations")
+    off = msgspec.structs.replace(COMPONENTS, nodes_down=ScaleDownSettings(scale_down_recommendation_headroom=False))
+    assert {verdict(cluster, name, off)[0] for name in ("small-1", "small-2")} == {"Kept", "Unneeded"}
+
+    cluster.run("other", "small-1", "3", app="other")
+    resizing = cluster.objects["Pod", ("shop", "web-1-0")]
+    resizing["status"]["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}]
+    assert placing(cluster.pod("web-1-0")).decision.reason.code == "ResizeFitsElsewhere"
+    assert cluster.pod("web-1-1").placement is None

@@ -29,13 +29,13 @@ from trellis.core.nodes import (
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, NodePlanner, PassInput, PassPlans
 from trellis.core.nodes.provisioning.lifecycle import RequestMemory, RequestPhase
 from trellis.core.nodes.scale_down.decisions import NODE_IN_USE, ScaleDownPlan
-from trellis.core.nodes.scale_down.drainability import no_boosts
 from trellis.core.nodes.scale_down.remembered_state import NodeRemoval, UnremovableNode
 from trellis.core.nodes.scale_up.decisions import ScaleUpPlan
 from trellis.core.nodes.scale_up.remembered_state import GroupBackoff, UnconfirmedOrder
+from trellis.core.nodes.state.recommended_sizes import RecommendedSize
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.core.recording.nodes.changes import ChangesLine, ChangesReader, ChangesWriter
-from trellis.core.recording.nodes.passes import BoostsLine, PassInputReader, PassInputWriter, PassLine, RecordedBoosts
+from trellis.core.recording.nodes.passes import BoostsLine, PassInputReader, PassInputWriter, PassLine, SizesLine
 from trellis.runtime.recorder import NO_RECORDER
 
 GROUPS = {name: a_group(name) for name in ("large", "small")}
@@ -88,7 +88,7 @@ def test_pass_inputs_are_read_as_they_were_written(passes: list[tuple[Any, ...]]
     writing, reading = PassInputWriter(), PassInputReader()
     for number, (states, budgets, count, memory, left) in enumerate(passes):
         asked = PassInput(states, budgets[:count], memory, START + number)
-        again = reading.read_input(decode_payload(encode_payload(writing.build_line(asked)), PassLine), no_boosts)
+        again = reading.read_input(decode_payload(encode_payload(writing.build_line(asked)), PassLine))
         assert list(again.groups) == states
         assert list(again.budgets) == budgets[:count]
         assert (again.memory, again.now) == (memory, asked.now)
@@ -178,25 +178,16 @@ def test_storage_is_read_as_it_was_and_only_its_changes_are_written() -> None:
             assert [*getattr(again, name).items()] == [*getattr(storage, name).items()]
 
 
-def test_a_boost_is_written_once_and_dropped_with_its_pod() -> None:
-    pod, boosts, read = a_pod("web"), RecordedBoosts(), RecordedBoosts()
-    ask = boosts.record_boosts(lambda _: {"app": 2_000})
-    assert ask(pod) == ask(pod) == {"app": 2_000}
-    line = boosts.drain_changes()
-    assert line == BoostsLine(((("default", "web"), {"app": 2_000}),))
-    read.apply_line(line)
-    assert read.find_boosts(pod) == {"app": 2_000}
-    ask(pod)
-    assert boosts.drain_changes() is None
-    # The boost is over: an answer like any other.
-    boosts.record_boosts(no_boosts)(pod)
-    over = boosts.drain_changes()
-    assert over is not None
-    read.apply_line(over)
-    assert read.find_boosts(pod) == {}
-    read.apply_line(line)
-    read.forget(("default", "web"))
-    assert read.find_boosts(pod) == {}
+def test_recommended_sizes_are_read_as_they_were_written() -> None:
+    size = RecommendedSize({"app": {"cpu": 2_000}}, {"app": {"cpu": 500, "memory": 2**30}}, is_evictable=True)
+    line = SizesLine(((("default", "web"), size), (("default", "old"), None)))
+    assert decode_payload(encode_payload(line), SizesLine) == line
+
+
+def test_boosts_of_earlier_recordings_are_read_as_sizes() -> None:
+    line = decode_payload(b'{"starts":[[["default","web"],{"app":2000}],[["default","old"],{}]]}', BoostsLine)
+    web, old = line.build_sizes().values()
+    assert (web, old) == (RecommendedSize({"app": {"cpu": 2000}}), RecommendedSize())
 
 
 def test_without_a_recorder_the_planner_is_used_directly() -> None:

@@ -8,13 +8,14 @@ put them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
 from trellis.api.kinds.buffer import Buffer
 from trellis.api.kube.workloads import DaemonSet
 from trellis.core.cluster.state import ClusterState
-from trellis.core.cluster.store import key_of
+from trellis.core.cluster.store import BY_NAMESPACE, key_of
 from trellis.core.explain.component_decisions.resize_plans import has_all_nodes_and_pods
 from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.fit import Storage
@@ -36,6 +37,8 @@ from trellis.core.nodes.scale_down.remembered_state import NodeRemoval
 from trellis.core.nodes.scale_down.removal_steps import read_leaving_time
 from trellis.core.nodes.scale_down.soft_taints import read_unneeded_time
 from trellis.core.nodes.scale_up.plan import plan_scale_up
+from trellis.core.nodes.state.recommended_sizes import GovernorKey, RecommendedSizes, SizingSources
+from trellis.core.sizing.governors import Governor, compile_hvpa_governor, compile_vpa_governor
 
 
 class KnownNodeGroups(msgspec.Struct, frozen=True):
@@ -83,12 +86,14 @@ def run_node_autoscaler(
         return None
     storage = build_storage(collected)
     snapshot = build_node_snapshot(collected, groups, storage, components.expendable_below)
+    _put_recommended_sizes(snapshot, collected, components)
     chunk_nodes = plan_scale_up(snapshot, ScaleUpMemory(), now, components.nodes_up).memory.chunk_nodes
     removals = ScaleDownMemory(
         unneeded_since=dict(_find_unneeded_times(snapshot, now)),
         removals={removal.node: removal for removal in _find_removals(snapshot, now)},
     )
-    view = ScaleDownInput(snapshot, tuple(collected.pdbs), chunk_nodes)
+    holds_resizes = components.nodes_up.scale_up_for_resizes
+    view = ScaleDownInput(snapshot, tuple(collected.pdbs), chunk_nodes, holds_resizes=holds_resizes)
     memory = AutoscalerMemory(ScaleUpMemory(chunk_nodes=chunk_nodes), removals)
     plans = _plan(snapshot, PassInput(groups.states, view.budgets, memory, now), components)
     return NodeEvidence(snapshot, view, plans.down, plans.up, removals, groups, components, now)
@@ -113,6 +118,26 @@ def build_node_snapshot(
             snapshot.put_daemon_set(key_of(daemon_set), daemon_set)
     snapshot.put_groups(groups.states)
     return snapshot
+
+
+def _put_recommended_sizes(snapshot: ClusterSnapshot, collected: ClusterState, components: CollectedSettings) -> None:
+    """What VPAs and Hvpas recommend for the pods of the snapshot."""
+    governors: dict[GovernorKey, Governor] = {}
+    for vpa in collected.vpas:
+        if (governor := compile_vpa_governor(vpa)) is not None:
+            governors[vpa.kind, *key_of(vpa)] = governor
+    for hvpa in collected.hvpas:
+        governors[hvpa.kind, *key_of(hvpa)] = compile_hvpa_governor(hvpa)
+    sources = SizingSources(
+        governors.items,
+        {kind: workloads.get for kind, workloads in collected.workloads.items()},
+        partial(collected.limit_ranges.by_index, BY_NAMESPACE),
+        components.boosts,
+    )
+    sizes = RecommendedSizes(len(collected.pods), len(collected.pods))
+    sizes.note_changes(dict(collected.pods.objects))
+    for key, size in sizes.find_changes(snapshot.placed, sources).items():
+        snapshot.put_recommended_size(key, size)
 
 
 def with_uid(buffer: Buffer) -> Buffer:

@@ -1,12 +1,17 @@
 """The drain simulation: which nodes can be removed together because their pods and chunks fit elsewhere.
 
-Pending pods and chunks of Buffers are placed first. Removals in progress come before candidates, and go on only as long
-as nothing needs their node: a pending pod that fits only on such a node keeps it.
+Pending pods, replacements of pods whose resizes do not fit on their nodes, and chunks of Buffers are placed first.
+Removals in progress come before candidates, and go on only as long as nothing needs their node: a pending pod that fits
+only on such a node keeps it.
 
 The pods and chunks of a node are placed on other ready nodes, beside their pods. If all fit, the node counts as drained
 from then on, and they count where they were placed; otherwise nothing has changed. Nodes that are drained one after the
 other can therefore be removed together. The node itself stays in the table, because the scheduler counts it while its
 pods are evicted.
+
+Nodes that stay keep headroom: candidates are tried beside the growth that VPAs and Hvpas recommend for pods, and beside
+the replacements of pods that have to leave their nodes for it. Removals in progress go on without headroom, so that
+recommendations that change during a drain do not move pods twice.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ import numpy as np
 from trellis.base.errors import InvalidInput
 from trellis.base.reasons import DetailedReason, Reason
 from trellis.base.wording import pluralize
-from trellis.core.fit import Demand
+from trellis.core.fit import Demand, Occupancy
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.provisioning.bookings import place_bookings
 from trellis.core.nodes.provisioning.lifecycle import NO_REQUESTS, RequestsView
@@ -34,7 +39,8 @@ from trellis.core.nodes.scale_down.decisions import (
     NODE_RECEIVES_PODS,
     PENDING_POD_FITS,
 )
-from trellis.core.nodes.scale_down.drainability import PodsToDrain, ReplacementDemands
+from trellis.core.nodes.scale_down.drainability import PodsToDrain
+from trellis.core.nodes.scale_down.held_spaces import HeldSpace, HeldSpaces
 from trellis.core.nodes.scale_down.remembered_state import NodeRemoval
 from trellis.core.nodes.scale_down.removable_nodes import GroupMinimums, ScaleDownCandidate
 from trellis.core.nodes.scale_down.removal_steps import without_leaving_taint
@@ -44,8 +50,20 @@ from trellis.core.nodes.state.placement import (
     place_chunks,
     resolve_claim_conflicts,
 )
-from trellis.core.nodes.state.pods import BufferChunks, PlacedPod, PlacedPods, depends_on_other_pods, sort_for_placement
+from trellis.core.nodes.state.pods import (
+    BufferChunks,
+    PendingPod,
+    PlacedPod,
+    PlacedPods,
+    depends_on_other_pods,
+    sort_for_placement,
+)
 from trellis.core.nodes.state.readiness import NodeReadiness
+from trellis.core.nodes.state.replacements import (
+    ReplacementDemands,
+    find_growth_replacements,
+    find_resize_replacements,
+)
 from trellis.core.nodes.state.simulation import ClusterSimulation, NodeTemplates, simulate_cluster
 from trellis.core.nodes.state.snapshot import DEMAND_UNREADABLE, ClusterSnapshot
 from trellis.core.nodes.state.transient_taints import NO_TRANSIENT_TAINTS, TransientTaints
@@ -55,6 +73,13 @@ NO_PLACE_FOR_PODS = Reason("NoPlaceForPods", "Pods of the node would not fit on 
 NO_PLACE_FOR_CHUNKS = Reason("NoPlaceForChunks", "Chunks of a Buffer would not fit on other nodes.")
 NO_PLACE_FOR_BOOKED_PODS = Reason(
     "NoPlaceForBookedPods", "Capacity that is booked for a ProvisioningRequest would not fit on other nodes."
+)
+NO_PLACE_FOR_RESIZES = Reason(
+    "NoPlaceForResizes", "The replacement of a pod whose resize does not fit on its node would fit on no other node."
+)
+NO_HEADROOM_FOR_RECOMMENDATIONS = Reason(
+    "NoHeadroomForRecommendations",
+    "The node could go only if pods elsewhere did not grow to the size that VPAs and Hvpas recommend.",
 )
 
 # Pods are tried on this many nodes before all others.
@@ -79,6 +104,26 @@ class DrainSimulator:
         self.hosts: BoolColumn = np.zeros(simulation.table.numbers_end, dtype=np.bool_)
         self._chunk_counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
         self._chunks: dict[str, BufferChunks] = {}
+        self._held = HeldSpaces()
+        # What is counted as used beyond what the plan is sure of: growth, and space for pods that leave because of it.
+        self._headroom: Occupancy | None = None
+
+    def hold(self, spaces: Iterable[HeldSpace]) -> None:
+        """Record space that nodes hold for replacements; it has been placed already."""
+        for space in spaces:
+            self._held.add(space)
+
+    def keep_headroom(self, snapshot: ClusterSnapshot, displaced: Sequence[PendingPod]) -> None:
+        """Count recommended growth from now on. `displaced` are pods that have to leave their nodes in any case."""
+        running, growth = self._simulation.running, snapshot.growth.added
+        running.used.add_occupancy(growth)
+        self._headroom = growth.copy()
+        staying = self._simulation.build_mask(self._simulation.ready)
+        pods = find_growth_replacements(snapshot, running.used, staying, displaced, self._replacements)
+        spaces, _ = _place_replacements(snapshot, self._simulation, pods, self._order, for_growth=True)
+        self.hold(spaces)
+        for space in spaces:
+            self._headroom.add(space.number, space.demand)
 
     def add_chunks(self, chunks: BufferChunks, numbers: IntColumn) -> None:
         """Record the nodes of the chunks of a Buffer."""
@@ -92,22 +137,62 @@ class DrainSimulator:
             groups = self._count_demands(pods)
         except InvalidInput as error:
             return DetailedReason(DEMAND_UNREADABLE, str(error))
-        attempt = _DrainAttempt(self._simulation, self._order[self._order != number])
-        refusal = self._move_all(number, pods, groups, attempt)
+        attempt = self._begin_attempt(number)
+        refusal = self._move_all(number, pods, groups, attempt, with_headroom=True)
         if refusal is not None:
             attempt.undo()
-            return refusal
+            return self._explain_refusal(number, pods, groups, refusal)
         self._order = attempt.nodes
         self.hosts[attempt.used] = True
         self._chunk_counts.pop(number, None)
         for uid, numbers in attempt.chunks:
             self.add_chunks(self._chunks[uid], numbers)
+        self._commit_spaces(attempt)
         return None
 
+    def _begin_attempt(self, number: int) -> _DrainAttempt:
+        return _DrainAttempt(self._simulation, self._order[self._order != number])
+
+    def _explain_refusal(
+        self, number: int, pods: Sequence[PlacedPod], groups: Sequence[tuple[Demand, int]], refusal: DetailedReason
+    ) -> DetailedReason:
+        """The refusal, or that the drain would do without headroom."""
+        if self._headroom is None:
+            return refusal
+        used = self._simulation.running.used
+        used.add_occupancy(self._headroom, -1)
+        attempt = self._begin_attempt(number)
+        without_headroom = self._move_all(number, pods, groups, attempt, with_headroom=False)
+        attempt.undo()
+        used.add_occupancy(self._headroom)
+        if without_headroom is not None:
+            return without_headroom
+        is_headroom = refusal.reason is NO_HEADROOM_FOR_RECOMMENDATIONS
+        return refusal if is_headroom else DetailedReason(NO_HEADROOM_FOR_RECOMMENDATIONS, refusal.details)
+
+    def _commit_spaces(self, attempt: _DrainAttempt) -> None:
+        for space, number in (*((space, -1) for space in attempt.withdrawn), *attempt.moved):
+            if self._headroom is not None and space.for_growth:
+                self._headroom.remove(space.number, space.demand)
+                self._headroom.add(number, space.demand)
+            if number < 0:
+                self._held.remove(space)
+            else:
+                self._held.move(space, number)
+
     def _move_all(
-        self, number: int, pods: Sequence[PlacedPod], groups: Iterable[tuple[Demand, int]], attempt: _DrainAttempt
+        self,
+        number: int,
+        pods: Sequence[PlacedPod],
+        groups: Iterable[tuple[Demand, int]],
+        attempt: _DrainAttempt,
+        *,
+        with_headroom: bool,
     ) -> DetailedReason | None:
         running = self._simulation.running
+        # The pods move now, and need no space for later.
+        for space in self._held.list_of_pods_on(number, with_growth=with_headroom):
+            attempt.withdraw(running, space)
         for pod in pods:
             if pod.is_counted:
                 attempt.remove(running, number, pod)
@@ -117,6 +202,17 @@ class DrainSimulator:
                 return DetailedReason(
                     NO_PLACE_FOR_PODS, f"{pluralize(count, 'pod')} of namespace {namespace} would fit on no other node"
                 )
+        for demand, for_growth, spaces in self._held.group_on(number, with_growth=with_headroom):
+            numbers = attempt.move(running, number, demand, len(spaces))
+            if len(numbers) < len(spaces):
+                reason = NO_HEADROOM_FOR_RECOMMENDATIONS if for_growth else NO_PLACE_FOR_RESIZES
+                replacements = pluralize(len(spaces), "replacement")
+                return DetailedReason(reason, f"{replacements} of pods of namespace {demand.profile.namespace}")
+            attempt.moved += zip(spaces, numbers.tolist(), strict=True)
+        return self._move_chunks(number, attempt)
+
+    def _move_chunks(self, number: int, attempt: _DrainAttempt) -> DetailedReason | None:
+        running = self._simulation.running
         for uid, count in self._chunk_counts.get(number, Counter[str]()).items():
             chunks = self._chunks[uid]
             numbers = attempt.move(running if chunks.on_top else self._simulation.fixed, number, chunks.demand, count)
@@ -131,7 +227,7 @@ class DrainSimulator:
 
         Constrained pods come first, then the largest, so that a drain that fails does so early.
         """
-        counts: Counter[Demand] = Counter(self._replacements.build_demand(pod.pod) for pod in pods if pod.is_counted)
+        counts: Counter[Demand] = Counter(self._replacements.build_demand(pod) for pod in pods if pod.is_counted)
         return sorted(
             counts.items(),
             key=lambda group: (_fits_anywhere(group[0]), -compute_relative_size(group[0], self._largest_node)),
@@ -148,6 +244,8 @@ class _DrainAttempt:
     def __init__(self, simulation: ClusterSimulation, nodes: IntColumn) -> None:
         self.nodes = nodes
         self.chunks: list[tuple[str, IntColumn]] = []
+        self.withdrawn: list[HeldSpace] = []
+        self.moved: list[tuple[HeldSpace, int]] = []
         self._simulation = simulation
         self._removed: list[tuple[PlacedPods, int, PlacedPod]] = []
         self._placed: list[tuple[PlacedPods, Demand, IntColumn, IntColumn]] = []
@@ -161,6 +259,13 @@ class _DrainAttempt:
     def remove(self, placed: PlacedPods, number: int, pod: PlacedPod) -> None:
         placed.remove(number, pod.demand, pod.profile)
         self._removed.append((placed, number, pod))
+
+    def withdraw(self, placed: PlacedPods, space: HeldSpace) -> None:
+        """Take back space that was held for a pod."""
+        source, removed = np.array([space.number], dtype=np.int64), np.array([-1], dtype=np.int64)
+        placed.add_many(source, space.demand, removed)
+        self._placed.append((placed, space.demand, source, removed))
+        self.withdrawn.append(space)
 
     def place(self, placed: PlacedPods, demand: Demand, count: int) -> IntColumn:
         """Place equal pods on the first nodes that take them."""
@@ -202,6 +307,8 @@ class DrainSimulationInput(msgspec.Struct, frozen=True):
 
     Of candidates with pods, at most `max_drained` that were unneeded before are tried, and as many others.
     `chunk_nodes` has, by the UID of a Buffer, the nodes where its chunks were. `requests` are the ProvisioningRequests.
+    With `holds_resizes` nodes hold space for pods whose resizes do not fit, with `keeps_headroom` for the growth that
+    is recommended.
     """
 
     snapshot: ClusterSnapshot
@@ -213,6 +320,8 @@ class DrainSimulationInput(msgspec.Struct, frozen=True):
     max_drained: int
     transient_taints: TransientTaints = NO_TRANSIENT_TAINTS
     requests: RequestsView = NO_REQUESTS
+    holds_resizes: bool = True
+    keeps_headroom: bool = True
 
 
 class DrainSimulation(msgspec.Struct, frozen=True):
@@ -243,16 +352,24 @@ def simulate_drains(drain_input: DrainSimulationInput, minimums: GroupMinimums) 
         simulator = DrainSimulator(simulation, drain_input.replacements, order, _find_largest_node(snapshot))
         for chunks, numbers in initial.chunk_nodes:
             simulator.add_chunks(chunks, numbers)
+        simulator.hold(initial.held)
         _drain_ongoing(drain_input.ongoing, simulator, minimums, needed)
+        if drain_input.keeps_headroom and len(snapshot.growth):
+            simulator.keep_headroom(snapshot, initial.resizes)
         return _drain_candidates(drain_input, simulator, minimums, initial, needed)
 
 
 class _InitialPlacement(msgspec.Struct, frozen=True):
-    """The nodes that pending pods would get, the nodes of chunks, and the pods and chunks that fit on no node."""
+    """The nodes that pending pods would get, the nodes of chunks, and the pods and chunks that fit on no node.
+
+    `resizes` are replacements of pods whose resizes do not fit, `held` the space for them.
+    """
 
     expected: frozenset[int]
     chunk_nodes: list[tuple[BufferChunks, IntColumn]]
     unplaced: list[tuple[PlacedPods, Demand, int]]
+    resizes: tuple[PendingPod, ...] = ()
+    held: Sequence[HeldSpace] = ()
 
 
 def _place_pods_and_chunks(drain_input: DrainSimulationInput, simulation: ClusterSimulation) -> _InitialPlacement:
@@ -276,13 +393,40 @@ def _place_pods_and_chunks(drain_input: DrainSimulationInput, simulation: Cluste
             unplaced.append((simulation.running, group.demand, len(group.pods) - len(numbers)))
     for gang in gangs:
         expected.update(_place_gang(gang, simulation, _find_largest_node(snapshot)))
+    resizes: tuple[PendingPod, ...] = ()
+    if drain_input.holds_resizes and snapshot.pending_resizes:
+        resizes = find_resize_replacements(snapshot, drain_input.replacements).pods
+    held, without_place = _place_replacements(snapshot, simulation, resizes, simulation.ready, for_growth=False)
+    unplaced += ((simulation.running, demand, count) for demand, count in without_place)
     buffers = sort_for_placement(snapshot.buffers.values())
     for chunks, places in zip(buffers, place_chunks(simulation, buffers, drain_input.chunk_nodes), strict=True):
         chunk_nodes.append((chunks, places.ready))
         if places.count < chunks.count:
             placed = simulation.running if chunks.on_top else simulation.fixed
             unplaced.append((placed, chunks.demand, chunks.count - places.count))
-    return _InitialPlacement(frozenset(expected), chunk_nodes, unplaced)
+    return _InitialPlacement(frozenset(expected), chunk_nodes, unplaced, resizes, held)
+
+
+def _place_replacements(
+    snapshot: ClusterSnapshot,
+    simulation: ClusterSimulation,
+    pods: Iterable[PendingPod],
+    nodes: IntColumn,
+    *,
+    for_growth: bool,
+) -> tuple[list[HeldSpace], list[tuple[Demand, int]]]:
+    """Place replacements; returns the space for them, and the demands that fit on no node with their numbers."""
+    held: list[HeldSpace] = []
+    unplaced: list[tuple[Demand, int]] = []
+    for group in build_equivalence_groups(pods, _find_largest_node(snapshot)):
+        numbers = simulation.place(simulation.running, group.demand, len(group.pods), nodes).tolist()
+        homes = [snapshot.table.find(snapshot.placed[pod.key].node) for pod in group.pods]
+        held += (
+            HeldSpace(home, number, group.demand, for_growth) for home, number in zip(homes, numbers, strict=False)
+        )
+        if len(numbers) < len(group.pods):
+            unplaced.append((group.demand, len(group.pods) - len(numbers)))
+    return held, unplaced
 
 
 def _place_gang(gang: Gang, simulation: ClusterSimulation, largest_node: tuple[float, float]) -> list[int]:

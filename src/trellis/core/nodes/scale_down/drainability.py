@@ -1,35 +1,29 @@
-"""The pods to drain from a node: which they are, whether they may be evicted, and what their replacements request.
+"""The pods to drain from a node: which they are, and whether they may be evicted.
 
 A pod's annotations, its controller, its local storage and its tolerations can forbid an eviction, and disruption
 budgets by the rules of `EvictionREST.Create` in Kubernetes 1.36: a pod under two budgets is never evicted, a pod that
 is not ready may go if enough others are, and the status of an older generation of a budget does not count. DaemonSet
 and mirror pods go with the node.
-
-A replacement requests what the pod requests now, and the CPU that it would start with if it were boosted again. The
-pod's own node does not count; its volumes and its rules about other pods do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
-from trellis.api.kube.pods import READY, Container, Pod, Volume
+from trellis.api.kube.pods import READY, Pod, Volume
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.base.errors import InvalidSelector
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.selectors import Selector
-from trellis.core.buffers.pods import select_shared_labels
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.cluster.target_selectors import convert_selector
-from trellis.core.fit import Demand, Storage, find_volume_terms
 from trellis.core.fit.constraints.selector_index import LabelSelectorIndex
 from trellis.core.fit.constraints.taints import HardTaint, tolerates
-from trellis.core.fit.resources import CPU, LARGEST_AMOUNT, ResourceCounts, count_from_nanos, parse_nanos_or_zero
 from trellis.core.nodes.settings import ScaleDownSettings
-from trellis.core.nodes.state.pods import DemandReader, PlacedPod
+from trellis.core.nodes.state.pods import PlacedPod
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
 
 DISRUPTION_BUDGET_EXHAUSTED = Reason(
@@ -228,46 +222,3 @@ def is_overdue(pod: Pod, now: float) -> bool:
     """Whether the deletion of a pod is long overdue, so that it is not waited for."""
     deleted = pod.metadata.deletion_timestamp
     return deleted is not None and now - deleted.timestamp() > OVERDUE_SECONDS
-
-
-# By container, the millicores with which the replacement of a pod would start; only those that would be boosted.
-StartupBoosts: TypeAlias = Callable[[Pod], ResourceCounts]
-
-
-def no_boosts(_pod: Pod) -> ResourceCounts:
-    """Nothing is boosted."""
-    return {}
-
-
-class ReplacementDemands:
-    """Builds the demands of replacements of pods. Raises `InvalidInput` for a pod that cannot be read."""
-
-    def __init__(self, storage: Storage, startup_boosts: StartupBoosts) -> None:
-        self._storage = storage
-        self._startup_boosts = startup_boosts
-        self._demands = DemandReader()
-
-    def build_demand(self, pod: Pod) -> Demand:
-        """The demand of the replacement."""
-        spec = msgspec.structs.replace(pod.spec, node_name="")
-        boosts = self._startup_boosts(pod)
-        if not boosts:
-            return self._demands.read(msgspec.structs.replace(pod, spec=spec), self._storage)
-        raised = {
-            container.name: _raise_request(container, boosts[container.name])
-            for container in _all_containers(pod)
-            if container.name in boosts
-        }
-        metadata = msgspec.structs.replace(pod.metadata, labels=select_shared_labels(pod.metadata.labels))
-        terms = find_volume_terms(spec, pod.metadata, self._storage)
-        return Demand.of(spec, raised, metadata=metadata, volumes=terms)
-
-
-def _all_containers(pod: Pod) -> tuple[Container, ...]:
-    return (*pod.spec.containers, *pod.spec.init_containers)
-
-
-def _raise_request(container: Container, millicores: int) -> ResourceCounts:
-    """The larger of both: a pod that is boosted at this moment requests it already."""
-    requested = count_from_nanos(CPU, parse_nanos_or_zero(container.resources.requests.get(CPU, "0")), LARGEST_AMOUNT)
-    return {CPU: max(requested, millicores)}

@@ -38,7 +38,7 @@ from trellis.core.nodes.scale_down.drain_simulation import (
     OngoingRemoval,
     simulate_drains,
 )
-from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, ReplacementDemands
+from trellis.core.nodes.scale_down.drainability import DisruptionBudgets
 from trellis.core.nodes.scale_down.remembered_state import NEVER, NodeRemoval, ScaleDownMemory, UnremovableNode
 from trellis.core.nodes.scale_down.removable_nodes import CandidateFilter, GroupMinimums, ScaleDownCandidate
 from trellis.core.nodes.scale_down.removal_steps import (
@@ -52,6 +52,7 @@ from trellis.core.nodes.scale_down.soft_taints import plan_soft_taints
 from trellis.core.nodes.scale_down.view import ScaleDownInput, ScaleDownView, compute_node_utilization
 from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.readiness import classify_nodes
+from trellis.core.nodes.state.replacements import ReplacementDemands
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 
 
@@ -230,7 +231,7 @@ class _ScaleDownPlanner:
         for removal in released:
             minimums.count_removal(removal.group)
         plan_input, view = self._input, self._view
-        replacements = ReplacementDemands(self._snapshot.storage, plan_input.startup_boosts)
+        replacements = ReplacementDemands(self._snapshot.storage, self._snapshot.growth)
         max_drained = view.settings.max_nodes_tried
         drain_input = DrainSimulationInput(
             self._snapshot,
@@ -242,6 +243,8 @@ class _ScaleDownPlanner:
             max_drained,
             view.settings.transient_taints,
             observe_requests(self._snapshot, plan_input.requests, view.now),
+            holds_resizes=plan_input.holds_resizes,
+            keeps_headroom=view.settings.scale_down_recommendation_headroom,
         )
         return simulate_drains(drain_input, minimums)
 

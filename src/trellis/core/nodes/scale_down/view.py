@@ -16,11 +16,7 @@ from trellis.core.fit import NodeTable, Occupancy
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.node_groups import InstanceState
 from trellis.core.nodes.provisioning.lifecycle import RequestMemory
-from trellis.core.nodes.scale_down.drainability import (
-    DisruptionBudgets,
-    StartupBoosts,
-    no_boosts,
-)
+from trellis.core.nodes.scale_down.drainability import DisruptionBudgets
 from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory
 from trellis.core.nodes.settings import ScaleDownSettings, apply_options
 from trellis.core.nodes.state.readiness import NodeReadiness
@@ -74,12 +70,12 @@ class ScaleDownView(msgspec.Struct, frozen=True):
 class ScaleDownInput(msgspec.Struct, frozen=True):
     """The input of a scale-down plan.
 
-    `chunk_nodes` and `requests` are those of the last scale-up plan; `startup_boosts` returns the CPU that the
-    replacement of a pod would start with.
+    `chunk_nodes` and `requests` are those of the last scale-up plan. With `holds_resizes` nodes are kept for the
+    replacements of pods whose resizes do not fit, as nodes are ordered for them.
     """
 
     snapshot: ClusterSnapshot
     budgets: Sequence[PodDisruptionBudget] = ()
     chunk_nodes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    startup_boosts: StartupBoosts = no_boosts
     requests: Mapping[str, RequestMemory] = MappingProxyType({})
+    holds_resizes: bool = True

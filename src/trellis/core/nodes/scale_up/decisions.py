@@ -121,8 +121,8 @@ class BufferDecision(msgspec.Struct, frozen=True):
 class ScaleUpPlan(msgspec.Struct, frozen=True):
     """Orders and releases, decisions about pods and Buffers, memory, and the time of the next pass at the latest.
 
-    `lost` has, by group, when a confirmed order was given up as lost, for as long as the target of the group exceeds
-    its instances.
+    `resizes` are about pods whose resizes do not fit on their nodes. `lost` has, by group, when a confirmed order was
+    given up as lost, for as long as the target of the group exceeds its instances.
     """
 
     orders: tuple[NodeOrder, ...]
@@ -134,6 +134,7 @@ class ScaleUpPlan(msgspec.Struct, frozen=True):
     requeue_at: float | None = None
     lost: dict[str, float] = {}
     requests: tuple[ProvisioningDecision, ...] = ()
+    resizes: tuple[PendingPodsDecision, ...] = ()
 
 
 ORDER_FAILED = Reason("OrderFailed", "An order from the node group failed.", Severity.WARNING)

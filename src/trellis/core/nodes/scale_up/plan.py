@@ -62,6 +62,11 @@ from trellis.core.nodes.state.placement import (
     restore_places,
 )
 from trellis.core.nodes.state.pods import BufferChunks, PendingPod, sort_for_placement
+from trellis.core.nodes.state.replacements import (
+    RESIZE_AWAITS_NODE,
+    RESIZE_FITS_ELSEWHERE,
+    RESIZE_WITHOUT_EVICTION,
+)
 from trellis.core.nodes.state.simulation import (
     ClusterSimulation,
     NodeTemplates,
@@ -90,9 +95,19 @@ def plan_scale_up(
 def place_pods_and_chunks(
     view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation
 ) -> tuple[list[PendingPodsPlacement], list[ChunksPlacement]]:
-    """Place what is booked, pending pods, then chunks of Buffers, on ready and upcoming nodes."""
+    """Place what is booked, pending pods and replacements, then chunks of Buffers, on ready and upcoming nodes."""
     place_bookings(simulation, view.requests, memory.chunk_nodes)
-    return _place_pending_pods(view, memory, simulation), _place_buffers(view, memory, simulation)
+    return _place_pods_and_replacements(view, memory, simulation), _place_buffers(view, memory, simulation)
+
+
+def _place_pods_and_replacements(
+    view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation
+) -> list[PendingPodsPlacement]:
+    """Place pending pods, then replacements of pods whose resizes do not fit on their nodes."""
+    return [
+        *_place_pending_pods(view, memory, simulation),
+        *_place_pods(view, memory, simulation, view.resizes.pods),
+    ]
 
 
 def _place_pending_pods(
@@ -151,7 +166,7 @@ def _place_all(
     view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation, limits: ScaleUpLimits
 ) -> ScaleUpPlacement:
     booked = list_booked_placements(place_bookings(simulation, view.requests, memory.chunk_nodes))
-    pending_pods = _place_pending_pods(view, memory, simulation)
+    pending_pods = _place_pods_and_replacements(view, memory, simulation)
     similar = find_similar_groups([state.group for state in view.templates.states])
     balanced = similar if view.settings.balance_similar_node_groups else None
     estimator = NodeEstimator(simulation, limits, get_expanders(view.settings.expanders), balanced)
@@ -273,7 +288,8 @@ def build_scale_up_plan(
     view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation, placement_result: ScaleUpPlacement
 ) -> ScaleUpPlan:
     orders = tuple(_build_orders(view, simulation, placement_result))
-    unschedulable = [placement for placement in placement_result.pending_pods if placement.group.needs_node]
+    needing_node = [placement for placement in placement_result.pending_pods if placement.group.needs_node]
+    unschedulable = [placement for placement in needing_node if not placement.group.replaces]
     missing = [
         (placement.group, len(placement.group.pods) - len(placement.places.ready))
         for placement in unschedulable
@@ -287,6 +303,7 @@ def build_scale_up_plan(
     requests, request_memories = decide_requests(view.requests, placement_result.requests, simulation)
     for placement in placement_result.requests.list_all():
         builder.record_booking(placement)
+    resizes = tuple(builder.decide_pods(placement) for placement in needing_node if placement.group.replaces)
     unconfirmed_orders = {order.group: _build_unconfirmed_order(view, order) for order in orders}
     group_failures = {failure.group: failure for failure in view.upcoming.failures if not failure.instance}
     memory_after = ScaleUpMemory(
@@ -323,7 +340,13 @@ def build_scale_up_plan(
             name: failure.failed_at for name, failure in group_failures.items() if failure.reason.reason is ORDER_LOST
         },
         requests=requests,
+        resizes=(*resizes, *_decide_without_eviction(view)),
     )
+
+
+def _decide_without_eviction(view: ScaleUpView) -> Iterable[PendingPodsDecision]:
+    if view.resizes.without_eviction:
+        yield PendingPodsDecision(view.resizes.without_eviction, DetailedReason(RESIZE_WITHOUT_EVICTION))
 
 
 class _DecisionBuilder:
@@ -343,7 +366,10 @@ class _DecisionBuilder:
         self._limits = placement_result.limits
         self._missed = missed
         expected = [
-            name for placement in placement_result.pending_pods for name in simulation.get_names(placement.places.ready)
+            name
+            for placement in placement_result.pending_pods
+            if not placement.group.replaces
+            for name in simulation.get_names(placement.places.ready)
         ]
         self._hits = ChunkHits(view.snapshot.pop_arrivals(), expected)
         self._prices = NodePrices(view, simulation)
@@ -361,7 +387,10 @@ class _DecisionBuilder:
             len(previous_nodes),
         )
         self.pod_nodes.update((pod.uid, name) for pod, name in zip(placement.group.pods, assigned, strict=True) if name)
-        outcome: Reason = NODE_ORDERED if len(placement.unplaced.places) else POD_AWAITS_NODE if upcoming else POD_FITS
+        has_node_ordered = len(placement.unplaced.places) > 0
+        outcome: Reason = NODE_ORDERED if has_node_ordered else POD_AWAITS_NODE if upcoming else POD_FITS
+        if placement.group.replaces:
+            outcome = RESIZE_AWAITS_NODE if has_node_ordered or upcoming else RESIZE_FITS_ELSEWHERE
         reason, refused = self._explain_refusals(placement.unplaced, placement.group.demand, outcome)
         if placement.held_back is not None and placement.unplaced.count:
             reason, refused = placement.held_back, ()

@@ -27,6 +27,12 @@ from trellis.core.nodes.scale_up.remembered_state import (
 )
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.readiness import NodeReadiness, classify_nodes
+from trellis.core.nodes.state.replacements import (
+    NO_REPLACEMENTS,
+    ReplacementDemands,
+    ResizeReplacements,
+    find_resize_replacements,
+)
 from trellis.core.nodes.state.simulation import ClusterSimulation, NodeTemplates
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.nodes.state.upcoming_nodes import UpcomingNodes, find_upcoming_nodes
@@ -37,7 +43,7 @@ class ScaleUpView(msgspec.Struct, frozen=True):
     """The snapshot, the readiness of its nodes, upcoming nodes, templates of new nodes, and backoffs of groups.
 
     `requests` are the ProvisioningRequests that are not over, `gangs` the PodGroups that lack pods and for which the
-    scheduler has found no nodes.
+    scheduler has found no nodes, `resizes` the replacements of pods whose resizes do not fit on their nodes.
     """
 
     snapshot: ClusterSnapshot
@@ -49,6 +55,7 @@ class ScaleUpView(msgspec.Struct, frozen=True):
     settings: ScaleUpSettings
     requests: RequestsView = NO_REQUESTS
     gangs: tuple[Gang, ...] = ()
+    resizes: ResizeReplacements = NO_REPLACEMENTS
 
     def get_target(self, name: str) -> int:
         """The target of a group, unconfirmed orders included."""
@@ -74,7 +81,9 @@ def build_scale_up_view(
         backoffs[failure.group] = back_off(
             backoffs.get(failure.group), failure.failed_at, str(failure.reason), settings
         )
-    requests = observe_requests(snapshot, memory.requests, now)
+    requests, resizes = observe_requests(snapshot, memory.requests, now), NO_REPLACEMENTS
+    if settings.scale_up_for_resizes and snapshot.pending_resizes:
+        resizes = find_resize_replacements(snapshot, ReplacementDemands(snapshot.storage, snapshot.growth))
     return ScaleUpView(
         snapshot,
         readiness,
@@ -85,6 +94,7 @@ def build_scale_up_view(
         settings,
         requests,
         snapshot.pod_groups.list_unschedulable_gangs(snapshot.pending, snapshot.placed, requests.list_consumers()),
+        resizes,
     )
 
 

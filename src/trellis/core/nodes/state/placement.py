@@ -27,13 +27,15 @@ from trellis.core.usage.columns import IntColumn
 class PodEquivalenceGroup(msgspec.Struct, frozen=True):
     """Pods with equal demands, in the order of their names.
 
-    `needs_node` says that the scheduler found them unschedulable; others may be placed soon.
+    `needs_node` says that the scheduler found them unschedulable; others may be placed soon. With `replaces` they stand
+    for replacements of pods that have a node.
     """
 
     demand: Demand
     priority: int
     needs_node: bool
     pods: tuple[PendingPod, ...]
+    replaces: bool = False
 
     @property
     def keys(self) -> tuple[ObjectKey, ...]:
@@ -66,7 +68,7 @@ def compute_relative_size(demand: Demand, largest_node: tuple[float, float]) -> 
 def _build_equivalence_group(pods: Sequence[PendingPod]) -> PodEquivalenceGroup:
     first = pods[0]
     ordered = tuple(sorted(pods, key=lambda pod: pod.key))
-    return PodEquivalenceGroup(first.demand, first.priority, first.is_unschedulable, ordered)
+    return PodEquivalenceGroup(first.demand, first.priority, first.is_unschedulable, ordered, first.replaces)
 
 
 def resolve_claim_conflicts(pods: Iterable[PendingPod], simulation: ClusterSimulation) -> list[PendingPod]:

@@ -16,7 +16,7 @@ import msgspec
 from trellis.api.kinds.buffer import Buffer, PodCapacity
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.meta import ObjectMeta
-from trellis.api.kube.pods import POD_SCHEDULED, Pod, PodSpec
+from trellis.api.kube.pods import POD_SCHEDULED, RESIZE_PENDING, Pod, PodSpec
 from trellis.api.kube.slices import Labels
 from trellis.api.resolve import Strategy, resolve_buffer
 from trellis.base.errors import InvalidInput, UnreadableObject
@@ -67,7 +67,8 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
 class PendingPod(msgspec.Struct, frozen=True, gc=False):
     """A pod without a node. `is_unschedulable` says that the scheduler has found none for it.
 
-    `exclusive_claims` are its ReadWriteOncePod claims.
+    `exclusive_claims` are its ReadWriteOncePod claims. One that `replaces` stands for the replacement of a pod that
+    has a node, and is no object of the cluster.
     """
 
     key: ObjectKey
@@ -76,6 +77,7 @@ class PendingPod(msgspec.Struct, frozen=True, gc=False):
     priority: int
     is_unschedulable: bool
     exclusive_claims: tuple[ObjectKey, ...] = ()
+    replaces: bool = False
 
 
 def is_finished(pod: Pod) -> bool:
@@ -120,6 +122,12 @@ def is_unschedulable(pod: Pod) -> bool:
     """Whether the scheduler reported that no node fits a pod."""
     condition = pod.status.find_condition(POD_SCHEDULED)
     return condition is not None and condition.status == "False" and condition.reason == _UNSCHEDULABLE
+
+
+def is_resize_pending(pod: Pod) -> bool:
+    """Whether the kubelet has deferred a resize of a pod that stays, or finds it infeasible."""
+    condition = pod.status.find_condition(RESIZE_PENDING)
+    return condition is not None and condition.status == "True" and pod.metadata.deletion_timestamp is None
 
 
 class InternedValues(Generic[T]):

@@ -35,6 +35,7 @@ from trellis.core.fit import (
 from trellis.core.nodes.node_groups import GroupState, Instance
 from trellis.core.nodes.provisioning.pod_groups import PodGroups
 from trellis.core.nodes.provisioning.requests import ProvisioningRequests
+from trellis.core.nodes.state.growth import PodGrowth
 from trellis.core.nodes.state.pods import (
     BufferChunks,
     ClaimUsage,
@@ -48,10 +49,12 @@ from trellis.core.nodes.state.pods import (
     is_expendable,
     is_finished,
     is_pending,
+    is_resize_pending,
     is_unschedulable,
     list_claims,
     read_chunks,
 )
+from trellis.core.nodes.state.recommended_sizes import RecommendedSize
 
 
 class NodeInstances(msgspec.Struct, frozen=True):
@@ -110,6 +113,9 @@ class NodesAndPods:
         # Pods with a nominated node that are not bound yet.
         self._nominated: dict[ObjectKey, Pod] = {}
         self._arrived: dict[str, int] = {}
+        # Pods whose resize the kubelet has deferred, or finds infeasible.
+        self.pending_resizes: dict[ObjectKey, PlacedPod] = {}
+        self.growth = PodGrowth(self.table)
         self._demands: InternedValues[Demand] = InternedValues()
         self._profiles: InternedValues[PodProfile] = InternedValues()
 
@@ -150,6 +156,7 @@ class NodesAndPods:
     def put_pod(self, key: ObjectKey, pod: Pod | None) -> None:
         previous_node = self._forget(key)
         if pod is None or is_finished(pod):
+            self.growth.forget(key)
             return
         node = pod.spec.node_name
         if not node and pod.status.nominated_node_name:
@@ -163,6 +170,10 @@ class NodesAndPods:
                 self._arrived[node] = self._arrived.get(node, 0) + 1
         elif is_pending(pod, self._expendable_below):
             self._read_pending(key, pod)
+
+    def put_recommended_size(self, key: ObjectKey, size: RecommendedSize | None) -> None:
+        """What is recommended for a pod on a node; None: nothing."""
+        self.growth.put_size(key, size, self.placed.get(key))
 
     def put_namespace(self, name: str, labels: Labels | None) -> None:
         """The labels of a namespace."""
@@ -210,6 +221,8 @@ class NodesAndPods:
         placed = PlacedPod(key, pod, node, demand, profile, is_fixed, expendable)
         self.placed[key] = placed
         self._pods_by_node.setdefault(node, {})[key] = placed
+        if is_resize_pending(pod) and placed.is_drained:
+            self.pending_resizes[key] = placed
         self._count(self.table.find(node), placed)
         if pod.spec.volumes:
             self._reread_waiting(self._claim_usage.add(pod))
@@ -226,6 +239,7 @@ class NodesAndPods:
         placed = self.placed.pop(key, None)
         if placed is None:
             return ""
+        self.pending_resizes.pop(key, None)
         self._uncount(self.table.find(placed.node), placed)
         pods_on_node = self._pods_by_node[placed.node]
         del pods_on_node[key]
@@ -244,10 +258,12 @@ class NodesAndPods:
     def _count(self, number: int, placed: PlacedPod) -> None:
         for pods in self._select_placed_pods(placed):
             pods.add(number, placed.demand, placed.profile)
+        self.growth.add_pod(number, placed)
 
     def _uncount(self, number: int, placed: PlacedPod) -> None:
         for pods in self._select_placed_pods(placed):
             pods.remove(number, placed.demand, placed.profile)
+        self.growth.remove_pod(number, placed.key)
 
     def _select_placed_pods(self, placed: PlacedPod) -> Iterator[PlacedPods]:
         if placed.is_counted:

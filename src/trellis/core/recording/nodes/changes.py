@@ -30,7 +30,7 @@ from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.core.recording.buffers import select_read_fields
 from trellis.core.recording.format import ObjectChanges, apply_changes, diff_objects
 
-# Lines beside those that every component has: what is new, and what was asked about boosts while a plan was made.
+# The lines with changes of the cluster.
 CHANGES: Final = "changes"
 
 

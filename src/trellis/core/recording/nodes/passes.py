@@ -1,4 +1,4 @@
-"""Lines of a recording with the settings, the input of each pass, and the boosts that a plan asked about.
+"""Lines of a recording with the settings, the input of each pass, and the recommended sizes of pods.
 
 A cluster has a hundred thousand pods, and little of it changes from pass to pass: only what has changed is written, of
 objects, groups, budgets, memory and decisions. Memory is what the last plans left, except for the results of executing
@@ -14,22 +14,22 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.base.errors import InvalidRecording
 from trellis.base.json_lines import decode_payload, encode_payload
 from trellis.base.reasons import DetailedReason
 from trellis.core.cluster.store import ObjectKey, ObjectStore, key_of
-from trellis.core.fit.resources import ResourceCounts
+from trellis.core.fit.resources import CPU, ResourceCounts
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, PassInput, PassPlans
 from trellis.core.nodes.node_groups import GroupState, Instance, NodeGroup
-from trellis.core.nodes.scale_down.drainability import StartupBoosts
 from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory
 from trellis.core.nodes.scale_up.remembered_state import ScaleUpMemory
 from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
+from trellis.core.nodes.state.recommended_sizes import RecommendedSize
 from trellis.core.recording.format import ObjectChanges, apply_changes, diff_objects, encoded_fields
 
 BOOSTED: Final = "boosted"
+SIZES: Final = "sizes"
 
 
 class NodesRecordingStart(msgspec.Struct, frozen=True):
@@ -41,44 +41,22 @@ class NodesRecordingStart(msgspec.Struct, frozen=True):
 
 
 class BoostsLine(msgspec.Struct, frozen=True):
-    """The CPU with which the successors of pods would start, where it changed."""
+    """In recordings without sizes: the CPU with which the replacements of pods would start, where it changed."""
 
     starts: tuple[tuple[ObjectKey, ResourceCounts], ...]
 
+    def build_sizes(self) -> dict[ObjectKey, RecommendedSize | None]:
+        """The same as recommended sizes."""
+        return {
+            key: RecommendedSize({name: {CPU: millicores} for name, millicores in containers.items()})
+            for key, containers in self.starts
+        }
 
-class RecordedBoosts:
-    """The last boosts of replacement pods, kept alike by the writer and the reader of a recording."""
 
-    def __init__(self) -> None:
-        self._boosts: dict[ObjectKey, ResourceCounts] = {}
-        self._new: dict[ObjectKey, ResourceCounts] = {}
+class SizesLine(msgspec.Struct, frozen=True):
+    """The recommended sizes that changed; None for pods without one."""
 
-    def record_boosts(self, starts: StartupBoosts) -> StartupBoosts:
-        """Wrap a source of boosts, and record its results."""
-
-        def find_and_record(pod: Pod) -> ResourceCounts:
-            boosts, key = starts(pod), key_of(pod)
-            if boosts != self._boosts.get(key, {}):
-                self._boosts[key] = self._new[key] = boosts
-            return boosts
-
-        return find_and_record
-
-    def drain_changes(self) -> BoostsLine | None:
-        """Return the boosts that changed since the last call."""
-        new, self._new = self._new, {}
-        return BoostsLine(tuple(new.items())) if new else None
-
-    def apply_line(self, line: BoostsLine) -> None:
-        """Apply the boosts of a line."""
-        self._boosts.update(line.starts)
-
-    def find_boosts(self, pod: Pod) -> ResourceCounts:
-        """The recorded boost of a pod; none for pods that no plan asked about."""
-        return self._boosts.get(key_of(pod), {})
-
-    def forget(self, key: ObjectKey) -> None:
-        self._boosts.pop(key, None)
+    sizes: tuple[tuple[ObjectKey, RecommendedSize | None], ...]
 
 
 M = TypeVar("M", ScaleUpMemory, ScaleDownMemory)
@@ -158,7 +136,7 @@ class PassInputReader:
         self._budgets: ObjectStore[PodDisruptionBudget] = ObjectStore()
         self._memory = AutoscalerMemory()
 
-    def read_input(self, line: PassLine, starts: StartupBoosts) -> PassInput:
+    def read_input(self, line: PassLine) -> PassInput:
         """The input of a pass; raises `InvalidRecording`."""
         if line.budgets is not None:
             apply_changes(self._budgets, line.budgets.removed, line.budgets.put)
@@ -168,7 +146,7 @@ class PassInputReader:
         memory, changed = self._memory, line.memory
         if changed is not None:
             memory = AutoscalerMemory(_with_changes(memory.up, changed.up), _with_changes(memory.down, changed.down))
-        return PassInput(self._groups, tuple(self._budgets.snapshot()), memory, line.now, starts)
+        return PassInput(self._groups, tuple(self._budgets.snapshot()), memory, line.now)
 
     def record_plans(self, plans: PassPlans) -> None:
         """Record the memory from which the next pass starts: that of the replayed plans, not of the recorded ones."""

@@ -26,7 +26,7 @@ from trellis.core.nodes.scale_up.decisions import (
 )
 from trellis.core.recording.format import encoded_fields
 
-_SEPARATE_FIELDS: Final = frozenset({"memory", "notes", "nodes", "pods", "buffers", "requests"})
+_SEPARATE_FIELDS: Final = frozenset({"memory", "notes", "nodes", "pods", "buffers", "requests", "resizes"})
 
 # Kinds are written under the names they had in the first recordings.
 _RECORDED_KINDS: Final[Mapping[type, str]] = {
@@ -43,7 +43,10 @@ EntriesByName = Mapping[str, Any]
 
 
 class PlansLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Both plans. `pods` has the code of each decision, `alike` the rest of it, by the first of equivalent pods."""
+    """Both plans. `pods` has the code of each decision, `alike` the rest of it, by the first of equivalent pods.
+
+    `resizes` has the decisions about pods whose resizes do not fit on their nodes.
+    """
 
     up: EntriesByName
     down: EntriesByName
@@ -54,6 +57,7 @@ class PlansLine(msgspec.Struct, frozen=True, omit_defaults=True):
     notes: EntriesByName = {}
     problems: EntriesByName = {}
     requests: EntriesByName = {}
+    resizes: EntriesByName = {}
 
 
 class PlansRecorder:
@@ -81,6 +85,10 @@ class PlansRecorder:
             notes=self._changed_entries("notes", up.notes),
             problems=self._changed_entries("problems", problems),
             requests=self._changed_entries("requests", {"/".join(decision.key): decision for decision in up.requests}),
+            resizes=self._changed_entries(
+                "resizes",
+                {"/".join(key): _with_pod_count(decision) for decision in up.resizes for key in decision.pods},
+            ),
         )
 
     def _changed_entries(self, kind: str, entries: EntriesByName) -> EntriesByName:

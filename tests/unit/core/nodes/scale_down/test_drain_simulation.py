@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from support.worlds.nodes import HOST, a_group
 from support.worlds.scale_down import ShrinkingCluster, a_web_pod
 from trellis.api.kube.pods import Pod
-from trellis.core.fit import Storage
-from trellis.core.fit.resources import CPU
-from trellis.core.nodes.scale_down.drainability import ReplacementDemands
 from trellis.core.nodes.settings import ScaleDownSettings
 
 
@@ -50,9 +45,3 @@ def test_a_node_nominated_for_a_pod_is_kept() -> None:
     cluster.create(a_web_pod("important", "1", status=status))
     cluster.plan_removals()
     assert (cluster.reason_code("small-1"), cluster.reason_code("small-2")) == ("NodeUnneeded", "PendingPodFits")
-
-
-@pytest.mark.parametrize(("boosted", "asked"), [(500, 1000), (3000, 3000)])
-def test_a_boosted_pod_is_moved_with_its_present_requests(boosted: int, asked: int) -> None:
-    successors = ReplacementDemands(Storage(), lambda _pod: {"app": boosted})
-    assert successors.build_demand(a_web_pod("web", "1")).requests[CPU] == asked

@@ -533,12 +533,12 @@ def test_inter_pod_rules_hold_in_the_drain_simulation() -> None:
 
 def test_a_pod_that_would_be_boosted_again_needs_capacity_for_the_boost() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "2500m")).run("small-2", a_web_pod("slow", "500m"))
-    cluster.starts = lambda pod: {"app": 2000} if pod.metadata.name.startswith("slow") else {}
+    cluster.recommend("slow", starting="2")
     cluster.run_pass(600)
     cluster.run_passes(100)
     assert cluster.reason_code("small-2") == "NoPlaceForPods"
     assert cluster.released == []
-    cluster.starts = lambda _pod: {"app": 1500}
+    cluster.recommend("slow", starting="1500m")
     cluster.run_passes(1000, every=30)
     assert cluster.released == ["small-2"]
 
