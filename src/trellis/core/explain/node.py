@@ -21,9 +21,11 @@ from trellis.core.explain.explanation.node import NodeGroupPart, NodePart, NodeP
 from trellis.core.explain.explanation.values import QuantityTexts, ReasonPart, build_reason_part, format_timestamp
 from trellis.core.explain.missing_evidence import find_missing_node_evidence, is_partial
 from trellis.core.fit import Demand
+from trellis.core.fit.devices import find_device_nodes
 from trellis.core.fit.resources import PODS
 from trellis.core.nodes.scale_down.decisions import NODE_UNNEEDED
 from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, find_drain_problem
+from trellis.core.nodes.scale_down.view import get_utilization_threshold
 from trellis.core.nodes.settings import ScaleDownSettings, apply_options
 from trellis.core.nodes.state.pods import PlacedPod
 
@@ -60,7 +62,8 @@ def _get_threshold(node_evidence: NodeEvidence, name: str) -> float:
     member = node_evidence.snapshot.node_instances.instances.get(name)
     if member is not None:
         settings = apply_options(settings, node_evidence.snapshot.groups[member[0]].group.options)
-    return settings.scale_down_utilization_threshold
+    table = node_evidence.snapshot.table
+    return get_utilization_threshold(settings, has_devices=bool(find_device_nodes(table)[table.find(name)]))
 
 
 def _group(node_evidence: NodeEvidence, name: str) -> NodeGroupPart | None:

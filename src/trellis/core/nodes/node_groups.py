@@ -30,6 +30,7 @@ class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     scale_down_unneeded_seconds: float | None = None
     scale_down_unready_seconds: float | None = None
     max_node_provision_seconds: float | None = None
+    scale_down_gpu_utilization_threshold: float | None = None
 
 
 NO_OPTIONS: Final = GroupOptions()
@@ -195,7 +196,7 @@ def _list_options(options: GroupOptions) -> Iterator[tuple[str, float, float, fl
     """The options that a group has, with their bounds."""
     for name, value in msgspec.structs.asdict(options).items():
         if value is not None:
-            yield name, value, 0, 1 if name == "scale_down_utilization_threshold" else _MAX_SECONDS
+            yield name, value, 0, 1 if name.endswith("_threshold") else _MAX_SECONDS
 
 
 def _find_instance_problem(state: GroupState) -> DetailedReason | None:

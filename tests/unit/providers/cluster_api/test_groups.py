@@ -60,6 +60,7 @@ def test_annotations_declare_limits_options_price_and_priority() -> None:
         MIN_SIZE: "1",
         MAX_SIZE: "7",
         f"{OPTION}scaledownutilizationthreshold": "0.7",
+        f"{OPTION}scaledowngpuutilizationthreshold": "0.2",
         f"{OPTION}scaledownunneededtime": "5m0s",
         f"{OPTION}scaledownunreadytime": "1h",
         f"{OPTION}maxnodeprovisiontime": "20m",
@@ -68,7 +69,7 @@ def test_annotations_declare_limits_options_price_and_priority() -> None:
     }
     group = read(ClusterApiWorld(own={**SIZE, **own})).group
     assert (group.name, group.min_size, group.max_size, group.price, group.priority) == (DEPLOYMENT, 1, 7, 0.25, 3)
-    assert group.options == GroupOptions(0.7, 300.0, 3600.0, 1200.0)
+    assert group.options == GroupOptions(0.7, 300.0, 3600.0, 1200.0, 0.2)
 
 
 def test_without_a_price_it_is_estimated_by_the_size() -> None:
@@ -88,6 +89,7 @@ def test_without_a_price_it_is_estimated_by_the_size() -> None:
         ({**LIMITS, f"{OPTION}scaledownunneededtime": "1 day"}, f"annotation {OPTION}scaledownunneededtime: "),
         ({**LIMITS, f"{OPTION}scaledownunneededtime": "-1s"}, "must not be negative"),
         ({**LIMITS, f"{OPTION}scaledownutilizationthreshold": "70"}, "must be 0 to 1, but is 70"),
+        ({**LIMITS, f"{OPTION}scaledowngpuutilizationthreshold": "-1"}, "must be 0 to 1, but is -1"),
         ({**LIMITS, f"{CAPACITY}labels": "zone"}, f'annotation {CAPACITY}labels: must be key=value, but is "zone"'),
         (
             {**LIMITS, f"{CAPACITY}taints": "gpu"},

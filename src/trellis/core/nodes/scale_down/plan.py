@@ -15,6 +15,7 @@ import msgspec
 
 from trellis.base.reasons import DetailedReason
 from trellis.base.wording import pluralize
+from trellis.core.fit.devices import find_device_nodes
 from trellis.core.nodes.node_groups import InstanceState
 from trellis.core.nodes.scale_down.decisions import (
     NODE_NOT_SIMULATED,
@@ -128,7 +129,14 @@ class _ScaleDownPlanner:
         self._input = plan_input
         self._snapshot = snapshot
         self._view = ScaleDownView(
-            snapshot, readiness, utilization, DisruptionBudgets(plan_input.budgets), memory, now, settings
+            snapshot,
+            readiness,
+            utilization,
+            find_device_nodes(snapshot.table),
+            DisruptionBudgets(plan_input.budgets),
+            memory,
+            now,
+            settings,
         )
         self._filter = CandidateFilter(self._view)
         self._builder = ScaleDownPlanBuilder(
