@@ -24,9 +24,10 @@ from trellis.core.fit import Demand
 from trellis.core.fit.devices import find_device_nodes
 from trellis.core.fit.resources import PODS
 from trellis.core.nodes.scale_down.decisions import NODE_UNNEEDED
-from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, find_drain_problem
+from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, find_device_problem, find_drain_problem
 from trellis.core.nodes.scale_down.view import get_utilization_threshold
 from trellis.core.nodes.settings import ScaleDownSettings, apply_options
+from trellis.core.nodes.state.devices import DeviceClaims
 from trellis.core.nodes.state.pods import PlacedPod
 
 
@@ -91,19 +92,20 @@ def _build_share_parts(node_evidence: NodeEvidence, name: str) -> Iterator[Resou
 
 def _build_pod_parts(node_evidence: NodeEvidence, name: str) -> Iterator[NodePodPart]:
     budgets, settings = DisruptionBudgets(node_evidence.view.budgets), node_evidence.components.nodes_down
+    device_claims = node_evidence.snapshot.device_claims
     for (namespace, pod), placed in sorted(node_evidence.snapshot.pods_on(name).items()):
-        fate, held = _determine_fate(placed, budgets, settings)
+        fate, held = _determine_fate(placed, budgets, settings, device_claims)
         yield NodePodPart(namespace, pod, fate, _requests(placed.demand), held)
 
 
 def _determine_fate(
-    placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSettings
+    placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSettings, device_claims: DeviceClaims
 ) -> tuple[str, ReasonPart | None]:
     if placed.is_fixed:
         return "fixed", None
     if placed.pod.metadata.deletion_timestamp is not None:
         return "going", None
-    stays = find_drain_problem(placed, budgets, settings)
+    stays = find_drain_problem(placed, budgets, settings) or find_device_problem(placed, device_claims)
     if stays is not None:
         return "stay", build_reason_part(stays)
     refused = budgets.find_eviction_problem(placed.pod)

@@ -3,6 +3,8 @@
 An extended resource can be anything that a kubelet counts: network interfaces, `/dev/kvm`, licences. Only for
 accelerators does a node exist for the sake of the resource. They are known by their names: those of Cluster Autoscaler,
 and those of further vendors and of parts of a GPU.
+
+Devices of Dynamic Resource Allocation are no extended resources. Those of one driver are counted as if they were one.
 """
 
 from __future__ import annotations
@@ -30,13 +32,25 @@ _ACCELERATORS: Final = frozenset(
 )
 # Families of names: generations of a driver, shared GPUs, and parts of a GPU.
 _ACCELERATOR_PREFIXES: Final = ("cloud-tpus.google.com/", "gpu.intel.com/", "nvidia.com/gpu.", "nvidia.com/mig-")
+# No pod can request such a resource: Kubernetes allows no extended resources of this domain.
+_DRIVER_PREFIX: Final = "resource.k8s.io/"
 
 
 # Called for every resource of every group, with a dozen names.
 @lru_cache(maxsize=1024)
 def is_device_resource(name: str) -> bool:
     """Whether a resource stands for devices that a node exists for."""
-    return name in _ACCELERATORS or name.startswith(_ACCELERATOR_PREFIXES)
+    return name in _ACCELERATORS or name.startswith((*_ACCELERATOR_PREFIXES, _DRIVER_PREFIX))
+
+
+def build_driver_resource(driver: str) -> str:
+    """The resource that stands for the devices of a driver."""
+    return _DRIVER_PREFIX + driver
+
+
+def is_driver_resource(name: str) -> bool:
+    """Whether a resource stands for the devices of a driver."""
+    return name.startswith(_DRIVER_PREFIX)
 
 
 def requests_devices(resources: Iterable[str]) -> bool:

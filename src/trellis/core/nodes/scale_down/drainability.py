@@ -6,7 +6,8 @@ is not ready may go if enough others are, and the status of an older generation 
 and mirror pods go with the node.
 
 A replacement requests what the pod requests now, and the CPU that it would start with if it were boosted again. The
-pod's own node does not count; its volumes and its rules about other pods do.
+pod's own node does not count; its volumes, its resource claims and its rules about other pods do. A pod whose claims
+are not modelled keeps its node.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 
 from trellis.api.kube.pods import READY, Container, Pod, Volume
 from trellis.api.kube.policies import PodDisruptionBudget
-from trellis.base.errors import InvalidSelector
+from trellis.base.errors import InvalidInput, InvalidSelector
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.selectors import Selector
 from trellis.core.buffers.pods import select_shared_labels
@@ -29,6 +30,7 @@ from trellis.core.fit.constraints.selector_index import LabelSelectorIndex
 from trellis.core.fit.constraints.taints import HardTaint, tolerates
 from trellis.core.fit.resources import CPU, LARGEST_AMOUNT, ResourceCounts, count_from_nanos, parse_nanos_or_zero
 from trellis.core.nodes.settings import ScaleDownSettings
+from trellis.core.nodes.state.devices import DeviceClaims
 from trellis.core.nodes.state.pods import DemandReader, PlacedPod
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
 
@@ -208,8 +210,22 @@ class PodsToDrain(msgspec.Struct, frozen=True):
 NO_PODS_TO_DRAIN: Final = PodsToDrain()
 
 
+def find_device_problem(placed: PlacedPod, device_claims: DeviceClaims) -> DetailedReason | None:
+    """The reason why it is not known where a pod with resource claims would fit; None if it is, or has none."""
+    if not placed.pod.spec.resource_claims or placed.is_expendable:
+        return None
+    devices = device_claims.read_replacement(placed.pod)
+    if not isinstance(devices, DetailedReason):
+        return None
+    return _build_pod_reason(devices.reason, placed.pod, devices.details)
+
+
 def find_pods_to_drain(
-    pods: Iterable[PlacedPod], now: float, budgets: DisruptionBudgets, settings: ScaleDownSettings
+    pods: Iterable[PlacedPod],
+    now: float,
+    budgets: DisruptionBudgets,
+    settings: ScaleDownSettings,
+    device_claims: DeviceClaims,
 ) -> PodsToDrain:
     """The pods to drain among those of one node."""
     others = [pod for pod in pods if not pod.is_fixed and not _is_overdue(pod.pod, now)]
@@ -217,7 +233,9 @@ def find_pods_to_drain(
         return NO_PODS_TO_DRAIN
     to_evict = tuple(pod for pod in others if pod.pod.metadata.deletion_timestamp is None)
     terminating = tuple(pod for pod in others if pod.pod.metadata.deletion_timestamp is not None)
-    refusals = (find_drain_problem(pod, budgets, settings) for pod in to_evict)
+    refusals = (
+        find_drain_problem(pod, budgets, settings) or find_device_problem(pod, device_claims) for pod in to_evict
+    )
     return PodsToDrain(to_evict, terminating, next((refusal for refusal in refusals if refusal is not None), None))
 
 
@@ -238,13 +256,23 @@ def no_boosts(_pod: Pod) -> ResourceCounts:
 class ReplacementDemands:
     """Builds the demands of replacements of pods. Raises `InvalidInput` for a pod that cannot be read."""
 
-    def __init__(self, storage: Storage, startup_boosts: StartupBoosts) -> None:
+    def __init__(self, storage: Storage, startup_boosts: StartupBoosts, device_claims: DeviceClaims) -> None:
         self._storage = storage
         self._startup_boosts = startup_boosts
+        self._device_claims = device_claims
         self._demands = DemandReader()
 
     def build_demand(self, pod: Pod) -> Demand:
         """The demand of the replacement."""
+        demand = self._build_demand(pod)
+        if not pod.spec.resource_claims:
+            return demand
+        devices = self._device_claims.read_replacement(pod)
+        if isinstance(devices, DetailedReason):
+            raise InvalidInput(pod.metadata.name, str(devices))
+        return demand.with_devices(devices)
+
+    def _build_demand(self, pod: Pod) -> Demand:
         spec = msgspec.structs.replace(pod.spec, node_name="")
         boosts = self._startup_boosts(pod)
         if not boosts:

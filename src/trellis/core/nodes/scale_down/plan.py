@@ -224,7 +224,9 @@ class _ScaleDownPlanner:
         for removal in released:
             minimums.count_removal(removal.group)
         plan_input, view = self._input, self._view
-        replacements = ReplacementDemands(self._snapshot.storage, plan_input.startup_boosts)
+        replacements = ReplacementDemands(
+            self._snapshot.storage, plan_input.startup_boosts, self._snapshot.device_claims
+        )
         max_drained = view.settings.max_nodes_tried
         drain_input = DrainSimulationInput(
             self._snapshot,

@@ -109,7 +109,9 @@ class CandidateFilter:
     def find_pods(self, name: str) -> PodsToDrain:
         """The pods to drain from a node."""
         view = self._view
-        return find_pods_to_drain(view.snapshot.pods_on(name).values(), view.now, view.budgets, view.settings)
+        snapshot = view.snapshot
+        pods = snapshot.pods_on(name).values()
+        return find_pods_to_drain(pods, view.now, view.budgets, view.settings, snapshot.device_claims)
 
 
 class GroupMinimums:

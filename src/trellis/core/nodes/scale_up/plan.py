@@ -9,12 +9,13 @@ ordered for the rest. Groups below their minimum size come last. Pods and chunks
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from trellis.base.reasons import DetailedReason, Reason
+from trellis.core.cluster.store import ObjectKey
 from trellis.core.fit import Demand, find_unfit_nodes
 from trellis.core.nodes.buffers.hits_and_misses import ChunkHits, NodePrices, count_misses
 from trellis.core.nodes.scale_up.decisions import (
@@ -203,7 +204,7 @@ def build_scale_up_plan(
     missed, uids = count_misses([pods for pods in missing if pods[1]], on_top, memory.missed_pods)
     builder = _DecisionBuilder(view, memory, simulation, placement_result, missed)
     buffers = tuple(builder.decide_buffer(placement) for placement in placement_result.chunks)
-    pods = tuple(builder.decide_pods(placement) for placement in unschedulable)
+    pods = (*(builder.decide_pods(placement) for placement in unschedulable), *_list_left_alone(view))
     unconfirmed_orders = {order.group: _build_unconfirmed_order(view, order) for order in orders}
     group_failures = {failure.group: failure for failure in view.upcoming.failures if not failure.instance}
     memory_after = ScaleUpMemory(
@@ -239,6 +240,16 @@ def build_scale_up_plan(
             name: failure.failed_at for name, failure in group_failures.items() if failure.reason.reason is ORDER_LOST
         },
     )
+
+
+def _list_left_alone(view: ScaleUpView) -> Iterator[PendingPodsDecision]:
+    """The decisions about pods whose resource claims are not modelled: one for all that have the same reason."""
+    keys_by_reason: dict[DetailedReason, list[ObjectKey]] = {}
+    for key, pod in view.snapshot.left_alone.items():
+        if pod.is_unschedulable:
+            keys_by_reason.setdefault(pod.reason, []).append(key)
+    for reason, keys in sorted(keys_by_reason.items(), key=lambda item: min(item[1])):
+        yield PendingPodsDecision(tuple(sorted(keys)), reason, unplaced=len(keys))
 
 
 class _DecisionBuilder:

@@ -279,6 +279,9 @@ class ClusterSimulation:
         for pod in self._snapshot.pods_on(name).values():
             if pod.is_counted and not pod.is_fixed:
                 self.running.used.add(number, pod.demand)
+        used_devices = self._snapshot.get_used_devices(name)
+        if used_devices is not None:
+            self.running.used.add(number, used_devices)
         return number
 
     def _add_rows(self, group: int, count: int) -> IntColumn:

@@ -13,6 +13,7 @@ from trellis.core.fit import Storage
 from trellis.core.fit.resources import CPU
 from trellis.core.nodes.scale_down.drainability import ReplacementDemands
 from trellis.core.nodes.settings import ScaleDownSettings
+from trellis.core.nodes.state.devices import DeviceClaims
 
 
 def test_after_a_failed_drain_simulation_the_node_still_has_its_pods_for_the_next() -> None:
@@ -54,5 +55,5 @@ def test_a_node_nominated_for_a_pod_is_kept() -> None:
 
 @pytest.mark.parametrize(("boosted", "asked"), [(500, 1000), (3000, 3000)])
 def test_a_boosted_pod_is_moved_with_its_present_requests(boosted: int, asked: int) -> None:
-    successors = ReplacementDemands(Storage(), lambda _pod: {"app": boosted})
+    successors = ReplacementDemands(Storage(), lambda _pod: {"app": boosted}, DeviceClaims())
     assert successors.build_demand(a_web_pod("web", "1")).requests[CPU] == asked
