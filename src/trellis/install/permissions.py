@@ -610,6 +610,9 @@ _BY_MACHINES: Final = "`make machines-test` runs the provider with these rights,
 
 _MOVED_PODS: Final = "A pod that moves to another node may need a startup boost (extra CPU) there."
 
+_DEVICES: Final = "Devices that pods claim (Dynamic Resource Allocation, Kubernetes 1.34 and later)."
+_WITHOUT_DEVICES: Final = "Pods with resource claims get no nodes, and keep theirs."
+
 _NODES: Final = ComponentRights(
     component="nodes",
     account="trellis-nodes",
@@ -638,6 +641,10 @@ _NODES: Final = ComponentRights(
         _cluster("", "namespaces persistentvolumes", _FOLLOW, _PLACEMENT),
         _watched("", "persistentvolumeclaims", _FOLLOW, _PLACEMENT),
         _cluster("storage.k8s.io", "storageclasses", _FOLLOW, _PLACEMENT),
+        _watched(
+            "resource.k8s.io", "resourceclaims resourceclaimtemplates", _FOLLOW, _DEVICES, without=_WITHOUT_DEVICES
+        ),
+        _cluster("resource.k8s.io", "resourceslices", _FOLLOW, _DEVICES, without=_WITHOUT_DEVICES),
         _watched("apps", "deployments replicasets statefulsets", _FOLLOW, _MOVED_PODS),
         _watched("batch", "jobs cronjobs", _FOLLOW, _MOVED_PODS),
         _watched("", "replicationcontrollers limitranges", _FOLLOW, _MOVED_PODS),

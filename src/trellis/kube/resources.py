@@ -17,6 +17,7 @@ from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.capacity_buffers import CapacityBuffer
 from trellis.api.kube.coordination import ConfigMap, Event, Lease, Namespace
+from trellis.api.kube.machines.devices import DeviceClaim, DeviceClaimTemplate, ResourceSlice
 from trellis.api.kube.machines.node_claims import NodeClaim
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.metrics import PodMetrics
@@ -120,6 +121,11 @@ VOLUME_CLAIMS: Final = Resource(
 )
 VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", False, PersistentVolume)
 STORAGE_CLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, StorageClass)
+DEVICE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, DeviceClaim)
+DEVICE_CLAIM_TEMPLATES: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, DeviceClaimTemplate
+)
+RESOURCE_SLICES: Final = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False, ResourceSlice)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, Lease)
 POD_METRICS: Final = Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", True, PodMetrics)
 MUTATING_WEBHOOKS: Final = Resource(

@@ -32,6 +32,9 @@ NEEDED = [
     "watch persistentvolumeclaims",
     "watch persistentvolumes",
     "watch storageclasses.storage.k8s.io",
+    "watch resourceclaims.resource.k8s.io",
+    "watch resourceclaimtemplates.resource.k8s.io",
+    "watch resourceslices.resource.k8s.io",
     "watch configmaps kube-system/trellis-kwok-node-groups",
     "create events",
     "patch events",
@@ -55,6 +58,7 @@ DENIED = [
     "patch deployments.apps",
     "patch verticalpodautoscalers.autoscaling.k8s.io",
     "patch persistentvolumeclaims",
+    "patch resourceclaims.resource.k8s.io",
     "patch leases.coordination.k8s.io kube-system/kube-scheduler",
     "create leases.coordination.k8s.io default/",
 ]

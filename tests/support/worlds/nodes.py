@@ -39,7 +39,9 @@ def a_node(name: str, cpu: str = "4", memory: str = "16Gi", **fields: Any) -> No
 
 def a_group(name: str, cpu: str = "4", memory: str = "16Gi", most: int = 100, **fields: Any) -> NodeGroup:
     figures = {
-        key: fields.pop(key) for key in ("price", "priority", "boot_seconds", "min_size", "options") if key in fields
+        key: fields.pop(key)
+        for key in ("price", "priority", "boot_seconds", "min_size", "options", "devices")
+        if key in fields
     }
     labels = {"group": name, **fields.pop("labels", {})}
     template = convert_object(_node_document("", cpu, memory, labels=labels, **fields), Node)

@@ -9,9 +9,27 @@ from trellis.api.schema.fields import INT32_MAX, AmountText, Field
 
 DEFAULT_PODS: Final = "110"
 LARGEST_GROUP: Final = 100_000
+# A pool of devices has at most 128 in each of its slices.
+MOST_DEVICES: Final = 10_000
 
 SIZE_BOUNDS: Final = {"minimum": 0, "maximum": LARGEST_GROUP}
 SHAPE_BOUNDS: Final = {"max_properties": 32}
+
+
+class DeclaredDevices(ApiStruct, frozen=True):
+    """Devices of a node that a driver of Dynamic Resource Allocation publishes."""
+
+    device_class: Annotated[
+        str,
+        Field("DeviceClass by which pods' claims request them.", required=True, min_length=1, max_length=253),
+    ] = ""
+    driver: Annotated[
+        str | None,
+        Field("Driver that publishes them. Absent: the name of the class.", min_length=1, max_length=63),
+    ] = None
+    count: Annotated[int | None, Field("Number of them on a node.", required=True, minimum=1, maximum=MOST_DEVICES)] = (
+        None
+    )
 
 
 class NodeGroupSpec(ApiStruct, frozen=True):
@@ -24,6 +42,14 @@ class NodeGroupSpec(ApiStruct, frozen=True):
             "`ephemeral-storage`, `hugepages-*` and extended resources.",
             required=True,
             **SHAPE_BOUNDS,
+        ),
+    ] = None
+    devices: Annotated[
+        list[DeclaredDevices] | None,
+        Field(
+            "Devices of a node for resource claims (Dynamic Resource Allocation), by device class and count. Absent: "
+            "none. Devices that pods request as extended resources are in `resources`.",
+            max_items=16,
         ),
     ] = None
     labels: Annotated[

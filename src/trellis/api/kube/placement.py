@@ -115,3 +115,10 @@ class PodResourceClaim(Slice, frozen=True):
     name: str = ""
     resource_claim_name: str = ""
     resource_claim_template_name: str = ""
+
+
+class PodResourceClaimStatus(Slice, frozen=True):
+    """The claim that was made from a template for a pod; without a name, none was needed."""
+
+    name: str = ""
+    resource_claim_name: str = ""

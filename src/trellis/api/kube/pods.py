@@ -8,7 +8,14 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from trellis.api.kube.meta import Condition, KubeObject, ObjectMeta, PodMeta
-from trellis.api.kube.placement import Affinity, PodResourceClaim, SchedulingGate, Toleration, TopologySpreadConstraint
+from trellis.api.kube.placement import (
+    Affinity,
+    PodResourceClaim,
+    PodResourceClaimStatus,
+    SchedulingGate,
+    Toleration,
+    TopologySpreadConstraint,
+)
 from trellis.api.kube.slices import NOTHING, Labels, Presence, Quantities, QuantityText, Slice, Time
 
 
@@ -202,6 +209,7 @@ class PodStatus(Slice, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     qos_class: str = ""
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     allocated_resources: Quantities = NOTHING
     resources: ResourceRequirements | None = None
 

@@ -32,6 +32,12 @@ def build_node_group_rules(spec: type[S], check_label: CheckKey, check_taint: Ch
         Rule(spec, ("minSize", "maxSize"), _sizes_are_in_order, "minSize must not be above maxSize"),
         Rule(
             spec,
+            ("devices",),
+            _check_devices,
+            "devices must have valid names, each class once",
+        ),
+        Rule(
+            spec,
             ("labels",),
             lambda group: _check_labels(group, check_label),
             "labels must be valid, and not be labels that Trellis sets on each node",
@@ -74,6 +80,20 @@ def _sizes_are_in_order(spec: NodeGroupSpec) -> Iterator[ValidationProblem]:
         yield ValidationProblem(
             ("minSize",), INVALID, f"must not be above maxSize, which is {spec.max_size}", spec.min_size
         )
+
+
+def _check_devices(spec: NodeGroupSpec) -> Iterator[ValidationProblem]:
+    """A class with two counts would have neither."""
+    classes: set[str] = set()
+    for index, devices in enumerate(spec.devices or ()):
+        for name, text in (("deviceClass", devices.device_class), ("driver", devices.driver)):
+            problem = check_dns_subdomain(text) if text else None
+            if problem:
+                yield ValidationProblem(("devices", index, name), INVALID, problem, text)
+        if devices.device_class in classes:
+            rule_text = "the class is already declared"
+            yield ValidationProblem(("devices", index, "deviceClass"), DUPLICATE, rule_text, devices.device_class)
+        classes.add(devices.device_class)
 
 
 def _check_labels(spec: NodeGroupSpec, check_key: CheckKey) -> Iterator[ValidationProblem]:

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from trellis.api.kinds.buffer import Buffer
+from trellis.api.kube.machines.devices import DeviceClaim, DeviceClaimTemplate, ResourceSlice
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod, PodTemplate
@@ -21,6 +22,7 @@ from trellis.api.kube.provisioning.requests import ProvisioningRequest
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.api.kube.workloads import DaemonSet
 from trellis.core.fit import Storage
+from trellis.core.fit.constraints.device_claims import DeviceObjects
 from trellis.core.nodes.state.pods import is_daemon_or_mirror_pod, is_unschedulable
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.kube.watch.cache import ObjectChange
@@ -61,7 +63,10 @@ class PassTrigger:
 
 
 class ClusterInformers(Protocol):
-    """The informers whose changes update a snapshot. Without `daemon_sets` no new node is planned."""
+    """The informers whose changes update a snapshot. Without `daemon_sets` no new node is planned.
+
+    Without those of devices, resource claims are not known.
+    """
 
     nodes: Informer[Node]
     pods: Informer[Pod]
@@ -75,8 +80,27 @@ class ClusterInformers(Protocol):
     def daemon_sets(self) -> Informer[DaemonSet] | None:
         """All DaemonSets, if they count."""
 
+    @property
+    def device_claims(self) -> Informer[DeviceClaim] | None:
+        """All resource claims."""
+
+    @property
+    def device_claim_templates(self) -> Informer[DeviceClaimTemplate] | None:
+        """All templates of resource claims."""
+
+    @property
+    def resource_slices(self) -> Informer[ResourceSlice] | None:
+        """All published devices."""
+
     def storage(self) -> Storage:
         """All claims, volumes and classes as they are now."""
+
+    @property
+    def are_devices_known(self) -> bool:
+        """Whether these can be followed."""
+
+    def devices(self) -> DeviceObjects:
+        """All resource claims, templates and published devices as they are now."""
 
 
 class RequestInformers(msgspec.Struct, frozen=True):
@@ -107,6 +131,8 @@ class ChangeAccumulator:
         self.affects_buffers = False
         self._changes = ClusterSnapshotChanges()
         self._has_new_storage = True
+        self._has_new_devices = True
+        self._were_devices_known = False
         self._subscriptions: list[Callable[[], None]] = []
 
     def subscribe(self, wake: Callable[[], None]) -> None:
@@ -134,6 +160,9 @@ class ChangeAccumulator:
                 self._requests.requests.subscribe(self._request_changed),
                 self._requests.templates.subscribe(self._template_changed),
             )
+        for informer in (informers.device_claims, informers.device_claim_templates, informers.resource_slices):
+            if informer is not None:
+                self._subscriptions.append(informer.subscribe(self._devices_changed))
 
     def unsubscribe(self) -> None:
         """Unsubscribe from all informers, which other components may share."""
@@ -146,6 +175,9 @@ class ChangeAccumulator:
         changes, self._changes, self.affects_buffers = self._changes, ClusterSnapshotChanges(), False
         if self._has_new_storage:
             changes.storage, self._has_new_storage = self._informers.storage(), False
+        # Whether they can be followed changes without an event.
+        if self._has_new_devices or self._informers.are_devices_known != self._were_devices_known:
+            changes.devices = self._take_devices()
         return changes
 
     def take_everything(self) -> ClusterSnapshotChanges:
@@ -168,6 +200,7 @@ class ChangeAccumulator:
             provisioning_requests=dict(self._requests.requests.snapshot().objects)
             if self._requests is not None
             else {},
+            devices=self._take_devices(),
         )
 
     def reread_node(self, node: str) -> None:
@@ -225,6 +258,14 @@ class ChangeAccumulator:
 
     def _storage_changed(self, _change: ObjectChange[Any]) -> None:
         self._has_new_storage = True
+
+    def _devices_changed(self, _change: ObjectChange[Any]) -> None:
+        self._has_new_devices = True
+
+    def _take_devices(self) -> DeviceObjects:
+        devices = self._informers.devices()
+        self._has_new_devices, self._were_devices_known = False, devices.known
+        return devices
 
 
 def _is_relevant_change(old: Node | None, new: Node | None) -> bool:

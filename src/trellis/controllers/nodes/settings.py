@@ -190,6 +190,16 @@ class ScaleDownFlags(Settings, frozen=True):
             maximum=1.0,
         ),
     ] = _SCALE_DOWN_DEFAULTS.scale_down_utilization_threshold
+    scale_down_gpu_utilization_threshold: Annotated[
+        float,
+        Setting(
+            "A node with GPUs or other devices may be removed while pods request at most this share of its devices; "
+            "its CPU and its memory do not count.",
+            why=_AS_UPSTREAM,
+            minimum=0.0,
+            maximum=1.0,
+        ),
+    ] = _SCALE_DOWN_DEFAULTS.scale_down_gpu_utilization_threshold
     scale_down_unneeded_time: Annotated[
         Duration,
         Setting("How long a node must be unneeded before it is removed.", why=_AS_UPSTREAM, minimum=_NOT_NEGATIVE),
@@ -301,6 +311,7 @@ class ScaleDownFlags(Settings, frozen=True):
         return ScaleDownSettings(
             scale_down_enabled=self.scale_down_enabled,
             scale_down_utilization_threshold=self.scale_down_utilization_threshold,
+            scale_down_gpu_utilization_threshold=self.scale_down_gpu_utilization_threshold,
             scale_down_unneeded_seconds=self.scale_down_unneeded_time.total_seconds(),
             scale_down_unready_enabled=self.scale_down_unready_enabled,
             scale_down_unready_seconds=self.scale_down_unready_time.total_seconds(),
@@ -519,6 +530,7 @@ class NodeControllerSettings(Settings, frozen=True):
         """The settings that the options of a group replace."""
         return GroupOptions(
             scale_down_utilization_threshold=self.down.scale_down_utilization_threshold,
+            scale_down_gpu_utilization_threshold=self.down.scale_down_gpu_utilization_threshold,
             scale_down_unneeded_seconds=self.down.scale_down_unneeded_time.total_seconds(),
             scale_down_unready_seconds=self.down.scale_down_unready_time.total_seconds(),
             max_node_provision_seconds=self.up.max_node_provision_time.total_seconds(),

@@ -19,6 +19,7 @@ from trellis.api.kinds.checkpoint import VerticalPodAutoscalerCheckpoint
 from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.coordination import ConfigMap, Event, Lease, Namespace
+from trellis.api.kube.machines.devices import DeviceClaim, DeviceClaimTemplate, ResourceSlice
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange, PodDisruptionBudget, ResourceQuota
@@ -57,6 +58,12 @@ FREEZE_CONFIG_MAP: Final = "trellis-freeze"
 NODE_GROUPS: Final = "NodeGroups"
 
 WORKLOAD_KINDS: Final = (Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, ReplicationController)
+# Kinds of Dynamic Resource Allocation, which API servers serve since Kubernetes 1.34.
+DEVICE_KINDS: Final[Mapping[str, type[Any]]] = {
+    "ResourceClaim": DeviceClaim,
+    "ResourceClaimTemplate": DeviceClaimTemplate,
+    "ResourceSlice": ResourceSlice,
+}
 # As what an object is read, by the kind that its document names.
 DUMPED_KINDS: Final[Mapping[str, type[Any]]] = {
     registry.VPA.name: VerticalPodAutoscaler,
@@ -82,6 +89,7 @@ DUMPED_KINDS: Final[Mapping[str, type[Any]]] = {
             StorageClass,
         )
     },
+    **DEVICE_KINDS,
 }
 
 

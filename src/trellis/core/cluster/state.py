@@ -17,6 +17,7 @@ from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.coordination import ConfigMap, Event, Lease, Namespace
 from trellis.api.kube.decoder import decode_object
+from trellis.api.kube.machines.devices import DeviceClaim, DeviceClaimTemplate, ResourceSlice
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.observed_pods import ObservedPod
@@ -83,6 +84,9 @@ class ClusterState(msgspec.Struct, frozen=True):
     claims: Snapshot[PersistentVolumeClaim]
     volumes: Snapshot[PersistentVolume]
     storage_classes: Snapshot[StorageClass]
+    device_claims: Snapshot[DeviceClaim]
+    device_claim_templates: Snapshot[DeviceClaimTemplate]
+    resource_slices: Snapshot[ResourceSlice]
     namespaces: Snapshot[Namespace]
     leases: Snapshot[Lease]
     events: Snapshot[Event]
@@ -228,6 +232,9 @@ class _DumpReader:
             claims=snapshots[PersistentVolumeClaim.__name__],
             volumes=snapshots[PersistentVolume.__name__],
             storage_classes=snapshots[StorageClass.__name__],
+            device_claims=snapshots["ResourceClaim"],
+            device_claim_templates=snapshots["ResourceClaimTemplate"],
+            resource_slices=snapshots["ResourceSlice"],
             namespaces=snapshots[Namespace.__name__],
             leases=snapshots[Lease.__name__],
             events=snapshots[Event.__name__],

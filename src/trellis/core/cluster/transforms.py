@@ -94,6 +94,7 @@ _SHARED_SPEC_FIELDS: Final = (
     "tolerations",
     "overhead",
     "topology_spread_constraints",
+    "resource_claims",
     "resources",
 )
 _RESIZED: Final = ("cpu", "memory")
@@ -169,6 +170,7 @@ class PodTransform:
             init_container_statuses=init_statuses,
             container_statuses=statuses,
             allocated_resources=allocated,
+            resource_claim_statuses=status.resource_claim_statuses,
             resources=resources,
         )
 
@@ -242,6 +244,7 @@ def _placement_status(pod: Pod) -> PodStatus:
             if condition.type in (POD_SCHEDULED, READY, RESIZE_PENDING)
         ),
         nominated_node_name=intern(status.nominated_node_name),
+        resource_claim_statuses=status.resource_claim_statuses,
         init_container_statuses=_resizing(pod.spec.init_containers, status.init_container_statuses),
         container_statuses=_resizing(pod.spec.containers, status.container_statuses),
         allocated_resources=status.allocated_resources if is_sized else NOTHING,

@@ -10,7 +10,7 @@ from typing import Final
 
 from trellis.api.registry import BUFFER, HVPA
 from trellis.base.reasons import Reason, Severity
-from trellis.core.cluster.dump_format import NODE_GROUPS, NOT_SERVED, MissingData
+from trellis.core.cluster.dump_format import DEVICE_KINDS, NODE_GROUPS, NOT_SERVED, MissingData
 from trellis.core.cluster.state import ClusterState
 from trellis.core.explain.component_decisions.evidence import Evidence
 from trellis.core.explain.component_decisions.node_plans import KnownNodeGroups, NodeEvidence
@@ -63,7 +63,9 @@ USAGE_NOT_OBSERVED = Reason("UsageNotObserved", "The current usage of containers
 # Of these, where they are missing, the whole cluster is concerned.
 _ABOUT_COMPONENTS: Final = ("ConfigMap", "Lease", "Deployments of components")
 # Kinds that decide about nodes alone.
-_ABOUT_NODES: Final = frozenset({"PersistentVolumeClaim", "PersistentVolume", "StorageClass", NODE_GROUPS})
+_ABOUT_NODES: Final = frozenset(
+    {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", NODE_GROUPS, *DEVICE_KINDS}
+)
 # Kinds without which nothing is missing: where they are not served, there are none.
 _OPTIONAL: Final = (HVPA.name, BUFFER.name)
 _COMPONENTS: Final = ("recommender", "updater", "admission-controller")
@@ -147,7 +149,7 @@ OBJECT_UNREADABLE = Reason(
 )
 
 _COMPONENT: Final = "nodes"
-_STORAGE: Final = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
+_CLAIMED: Final = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass", *DEVICE_KINDS)
 # What decides about nodes, wherever it is; what is not served of the first, there is none of.
 _RELEVANT_KINDS: Final = (
     BUFFER.name,
@@ -158,7 +160,7 @@ _RELEVANT_KINDS: Final = (
     "PodDisruptionBudget",
     NODE_GROUPS,
     "Deployments",
-    *_STORAGE,
+    *_CLAIMED,
 )
 
 
@@ -169,7 +171,7 @@ def find_missing_node_evidence(
     if not collected.is_complete:
         yield MissingEvidencePart(DUMP_CUT_OFF)
     for missing in collected.missing:
-        is_none = missing.why == NOT_SERVED and missing.what == BUFFER.name
+        is_none = missing.why == NOT_SERVED and missing.what in (BUFFER.name, *DEVICE_KINDS)
         if missing.what.partition(" ")[0] in _RELEVANT_KINDS and not is_none:
             yield MissingEvidencePart(OBJECTS_NOT_OBSERVED, str(missing))
     for problem in components.problems:
@@ -187,7 +189,9 @@ def find_missing_placement_evidence(
 ) -> Iterator[MissingEvidencePart]:
     """What an explanation of a pod or Buffer that needs a node lacks, beside what every explanation lacks."""
     for missing in collected.missing:
-        if missing.what == NODE_GROUPS or (node_evidence is not None and missing.what.partition(" ")[0] in _STORAGE):
+        is_none = missing.why == NOT_SERVED and missing.what in DEVICE_KINDS
+        is_claimed = node_evidence is not None and missing.what.partition(" ")[0] in _CLAIMED
+        if missing.what == NODE_GROUPS or (is_claimed and not is_none):
             yield MissingEvidencePart(OBJECTS_NOT_OBSERVED, str(missing))
     if node_evidence is not None:
         yield from _find_missing_plan_evidence(node_evidence)

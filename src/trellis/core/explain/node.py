@@ -21,11 +21,14 @@ from trellis.core.explain.explanation.node import NodeGroupPart, NodePart, NodeP
 from trellis.core.explain.explanation.values import QuantityTexts, ReasonPart, build_reason_part, format_timestamp
 from trellis.core.explain.missing_evidence import find_missing_node_evidence, is_partial
 from trellis.core.fit import Demand
+from trellis.core.fit.devices import find_device_nodes
 from trellis.core.fit.resources import PODS
 from trellis.core.nodes.scale_down.decisions import NODE_UNNEEDED
-from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, find_drain_problem
+from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, find_device_problem, find_drain_problem
 from trellis.core.nodes.scale_down.soft_taints import has_soft_taint
+from trellis.core.nodes.scale_down.view import get_utilization_threshold
 from trellis.core.nodes.settings import ScaleDownSettings, apply_options
+from trellis.core.nodes.state.devices import DeviceClaims
 from trellis.core.nodes.state.pods import PlacedPod
 
 
@@ -62,7 +65,8 @@ def _get_threshold(node_evidence: NodeEvidence, name: str) -> float:
     member = node_evidence.snapshot.node_instances.instances.get(name)
     if member is not None:
         settings = apply_options(settings, node_evidence.snapshot.groups[member[0]].group.options)
-    return settings.scale_down_utilization_threshold
+    table = node_evidence.snapshot.table
+    return get_utilization_threshold(settings, has_devices=bool(find_device_nodes(table)[table.find(name)]))
 
 
 def _group(node_evidence: NodeEvidence, name: str) -> NodeGroupPart | None:
@@ -90,19 +94,20 @@ def _build_share_parts(node_evidence: NodeEvidence, name: str) -> Iterator[Resou
 
 def _build_pod_parts(node_evidence: NodeEvidence, name: str) -> Iterator[NodePodPart]:
     budgets, settings = DisruptionBudgets(node_evidence.view.budgets), node_evidence.components.nodes_down
+    device_claims = node_evidence.snapshot.device_claims
     for (namespace, pod), placed in sorted(node_evidence.snapshot.pods_on(name).items()):
-        fate, held = _determine_fate(placed, budgets, settings)
+        fate, held = _determine_fate(placed, budgets, settings, device_claims)
         yield NodePodPart(namespace, pod, fate, _requests(placed.demand), held)
 
 
 def _determine_fate(
-    placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSettings
+    placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSettings, device_claims: DeviceClaims
 ) -> tuple[str, ReasonPart | None]:
     if placed.is_fixed:
         return "fixed", None
     if placed.pod.metadata.deletion_timestamp is not None:
         return "going", None
-    stays = find_drain_problem(placed, budgets, settings)
+    stays = find_drain_problem(placed, budgets, settings) or find_device_problem(placed, device_claims)
     if stays is not None:
         return "stay", build_reason_part(stays)
     # A removal does not wait for a pod that makes way for any other.

@@ -59,6 +59,9 @@ def explain_pod_placement(node_evidence: NodeEvidence, pod: Pod) -> PlacementPar
     problem = node_evidence.snapshot.problems.get(("Pod", key))
     if problem is not None:
         return PlacementPart(build_reason_part(problem), 1, unplaced=1)
+    left_alone = node_evidence.snapshot.left_alone.get(key)
+    if left_alone is not None:
+        return PlacementPart(build_reason_part(left_alone.reason), 1, unplaced=1)
     pending_pods = node_evidence.snapshot.pending.get(key)
     decision = next((pod_decision for pod_decision in node_evidence.up.pods if key in pod_decision.pods), None)
     if pending_pods is None:

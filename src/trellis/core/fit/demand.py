@@ -24,6 +24,7 @@ from trellis.api.kube.placement import Toleration
 from trellis.api.kube.pods import RESIZE_PENDING, Container, ContainerStatus, Pod, PodSpec
 from trellis.base.errors import InvalidInput
 from trellis.base.selectors import LabelRequirement
+from trellis.core.fit.constraints.device_claims import DeviceDemand
 from trellis.core.fit.constraints.node_affinity import NodeTerm, read_node_affinity, read_node_selector
 from trellis.core.fit.constraints.pod_affinity import PodProfile, PodTerm, read_affinity_terms, read_pod_profile
 from trellis.core.fit.constraints.taints import select_hard_tolerations
@@ -78,7 +79,8 @@ class Demand(msgspec.Struct, frozen=True):
 
     `amounts` are millicores of CPU and units of other resources, in the order of their names and none of them zero; one
     of `pods` is always among them. `overhead` is the part of them that belongs to no container. One term of each of
-    `volumes` must hold; a volume without terms is on no node. `profile` is what the rules of other pods match.
+    `volumes` must hold; a volume without terms is on no node. The same holds for each of `allocations`, of devices that
+    claims of the pod have already. `profile` is what the rules of other pods match.
     """
 
     amounts: ResourceAmounts = ((PODS, 1),)
@@ -89,6 +91,7 @@ class Demand(msgspec.Struct, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
     ports: tuple[HostPort, ...] = ()
     volumes: tuple[tuple[NodeTerm, ...], ...] = ()
+    allocations: tuple[tuple[NodeTerm, ...], ...] = ()
     pod_affinity: tuple[PodTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     profile: PodProfile = _NO_PROFILE
@@ -132,6 +135,13 @@ class Demand(msgspec.Struct, frozen=True):
     def requests(self) -> ResourceCounts:
         """The amounts by resource, without resources that are not requested."""
         return dict(self.amounts)
+
+    def with_devices(self, devices: DeviceDemand) -> Demand:
+        """The demand with that of the pod's resource claims."""
+        if not (devices.amounts or devices.allocations):
+            return self
+        amounts = tuple(sorted((*self.amounts, *devices.amounts)))
+        return msgspec.structs.replace(self, amounts=amounts, allocations=devices.allocations)
 
     def without(self, resource: str) -> Demand:
         """The demand without one resource."""

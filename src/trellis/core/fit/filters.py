@@ -42,6 +42,9 @@ VOLUME_NOT_READY = Reason(
     Severity.WARNING,
 )
 VOLUME_NOT_REACHABLE = Reason("VolumeNotReachable", "A volume of the pod cannot be attached to the node.")
+DEVICES_NOT_REACHABLE = Reason(
+    "DevicesNotReachable", "Devices that are allocated to a resource claim of the pod cannot be used on the node."
+)
 TOPOLOGY_LABEL_MISSING = Reason(
     "TopologyLabelMissing", "The node lacks a topology label that the pod's constraints need."
 )
@@ -152,6 +155,8 @@ def _filter_nodes(table: NodeTable, demand: Demand) -> Iterator[_FilterResult]:
         yield _FilterResult(
             VOLUME_NOT_REACHABLE if terms else VOLUME_NOT_READY, find_nodes_matching_any_term(table, terms)
         )
+    for terms in demand.allocations:
+        yield _FilterResult(DEVICES_NOT_REACHABLE, find_nodes_matching_any_term(table, terms))
     for requirement in list_required_topology_labels(demand):
         yield _FilterResult(TOPOLOGY_LABEL_MISSING, table.labelled(requirement), requirement.key)
 

@@ -30,16 +30,26 @@ class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     scale_down_unneeded_seconds: float | None = None
     scale_down_unready_seconds: float | None = None
     max_node_provision_seconds: float | None = None
+    scale_down_gpu_utilization_threshold: float | None = None
 
 
 NO_OPTIONS: Final = GroupOptions()
+
+
+class GroupDevices(msgspec.Struct, frozen=True):
+    """Devices of each node of a group, for resource claims: how many a driver publishes of one device class."""
+
+    device_class: str
+    driver: str
+    count: int
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
     """Equal nodes, of which more can be ordered.
 
     `template` is a node once it is up: its allocatable resources, labels and taints, without a name. `price` is the
-    hourly price of a node, `boot_seconds` the usual time from the order until pods can be placed.
+    hourly price of a node, `boot_seconds` the usual time from the order until pods can be placed. `devices` are those
+    that drivers of Dynamic Resource Allocation publish, and not in the template.
     """
 
     name: str
@@ -50,6 +60,7 @@ class NodeGroup(msgspec.Struct, frozen=True):
     boot_seconds: float = 0.0
     priority: int = 0
     options: GroupOptions = NO_OPTIONS
+    devices: tuple[GroupDevices, ...] = ()
 
 
 def estimate_price(template: Node) -> float:
@@ -168,6 +179,7 @@ NODE_GROUP_INCONSISTENT = Reason(
 _MAX_NODES: Final = 100_000
 _MAX_PRIORITY: Final = 2**31
 _MAX_PRICE: Final = 1e9
+_MAX_DEVICES: Final = 100_000
 _MAX_SECONDS: Final = 366 * 86_400.0
 
 
@@ -181,6 +193,7 @@ def find_group_problem(state: GroupState) -> DetailedReason | None:
         ("priority", group.priority, -_MAX_PRIORITY, _MAX_PRIORITY),
         ("price", group.price, 0, _MAX_PRICE),
         *_list_options(group.options),
+        *(("devices", devices.count, 0, _MAX_DEVICES) for devices in group.devices),
     )
     for name, value, minimum, maximum in figures:
         # NaN is not between any two numbers.
@@ -195,7 +208,7 @@ def _list_options(options: GroupOptions) -> Iterator[tuple[str, float, float, fl
     """The options that a group has, with their bounds."""
     for name, value in msgspec.structs.asdict(options).items():
         if value is not None:
-            yield name, value, 0, 1 if name == "scale_down_utilization_threshold" else _MAX_SECONDS
+            yield name, value, 0, 1 if name.endswith("_threshold") else _MAX_SECONDS
 
 
 def _find_instance_problem(state: GroupState) -> DetailedReason | None:

@@ -42,7 +42,8 @@ class ScaleUpSettings(msgspec.Struct, frozen=True):
 class ScaleDownSettings(msgspec.Struct, frozen=True):
     """Times in seconds.
 
-    A node is underused if requests are at most `scale_down_utilization_threshold` of its allocatable, of each resource.
+    A node is underused if requests are at most `scale_down_utilization_threshold` of its allocatable, of each resource;
+    a node with GPUs or other devices, if they are at most `scale_down_gpu_utilization_threshold` of its devices.
     `max_scale_down_parallelism` is how many nodes may be on their way out at a time, `max_drain_parallelism` how many
     of them with pods to be evicted. `max_pod_eviction_seconds` is how long an eviction, or the mark on a node, may be
     refused before the node is kept. `max_nodes_tried` is how many nodes with pods a plan tries, of those known to be
@@ -53,6 +54,7 @@ class ScaleDownSettings(msgspec.Struct, frozen=True):
 
     scale_down_enabled: bool = True
     scale_down_utilization_threshold: float = 0.5
+    scale_down_gpu_utilization_threshold: float = 0.5
     scale_down_unneeded_seconds: float = 600.0
     scale_down_unready_enabled: bool = True
     scale_down_unready_seconds: float = 1_200.0

@@ -83,12 +83,15 @@ def _read_options(group: MachineGroup, scope: GroupScope) -> GroupOptions:
             raise InvalidMachineGroup(group, f"annotation {prefix}{name}", f'must not be negative, but is "{text}"')
         return seconds
 
-    threshold = _read_number(group, annotations, f"{prefix}scaledownutilizationthreshold")
-    if threshold is not None and not 0 <= threshold <= 1:
-        rule = f"must be 0 to 1, but is {threshold:g}"
-        raise InvalidMachineGroup(group, f"annotation {prefix}scaledownutilizationthreshold", rule)
+    def read_share(name: str) -> float | None:
+        share = _read_number(group, annotations, prefix + name)
+        if share is not None and not 0 <= share <= 1:
+            raise InvalidMachineGroup(group, f"annotation {prefix}{name}", f"must be 0 to 1, but is {share:g}")
+        return share
+
     return GroupOptions(
-        scale_down_utilization_threshold=threshold,
+        scale_down_utilization_threshold=read_share("scaledownutilizationthreshold"),
+        scale_down_gpu_utilization_threshold=read_share("scaledowngpuutilizationthreshold"),
         scale_down_unneeded_seconds=read_seconds("scaledownunneededtime"),
         scale_down_unready_seconds=read_seconds("scaledownunreadytime"),
         max_node_provision_seconds=read_seconds("maxnodeprovisiontime"),

@@ -14,7 +14,7 @@ from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, 
 from trellis.providers.cluster_api.declarations import read_declaration
 from trellis.providers.cluster_api.objects import GroupScope, MachineGroup, ScalableKind
 from trellis.providers.cluster_api.replicas import RELEASED, Phase, count_replicas, is_released
-from trellis.providers.cluster_api.templates import build_template
+from trellis.providers.cluster_api.templates import build_template, read_devices
 
 MACHINE_GROUP_PAUSED = Reason(
     "MachineGroupPaused", "The group of Machines or its Cluster is paused, or is being deleted.", Severity.WARNING
@@ -86,6 +86,7 @@ def build_state(
         boot_seconds=_measure_boot(pairs),
         priority=declared.priority,
         options=declared.options,
+        devices=read_devices(group),
     )
     suspended = find_suspension(group, f"{scope.group}/paused", scope.group)
     removals_suspended = None

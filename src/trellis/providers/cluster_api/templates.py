@@ -9,17 +9,24 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from trellis.api.cluster_api.machines import InfrastructureTemplate
+from trellis.api.kinds.node_group import MOST_DEVICES
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.nodes import Node, NodeSpec, NodeStatus, NodeSystemInfo, Taint
 from trellis.base.errors import InvalidQuantity
 from trellis.base.reasons import DetailedReason
 from trellis.core.cluster.node_manifest import ARCHITECTURE, OS
-from trellis.core.fit.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, parse_nanos
+from trellis.core.fit.devices import is_device_resource
+from trellis.core.fit.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, parse_nanos, parse_nanos_or_zero
+from trellis.core.nodes.node_groups import GroupDevices
 from trellis.providers.cluster_api.declarations import InvalidMachineGroup
 from trellis.providers.cluster_api.objects import MachineGroup
 
 _CAPACITY: Final = "capacity.cluster-autoscaler.kubernetes.io/"
+_GPU_COUNT: Final = f"{_CAPACITY}gpu-count"
+_DRA_DRIVER: Final = f"{_CAPACITY}dra-driver"
 _AMOUNTS: Final = {"cpu": CPU, "memory": MEMORY, "ephemeral-disk": EPHEMERAL_STORAGE, "maxPods": PODS}
 _DEFAULT_PODS: Final = "110"
 _ZONE: Final = "topology.kubernetes.io/zone"
@@ -59,9 +66,10 @@ def build_template(
     """
     taints = _read_taints(group)
     labels = _read_labels(group)
-    if nodes:
-        return _build_from_nodes(sorted(nodes, key=lambda node: node.metadata.name)[:_SAMPLES], labels, taints)
     found = infrastructure if isinstance(infrastructure, InfrastructureTemplate) else InfrastructureTemplate()
+    if nodes:
+        sample = _build_from_nodes(sorted(nodes, key=lambda node: node.metadata.name)[:_SAMPLES], labels, taints)
+        return _with_declared_devices(sample, {**found.status.capacity, **_read_gpus(group)})
     capacity = _read_capacity(group, found.status.capacity)
     missing = [name for name in (CPU, MEMORY) if name not in capacity]
     if missing and older:
@@ -112,6 +120,40 @@ def _build_from_nodes(
     return Node(ObjectMeta(labels={**common, **labels}), NodeSpec(taints=tuple(every.values())), status)
 
 
+def _with_declared_devices(sample: Node, capacity: Mapping[str, str]) -> Node:
+    """The node with the GPUs that its group declares: its device plugin may not have started yet."""
+    has = sample.status.allocatable
+    missing = {
+        name: amount
+        for name, amount in capacity.items()
+        if is_device_resource(name) and parse_nanos_or_zero(amount) > 0 and not parse_nanos_or_zero(has.get(name, "0"))
+    }
+    return replace(sample, status=replace(sample.status, allocatable={**has, **missing})) if missing else sample
+
+
+def read_devices(group: MachineGroup) -> tuple[GroupDevices, ...]:
+    """The devices of a node for resource claims. Raises `InvalidMachineGroup`.
+
+    The annotations name the driver alone: the class has its name, as those of the known drivers do.
+    """
+    annotations = group.written.metadata.annotations
+    driver, count = annotations.get(_DRA_DRIVER), annotations.get(_GPU_COUNT)
+    if not driver or count is None:
+        return ()
+    if not count.strip().isdecimal() or int(count) > MOST_DEVICES:
+        raise InvalidMachineGroup(
+            group, f"annotation {_GPU_COUNT}", f'must be a number of at most {MOST_DEVICES}, but is "{count}"'
+        )
+    return (GroupDevices(driver, driver, int(count)),)
+
+
+def _read_gpus(group: MachineGroup) -> dict[str, str]:
+    """The GPUs that pods request as an extended resource: with a driver for claims they do not."""
+    annotations = group.written.metadata.annotations
+    accelerator, count = annotations.get(f"{_CAPACITY}gpu-type"), annotations.get(_GPU_COUNT)
+    return {accelerator: count} if accelerator and count and not annotations.get(_DRA_DRIVER) else {}
+
+
 def _read_capacity(group: MachineGroup, of_template: Mapping[str, str]) -> dict[str, str]:
     annotations = group.written.metadata.annotations
     declared = {
@@ -119,9 +161,7 @@ def _read_capacity(group: MachineGroup, of_template: Mapping[str, str]) -> dict[
         for name, resource in _AMOUNTS.items()
         if _CAPACITY + name in annotations
     }
-    accelerator, count = annotations.get(f"{_CAPACITY}gpu-type"), annotations.get(f"{_CAPACITY}gpu-count")
-    if accelerator and count:
-        declared[accelerator] = (f"annotation {_CAPACITY}gpu-count", count)
+    declared |= {name: (f"annotation {_GPU_COUNT}", count) for name, count in _read_gpus(group).items()}
     field = f"status.capacity of {group.template_key}"
     amounts = {name: (field, amount) for name, amount in of_template.items()} | declared
     capacity = {PODS: _DEFAULT_PODS}

@@ -9,7 +9,7 @@ from trellis.api.kinds.node_group import DEFAULT_PODS, NodeGroupSpec
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.nodes import Node
 from trellis.core.cluster.node_manifest import build_node_manifest
-from trellis.core.nodes.node_groups import NodeGroup, estimate_price
+from trellis.core.nodes.node_groups import GroupDevices, NodeGroup, estimate_price
 
 # The kubelet version of nodes: the first one whose API server reads the features that nodes declare.
 _KUBELET: Final = "v1.36.0"
@@ -37,4 +37,8 @@ def build_node_group(name: str, spec: NodeGroupSpec, document: Mapping[str, Any]
         price=spec.price if spec.price is not None else estimate_price(template),
         boot_seconds=boot_seconds,
         priority=spec.priority or 0,
+        devices=tuple(
+            GroupDevices(devices.device_class, devices.driver or devices.device_class, devices.count or 0)
+            for devices in spec.devices or ()
+        ),
     )

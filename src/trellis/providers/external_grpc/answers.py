@@ -134,7 +134,8 @@ def _is_ready(node: Node) -> bool:
 def build_default_options(defaults: GroupOptions) -> OptionsMessage:
     """The defaults as a request has them, with the fields of older servers.
 
-    The threshold stands in the field of GPUs too: Cluster Autoscaler's example server reads both from that field.
+    The threshold stands in the field of GPUs too: Cluster Autoscaler's example server reads both from that field, and
+    would otherwise answer the threshold of GPUs for all nodes.
     """
     threshold = defaults.scale_down_utilization_threshold or 0.0
     unneeded, unready = defaults.scale_down_unneeded_seconds or 0.0, defaults.scale_down_unready_seconds or 0.0
@@ -152,17 +153,25 @@ def build_default_options(defaults: GroupOptions) -> OptionsMessage:
 
 
 def read_options(answer: OptionsMessage, defaults: GroupOptions) -> GroupOptions:
-    """The options that differ from the defaults. An unset one means the default, as does one that cannot be."""
-    threshold: float | None = answer.utilization_threshold
-    if not 0 < answer.utilization_threshold <= 1:
-        threshold = None
+    """The options that differ from the defaults. An unset one means the default, as does one that cannot be.
+
+    A threshold of GPUs equal to the one that the request had in its place is no option either.
+    """
+    threshold, of_gpus = _read_share(answer.utilization_threshold), _read_share(answer.gpu_utilization_threshold)
+    if of_gpus == defaults.scale_down_utilization_threshold:
+        of_gpus = None
     read: dict[str, Any] = {
         "scale_down_utilization_threshold": threshold,
+        "scale_down_gpu_utilization_threshold": of_gpus,
         "scale_down_unneeded_seconds": read_seconds(answer.unneeded, answer.old_unneeded),
         "scale_down_unready_seconds": read_seconds(answer.unready, answer.old_unready),
         "max_node_provision_seconds": read_seconds(answer.max_provision, answer.old_max_provision),
     }
     return GroupOptions(**{name: value for name, value in read.items() if value != getattr(defaults, name)})
+
+
+def _read_share(share: float) -> float | None:
+    return share if 0 < share <= 1 else None
 
 
 def build_instances(

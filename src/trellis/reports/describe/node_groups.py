@@ -52,7 +52,15 @@ def describe_claim_group(group: ClaimNodeGroup) -> list[str]:
 
 def _describe_nodes(spec: NodeGroupSpec) -> list[str]:
     sizes = f"{spec.min_size or 0} to {pluralize(spec.max_size or 0, 'node')}"
-    return [f"A group of {sizes} with {_describe_resources(spec.resources)} each."]
+    sentences = [f"A group of {sizes} with {_describe_resources(spec.resources)} each."]
+    if spec.devices:
+        counts = [
+            f"{pluralize(devices.count or 0, 'device')} of class {devices.device_class} (driver "
+            f"{devices.driver or devices.device_class})"
+            for devices in spec.devices
+        ]
+        sentences.append(f"A node is up when it has {join_words(counts)}.")
+    return sentences
 
 
 def _describe_terms(spec: NodeGroupSpec) -> list[str]:

@@ -163,6 +163,7 @@ FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
     "scale-down-recommendation-headroom": ("down", "scale_down_recommendation_headroom", _boolean),
     "scale-down-enabled": ("down", "scale_down_enabled", _boolean),
     "scale-down-utilization-threshold": ("down", "scale_down_utilization_threshold", _share),
+    "scale-down-gpu-utilization-threshold": ("down", "scale_down_gpu_utilization_threshold", _share),
     "scale-down-unneeded-time": ("down", "scale_down_unneeded_seconds", _duration),
     "scale-down-unready-time": ("down", "scale_down_unready_seconds", _duration),
     "scale-down-delay-after-add": ("down", "scale_down_delay_after_add_seconds", _duration),

@@ -24,6 +24,8 @@ from trellis.kube.resources import (
     CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    DEVICE_CLAIM_TEMPLATES,
+    DEVICE_CLAIMS,
     EVENTS,
     HPAS,
     HVPAS,
@@ -38,6 +40,7 @@ from trellis.kube.resources import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     RESOURCE_QUOTAS,
+    RESOURCE_SLICES,
     STATEFUL_SETS,
     STORAGE_CLASSES,
     VOLUME_CLAIMS,
@@ -87,7 +90,8 @@ _NAMESPACED: Final[tuple[Resource[Any], ...]] = (
 )
 # What decides about nodes: what is in namespaces, and what is in none.
 _DECIDING_ABOUT_NODES: Final[tuple[Resource[Any], ...]] = (BUFFERS, PDBS, DAEMON_SETS, VOLUME_CLAIMS, PODS)
-_STORAGE: Final[tuple[Resource[Any], ...]] = (VOLUMES, STORAGE_CLASSES)
+_CLAIMS: Final[tuple[Resource[Any], ...]] = (VOLUME_CLAIMS, DEVICE_CLAIMS, DEVICE_CLAIM_TEMPLATES)
+_CLAIMED: Final[tuple[Resource[Any], ...]] = (VOLUMES, STORAGE_CLASSES, RESOURCE_SLICES)
 # Where a cluster keeps Events about what is in no namespace.
 _NO_NAMESPACE: Final = NamespaceScope(("default",), ("default",))
 _CLUSTER: Final = NamespaceScope((), ("",))
@@ -153,10 +157,10 @@ def _build_lists(reader: _ClusterReader, scope: CollectionScope, namespaces: Nam
     cluster_wide = _DECIDING_ABOUT_NODES if scope.node_groups else (PODS,) if scope.all_pods else ()
     yield partial(reader.read_objects, NODES, _CLUSTER)
     if scope.node_groups:
-        yield from (partial(reader.read_objects, resource, _CLUSTER) for resource in _STORAGE)
+        yield from (partial(reader.read_objects, resource, _CLUSTER) for resource in _CLAIMED)
         if namespaces.listed != _CLUSTER.listed:
             yield partial(reader.read_objects, NAMESPACES, _CLUSTER)
-        yield partial(reader.read_cluster_wide, VOLUME_CLAIMS, namespaces)
+        yield from (partial(reader.read_cluster_wide, resource, namespaces) for resource in _CLAIMS)
     for resource in _NAMESPACED:
         if resource in cluster_wide:
             yield partial(reader.read_cluster_wide, resource, namespaces)

@@ -14,6 +14,7 @@ PUBLIC_FIELDS: Final = frozenset(
     {
         "accessModes",
         "acquireTime",
+        "allocationMode",
         "architecture",
         "averageValue",
         "begin",

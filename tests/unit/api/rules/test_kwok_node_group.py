@@ -35,6 +35,7 @@ FULL = group(
         "example.com/gpu": "1",
     },
     labels={"topology.kubernetes.io/zone": "a", "example.com/spot": ""},
+    devices=[{"deviceClass": "gpu.example.com", "count": 8}, {"deviceClass": "mig", "driver": "a.example", "count": 1}],
     taints=[
         {"key": "dedicated", "value": "batch", "effect": "NoSchedule"},
         {"key": "dedicated", "effect": "NoExecute"},
@@ -107,6 +108,19 @@ def test_buffers_find_the_nodes_of_a_group_by_the_label_that_it_gives_them() -> 
         (
             group(taints=[{"key": "trellis.x-k8s.io/starting", "effect": "NoSchedule"}]),
             "spec.taints[0].key: Forbidden: is set by Trellis while a node starts and must not be given",
+        ),
+        (
+            group(devices=[{"deviceClass": "a", "count": 1}] * 2),
+            'spec.devices[1].deviceClass: Duplicate value: "a": the class is already declared',
+        ),
+        (
+            group(devices=[{"deviceClass": "a", "count": 0}]),
+            "spec.devices[0].count: Invalid value: 0: must be greater than or equal to 1",
+        ),
+        (
+            group(devices=[{"deviceClass": "a", "driver": "A_B", "count": 1}]),
+            "spec.devices[0].driver: Invalid value: \"A_B\": must consist of a-z, 0-9, '-' and '.', and start and end, "
+            "at every dot, with a letter or digit",
         ),
         (
             group(bootTime="soon"),

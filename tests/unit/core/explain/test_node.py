@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.builders.collected_node_groups import COMPONENTS, Pools, pools
+from support.builders.device_claims import a_claim_template, a_request, of_template
 from support.explanation_atoms import Atoms
 from support.worlds.resizes import DAY, NOW, Document
 from trellis.base.errors import InvalidInput
 from trellis.cli.dump_reader import read_node_groups
-from trellis.core.cluster.dump_format import NODE_GROUPS, MissingData
+from trellis.core.cluster.dump_format import NODE_GROUPS, NOT_SERVED, MissingData
 from trellis.core.cluster.state import ClusterState
 from trellis.core.explain import CollectedSettings, ObjectExplanation
 from trellis.core.explain.explanation.node import NodePart, PlacementPart
@@ -286,6 +287,38 @@ def test_a_buffer_reports_what_would_be_ordered() -> None:
 def test_a_pod_that_waits_reports_which_group_helps() -> None:
     placement = placing(pools().pod("import-1"))
     assert (placement.decision.reason.code, placement.ordered) == ("NodeOrdered", {"large": 1})
+
+
+def with_devices(cluster: Pools) -> Pools:
+    """Another group, with devices for claims of a template `one`; those of a template `picky` are not modelled."""
+    cluster.add_group("gpu", devices=[{"deviceClass": "gpu.example.com", "count": 2}])
+    picky = a_request(selectors=[{"cel": {"expression": "true"}}])
+    for name, request in (("one", a_request()), ("picky", picky)):
+        template = a_claim_template(name, request)
+        cluster.put("ResourceClaimTemplate", name, {"spec": msgspec.to_builtins(template.spec)})
+    return cluster
+
+
+def test_a_pod_with_a_resource_claim_reports_the_group_with_devices_or_why_it_is_left_alone() -> None:
+    cluster = with_devices(pools())
+    cluster.want("train", "1", **of_template("one"))
+    cluster.want("picky", "1", **of_template("picky"))
+    placement = placing(cluster.pod("train"))
+    assert (placement.decision.reason.code, placement.ordered) == ("NodeOrdered", {"gpu": 1})
+    placement = placing(cluster.pod("picky"))
+    assert placement.decision.reason.code == "ResourceClaimsNotModelled"
+    assert "it has selectors" in placement.decision.details
+
+
+def test_a_pod_with_a_resource_claim_is_left_alone_where_claims_could_not_be_read() -> None:
+    cluster = with_devices(pools())
+    cluster.want("train", "1", **of_template("one"))
+    cluster.missing = [MissingData("ResourceSlice", "", "may not be read")]
+    explained = cluster.pod("train")
+    assert placing(explained).decision.reason.code == "ResourceClaimsNotModelled"
+    assert "ObjectsNotObserved" in codes(explained)
+    cluster.missing = [MissingData("ResourceSlice", "", NOT_SERVED)]
+    assert "ObjectsNotObserved" not in codes(cluster.pod("train"))
 
 
 def test_a_pod_that_no_node_fits_reports_why() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from support.builders.device_claims import a_claim, a_claim_template, a_slice, collect_devices
 from support.worlds.nodes import START, a_buffer, a_daemon_set, a_group, a_node, a_pod
 from support.worlds.provisioning import a_pod_group, a_request, a_template
 from trellis.api.kube.meta import ObjectMeta
@@ -19,6 +20,7 @@ from trellis.base.json_lines import decode_payload, encode_payload
 from trellis.base.reasons import DetailedReason
 from trellis.controllers.nodes.recording import create_planner
 from trellis.core.fit import Storage
+from trellis.core.fit.constraints.device_claims import UNKNOWN_DEVICES
 from trellis.core.nodes import (
     GroupState,
     Instance,
@@ -188,6 +190,23 @@ def test_boosts_of_earlier_recordings_are_read_as_sizes() -> None:
     line = decode_payload(b'{"starts":[[["default","web"],{"app":2000}],[["default","old"],{}]]}', BoostsLine)
     web, old = line.build_sizes().values()
     assert (web, old) == (RecommendedSize({"app": {"cpu": 2000}}), RecommendedSize())
+
+
+def test_devices_are_read_as_they_were_and_only_their_changes_are_written() -> None:
+    writing, reading = ChangesWriter(), ChangesReader()
+    slices = [a_slice(f"n{number}", 8) for number in range(4)]
+    claims = [a_claim("a", devices={"n1": ["gpu-0"]}), a_claim("b")]
+    first = collect_devices(*slices, *claims, a_claim_template("one"))
+    second = replace(
+        first,
+        claims={key: first.claims[key] for key in list(first.claims)[1:]},
+        slices={name: first.slices[name] for name in list(first.slices)[1:]},
+    )
+    for devices, most in ((first, 3_000), (second, 250), (UNKNOWN_DEVICES, 400), (first, 3_000)):
+        (line,) = map(encode_payload, writing.build_lines(ClusterSnapshotChanges(devices=devices)))
+        assert len(line) < most
+        assert reading.read_changes(decode_payload(line, ChangesLine)).devices == devices
+    assert not [*writing.build_lines(ClusterSnapshotChanges(devices=first))]
 
 
 def test_without_a_recorder_the_planner_is_used_directly() -> None:

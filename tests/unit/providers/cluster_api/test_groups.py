@@ -21,7 +21,7 @@ from support.worlds.providers.cluster_api import (
 from trellis.api.cluster_api.machines import InfrastructureTemplate, InfrastructureTemplateStatus
 from trellis.api.kube.nodes import NodeSystemInfo, Taint
 from trellis.base.selectors import parse_selector
-from trellis.core.nodes.node_groups import GroupOptions, GroupState, estimate_price
+from trellis.core.nodes.node_groups import GroupDevices, GroupOptions, GroupState, estimate_price
 from trellis.providers.cluster_api.objects import GroupScope, TemplateKey
 
 OPTION = f"{GROUP}/autoscaling-options-"
@@ -60,6 +60,7 @@ def test_annotations_declare_limits_options_price_and_priority() -> None:
         MIN_SIZE: "1",
         MAX_SIZE: "7",
         f"{OPTION}scaledownutilizationthreshold": "0.7",
+        f"{OPTION}scaledowngpuutilizationthreshold": "0.2",
         f"{OPTION}scaledownunneededtime": "5m0s",
         f"{OPTION}scaledownunreadytime": "1h",
         f"{OPTION}maxnodeprovisiontime": "20m",
@@ -68,7 +69,7 @@ def test_annotations_declare_limits_options_price_and_priority() -> None:
     }
     group = read(ClusterApiWorld(own={**SIZE, **own})).group
     assert (group.name, group.min_size, group.max_size, group.price, group.priority) == (DEPLOYMENT, 1, 7, 0.25, 3)
-    assert group.options == GroupOptions(0.7, 300.0, 3600.0, 1200.0)
+    assert group.options == GroupOptions(0.7, 300.0, 3600.0, 1200.0, 0.2)
 
 
 def test_without_a_price_it_is_estimated_by_the_size() -> None:
@@ -88,6 +89,7 @@ def test_without_a_price_it_is_estimated_by_the_size() -> None:
         ({**LIMITS, f"{OPTION}scaledownunneededtime": "1 day"}, f"annotation {OPTION}scaledownunneededtime: "),
         ({**LIMITS, f"{OPTION}scaledownunneededtime": "-1s"}, "must not be negative"),
         ({**LIMITS, f"{OPTION}scaledownutilizationthreshold": "70"}, "must be 0 to 1, but is 70"),
+        ({**LIMITS, f"{OPTION}scaledowngpuutilizationthreshold": "-1"}, "must be 0 to 1, but is -1"),
         ({**LIMITS, f"{CAPACITY}labels": "zone"}, f'annotation {CAPACITY}labels: must be key=value, but is "zone"'),
         (
             {**LIMITS, f"{CAPACITY}taints": "gpu"},
@@ -152,6 +154,31 @@ def test_from_zero_annotations_count_before_the_infrastructure_template() -> Non
         Taint("dedicated", "", "NoExecute"),
     )
     assert template.status.declared_features, "a kubelet of 1.36 declares what pods with sidecars need"
+
+
+def test_devices_for_claims_are_declared_by_their_driver_and_number() -> None:
+    own = {
+        **LIMITS,
+        **SIZE,
+        f"{CAPACITY}dra-driver": "gpu.example.com",
+        f"{CAPACITY}gpu-type": "nvidia.com/gpu",
+        f"{CAPACITY}gpu-count": "8",
+    }
+    group = read(ClusterApiWorld(own=own)).group
+    assert group.devices == (GroupDevices("gpu.example.com", "gpu.example.com", 8),)
+    assert "nvidia.com/gpu" not in group.template.status.allocatable, "with a driver there is no device plugin"
+    assert f'annotation {CAPACITY}gpu-count: must be a number of at most 10000, but is "many"' in problem(
+        {**own, f"{CAPACITY}gpu-count": "many"}
+    )
+
+
+def test_a_ready_node_without_its_gpus_does_not_hide_that_the_group_has_them() -> None:
+    own = {**LIMITS, **SIZE, f"{CAPACITY}gpu-type": "nvidia.com/gpu", f"{CAPACITY}gpu-count": "2"}
+    world = ClusterApiWorld(own=own)
+    (node,) = run(world.bring_up(1))
+    assert dict(read(world).group.template.status.allocatable)["nvidia.com/gpu"] == "2"
+    world.change("nodes", node, status={"allocatable": {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}})
+    assert dict(read(world).group.template.status.allocatable)["nvidia.com/gpu"] == "1"
 
 
 def test_a_failure_domain_is_the_zone() -> None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Coroutine
 from typing import Any
 
+import msgspec
 import pytest
 
 from support import virtual_time
@@ -190,11 +191,21 @@ def test_the_price_is_the_server_s_or_an_estimate() -> None:
         (OptionsMessage(utilization_threshold=math.nan), GroupOptions()),
         (OptionsMessage(utilization_threshold=50.0), GroupOptions()),
         (OptionsMessage(unneeded=build_duration(-5)), GroupOptions()),
+        (OptionsMessage(gpu_utilization_threshold=0.3), GroupOptions(scale_down_gpu_utilization_threshold=0.3)),
+        (OptionsMessage(gpu_utilization_threshold=50.0), GroupOptions()),
     ],
 )
 def test_an_unset_option_means_the_default(answer: OptionsMessage, expected: GroupOptions) -> None:
     """Cluster Autoscaler reads an unset duration as zero, and removes nodes in its next pass."""
     assert read_options(answer, DEFAULTS) == expected
+
+
+def test_a_server_that_reads_the_threshold_of_gpus_for_all_nodes_leaves_both_as_they_are() -> None:
+    """Cluster Autoscaler's example server, which wraps the clouds, answers with what it reads there."""
+    defaults = msgspec.structs.replace(DEFAULTS, scale_down_gpu_utilization_threshold=0.9)
+    request = build_default_options(defaults)
+    answer = msgspec.structs.replace(request, utilization_threshold=request.gpu_utilization_threshold)
+    assert read_options(answer, defaults) == GroupOptions()
 
 
 def test_a_group_that_only_grows_to_its_maximum_is_suspended() -> None:

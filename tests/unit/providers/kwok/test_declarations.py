@@ -17,6 +17,7 @@ from trellis.api.kube.coordination import ConfigMap
 from trellis.api.registry import KWOK_NODE_GROUP
 from trellis.base.prices import EXAMPLE_PRICES
 from trellis.core.nodes import NodeGroup
+from trellis.core.nodes.node_groups import GroupDevices
 from trellis.providers.declared import declarations
 from trellis.providers.declared.declarations import GROUP_REFUSED, NO_GROUPS, Declarations
 from trellis.providers.kwok.declarations import DeclaredGroup, build_kwok_group
@@ -61,6 +62,19 @@ def test_a_group_describes_a_new_node() -> None:
     assert [(taint.key, taint.value, taint.effect) for taint in node.spec.taints] == [
         ("dedicated", "batch", "NoSchedule")
     ]
+
+
+def test_devices_are_those_of_their_driver_and_no_resource_of_the_node() -> None:
+    devices = [
+        {"deviceClass": "gpu.example.com", "count": 8},
+        {"deviceClass": "mig", "driver": "a.example", "count": 1},
+    ]
+    result = only(read_declarations(config_map(group(devices=devices)), WHERE))
+    assert result.devices == (
+        GroupDevices("gpu.example.com", "gpu.example.com", 8),
+        GroupDevices("mig", "a.example", 1),
+    )
+    assert result.template == only(read_declarations(config_map(group()), WHERE)).template
 
 
 def test_absent_fields_have_defaults() -> None:

@@ -30,6 +30,17 @@ def test_a_group_is_reported_in_sizes_shape_and_time() -> None:
     ]
 
 
+def test_devices_are_reported_with_their_class_and_driver() -> None:
+    devices = [
+        {"deviceClass": "gpu.example.com", "count": 8},
+        {"deviceClass": "mig", "driver": "a.example", "count": 1},
+    ]
+    assert sentences(group(devices=devices))[1] == (
+        "A node is up when it has 8 devices of class gpu.example.com (driver gpu.example.com) and 1 device of class "
+        "mig (driver a.example)."
+    )
+
+
 @pytest.mark.parametrize("how", [mode for mode in GroupFailureMode if mode is not GroupFailureMode.OTHER_SHAPE])
 def test_every_mishap_is_reported(how: str) -> None:
     assert sentences(failing(how))[-1].startswith("Simulated failure: ")

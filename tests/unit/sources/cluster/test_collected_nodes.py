@@ -69,6 +69,25 @@ def test_groups_and_storage_are_collected() -> None:
     )
 
 
+def with_devices(server: ModelServer) -> ModelServer:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "bank-gpu", "allocationMode": "All"}}
+    spec = {"devices": {"requests": [request]}}
+    server.put("/apis/resource.k8s.io/v1/namespaces/office/resourceclaims/data", {"spec": spec})
+    server.put("/apis/resource.k8s.io/v1/namespaces/office/resourceclaimtemplates/one", {"spec": {"spec": spec}})
+    published = {"driver": "bank-gpu", "nodeName": "ip-10-0-0-7", "devices": [{"name": "gpu-0"}]}
+    server.put("/apis/resource.k8s.io/v1/resourceslices/s1", {"spec": published})
+    return server
+
+
+def test_claims_and_published_devices_are_collected() -> None:
+    result = around(with_devices(with_groups(shop())))
+    assert (names(result.device_claims), names(result.device_claim_templates), names(result.resource_slices)) == (
+        ["data"],
+        ["one"],
+        ["s1"],
+    )
+
+
 def test_the_freeze_config_map_is_no_node_group() -> None:
     result = around(with_groups(shop()))
     assert result.freeze == {"by": "alice", "why": "incident 17"}

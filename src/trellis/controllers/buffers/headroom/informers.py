@@ -14,6 +14,7 @@ from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.core.fit import Storage
+from trellis.core.fit.constraints.device_claims import UNKNOWN_DEVICES, DeviceObjects
 from trellis.kube.resources import NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from trellis.kube.watch.informer import Informer
 from trellis.runtime.cached_kinds import FULL_NAMESPACES, PLACED_PODS, PLAIN_BUFFERS, UNFINISHED_PODS
@@ -28,6 +29,11 @@ class HeadroomInformers:
     """All that is observed. Only Buffers may be those of some namespaces: nodes hold pods of all of them."""
 
     daemon_sets: None = None
+    # Where pods with resource claims would fit is not observed: no node is ordered here.
+    device_claims: None = None
+    device_claim_templates: None = None
+    resource_slices: None = None
+    are_devices_known: bool = False
 
     def __init__(self, informers: Informers, namespaces: tuple[str, ...]) -> None:
         self.buffers: Informer[Buffer] = informers.follow(PLAIN_BUFFERS, namespaces=namespaces)
@@ -39,6 +45,9 @@ class HeadroomInformers:
         )
         self.volumes: Informer[PersistentVolume] = informers.follow(VOLUMES, dispensable=_NO_VOLUMES)
         self.classes: Informer[StorageClass] = informers.follow(STORAGE_CLASSES, dispensable=_NO_VOLUMES)
+
+    def devices(self) -> DeviceObjects:
+        return UNKNOWN_DEVICES
 
     def storage(self) -> Storage:
         """All claims, volumes and classes as they are now."""

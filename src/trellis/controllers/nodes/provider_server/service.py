@@ -170,6 +170,8 @@ class GroupService:
         changed: dict[str, Any] = {}
         if options.scale_down_utilization_threshold is not None:
             changed["utilization_threshold"] = options.scale_down_utilization_threshold
+        if options.scale_down_gpu_utilization_threshold is not None:
+            changed["gpu_utilization_threshold"] = options.scale_down_gpu_utilization_threshold
         for name, seconds in (
             ("unneeded", options.scale_down_unneeded_seconds),
             ("unready", options.scale_down_unready_seconds),

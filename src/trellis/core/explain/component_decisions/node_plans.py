@@ -14,11 +14,13 @@ import msgspec
 
 from trellis.api.kinds.buffer import Buffer
 from trellis.api.kube.workloads import DaemonSet
+from trellis.core.cluster.dump_format import DEVICE_KINDS
 from trellis.core.cluster.state import ClusterState
 from trellis.core.cluster.store import BY_NAMESPACE, key_of
 from trellis.core.explain.component_decisions.resize_plans import has_all_nodes_and_pods
 from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.fit import Storage
+from trellis.core.fit.constraints.device_claims import UNKNOWN_DEVICES, DeviceObjects
 from trellis.core.nodes import (
     ClusterSnapshot,
     DetailedReason,
@@ -107,6 +109,7 @@ def build_node_snapshot(
     for namespace in collected.namespaces:
         snapshot.put_namespace(namespace.metadata.name, namespace.metadata.labels)
     snapshot.put_storage(storage)
+    snapshot.put_devices(build_devices(collected))
     for node in collected.nodes:
         snapshot.put_node(node.metadata.name, node)
     for pod in collected.pods:
@@ -154,6 +157,23 @@ def build_storage(collected: ClusterState) -> Storage:
         claims=collected.claims.objects,
         volumes={volume.metadata.name: volume for volume in collected.volumes},
         classes={storage_class.metadata.name: storage_class for storage_class in collected.storage_classes},
+    )
+
+
+def build_devices(collected: ClusterState) -> DeviceObjects:
+    """All resource claims, templates and published devices; not known where not all of them were collected."""
+    claims, templates, slices = (
+        collected.device_claims,
+        collected.device_claim_templates,
+        collected.resource_slices,
+    )
+    is_missing = any(missing.what.partition(" ")[0] in DEVICE_KINDS for missing in collected.missing)
+    if is_missing or not (claims.objects or templates.objects or slices.objects):
+        return UNKNOWN_DEVICES
+    return DeviceObjects(
+        claims=claims.objects,
+        templates=templates.objects,
+        slices={resource_slice.metadata.name: resource_slice for resource_slice in slices},
     )
 
 

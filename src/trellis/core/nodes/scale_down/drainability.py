@@ -4,6 +4,7 @@ A pod's annotations, its controller, its local storage and its tolerations can f
 budgets by the rules of `EvictionREST.Create` in Kubernetes 1.36: a pod under two budgets is never evicted, a pod that
 is not ready may go if enough others are, and the status of an older generation of a budget does not count. DaemonSet
 and mirror pods go with the node.
+and mirror pods go with the node. A pod whose resource claims are not modelled keeps its node.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from trellis.core.cluster.target_selectors import convert_selector
 from trellis.core.fit.constraints.selector_index import LabelSelectorIndex
 from trellis.core.fit.constraints.taints import HardTaint, tolerates
 from trellis.core.nodes.settings import ScaleDownSettings
+from trellis.core.nodes.state.devices import DeviceClaims
 from trellis.core.nodes.state.pods import PlacedPod
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
 
@@ -205,8 +207,22 @@ class PodsToDrain(msgspec.Struct, frozen=True):
 NO_PODS_TO_DRAIN: Final = PodsToDrain()
 
 
+def find_device_problem(placed: PlacedPod, device_claims: DeviceClaims) -> DetailedReason | None:
+    """The reason why it is not known where a pod with resource claims would fit; None if it is, or has none."""
+    if not placed.pod.spec.resource_claims or placed.is_expendable:
+        return None
+    devices = device_claims.read_replacement(placed.pod)
+    if not isinstance(devices, DetailedReason):
+        return None
+    return _build_pod_reason(devices.reason, placed.pod, devices.details)
+
+
 def find_pods_to_drain(
-    pods: Iterable[PlacedPod], now: float, budgets: DisruptionBudgets, settings: ScaleDownSettings
+    pods: Iterable[PlacedPod],
+    now: float,
+    budgets: DisruptionBudgets,
+    settings: ScaleDownSettings,
+    device_claims: DeviceClaims,
 ) -> PodsToDrain:
     """The pods to drain among those of one node."""
     others = [pod for pod in pods if pod.is_drained and not is_overdue(pod.pod, now)]
@@ -214,7 +230,9 @@ def find_pods_to_drain(
         return NO_PODS_TO_DRAIN
     to_evict = tuple(pod for pod in others if pod.pod.metadata.deletion_timestamp is None)
     terminating = tuple(pod for pod in others if pod.pod.metadata.deletion_timestamp is not None)
-    refusals = (find_drain_problem(pod, budgets, settings) for pod in to_evict)
+    refusals = (
+        find_drain_problem(pod, budgets, settings) or find_device_problem(pod, device_claims) for pod in to_evict
+    )
     return PodsToDrain(to_evict, terminating, next((refusal for refusal in refusals if refusal is not None), None))
 
 

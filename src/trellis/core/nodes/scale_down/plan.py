@@ -16,6 +16,7 @@ import msgspec
 
 from trellis.base.reasons import DetailedReason
 from trellis.base.wording import pluralize
+from trellis.core.fit.devices import find_device_nodes
 from trellis.core.nodes.node_groups import InstanceState
 from trellis.core.nodes.provisioning.lifecycle import observe_requests
 from trellis.core.nodes.scale_down.decisions import (
@@ -132,7 +133,14 @@ class _ScaleDownPlanner:
         self._input = plan_input
         self._snapshot = snapshot
         self._view = ScaleDownView(
-            snapshot, readiness, utilization, DisruptionBudgets(plan_input.budgets), memory, now, settings
+            snapshot,
+            readiness,
+            utilization,
+            find_device_nodes(snapshot.table),
+            DisruptionBudgets(plan_input.budgets),
+            memory,
+            now,
+            settings,
         )
         self._filter = CandidateFilter(self._view)
         self._builder = ScaleDownPlanBuilder(
@@ -231,7 +239,8 @@ class _ScaleDownPlanner:
         for removal in released:
             minimums.count_removal(removal.group)
         plan_input, view = self._input, self._view
-        replacements = ReplacementDemands(self._snapshot.storage, self._snapshot.growth)
+        snapshot = self._snapshot
+        replacements = ReplacementDemands(snapshot.storage, snapshot.growth, snapshot.device_claims)
         max_drained = view.settings.max_nodes_tried
         drain_input = DrainSimulationInput(
             self._snapshot,

@@ -26,7 +26,7 @@ from trellis.core.nodes.scale_down.drainability import (
     find_pods_to_drain,
 )
 from trellis.core.nodes.scale_down.remembered_state import NodeRemoval, UnremovableNode
-from trellis.core.nodes.scale_down.view import ScaleDownView
+from trellis.core.nodes.scale_down.view import ScaleDownView, get_utilization_threshold
 
 SCALE_DOWN_DISABLED_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 
@@ -81,7 +81,8 @@ class CandidateFilter:
         ready, utilization = bool(self._view.readiness.ready[number]), float(self._view.utilization[number])
         if not ready and not self._view.settings.scale_down_unready_enabled:
             return DetailedReason(NODE_UNREADY_KEPT)
-        if ready and utilization > settings.scale_down_utilization_threshold:
+        has_devices = bool(self._view.has_devices[number])
+        if ready and utilization > get_utilization_threshold(settings, has_devices=has_devices):
             return DetailedReason(NODE_IN_USE)
         unremovable = self._view.memory.unremovable.get(name)
         if unremovable is not None and self._view.now < unremovable.until:
@@ -108,7 +109,9 @@ class CandidateFilter:
     def find_pods(self, name: str) -> PodsToDrain:
         """The pods to drain from a node."""
         view = self._view
-        return find_pods_to_drain(view.snapshot.pods_on(name).values(), view.now, view.budgets, view.settings)
+        snapshot = view.snapshot
+        pods = snapshot.pods_on(name).values()
+        return find_pods_to_drain(pods, view.now, view.budgets, view.settings, snapshot.device_claims)
 
 
 class GroupMinimums:

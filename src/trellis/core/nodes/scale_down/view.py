@@ -1,6 +1,8 @@
 """The view that a scale-down is planned on.
 
-A node's utilization is the largest requested share of CPU, memory and extended resources.
+A node's utilization is the largest requested share of CPU, memory and extended resources. That of a node with GPUs or
+other devices is the requested share of its devices alone, as in Cluster Autoscaler: such a node exists for them, and
+costs too much to be kept for pods that fit elsewhere.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numpy as np
 
 from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.core.fit import NodeTable, Occupancy
+from trellis.core.fit.devices import find_device_nodes, is_device_resource
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.node_groups import InstanceState
 from trellis.core.nodes.provisioning.lifecycle import RequestMemory
@@ -21,7 +24,7 @@ from trellis.core.nodes.scale_down.remembered_state import ScaleDownMemory
 from trellis.core.nodes.settings import ScaleDownSettings, apply_options
 from trellis.core.nodes.state.readiness import NodeReadiness
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
-from trellis.core.usage.columns import FloatColumn
+from trellis.core.usage.columns import BoolColumn, FloatColumn
 
 
 def compute_node_utilization(table: NodeTable, used: Occupancy) -> FloatColumn:
@@ -31,21 +34,35 @@ def compute_node_utilization(table: NodeTable, used: Occupancy) -> FloatColumn:
     """
     utilization = np.zeros(table.numbers_end)
     amounts = used.amounts
+    has_devices = find_device_nodes(table)
     for name, row in table.resources.items():
         if name not in (CPU, MEMORY) and "/" not in name:
             continue
         offered, requested = table.allocatable[row], amounts[row]
         share = np.divide(requested, offered, out=np.where(requested > 0, 1.0, 0.0), where=offered > 0)
+        if not is_device_resource(name):
+            share[has_devices] = 0.0
         np.maximum(utilization, share, out=utilization)
     return utilization
 
 
+def get_utilization_threshold(settings: ScaleDownSettings, *, has_devices: bool) -> float:
+    """The utilization above which a node is in use."""
+    if has_devices:
+        return settings.scale_down_gpu_utilization_threshold
+    return settings.scale_down_utilization_threshold
+
+
 class ScaleDownView(msgspec.Struct, frozen=True):
-    """The snapshot, the readiness and utilization of its nodes, disruption budgets, memory and settings."""
+    """The snapshot, the readiness and utilization of its nodes, disruption budgets, memory and settings.
+
+    `has_devices` are the nodes with GPUs or other devices.
+    """
 
     snapshot: ClusterSnapshot
     readiness: NodeReadiness
     utilization: FloatColumn
+    has_devices: BoolColumn
     budgets: DisruptionBudgets
     memory: ScaleDownMemory
     now: float

@@ -6,12 +6,15 @@ added node takes, so that rules about other pods see no more nodes than there wo
 
 The estimate treats every equivalence group as if it had nodes of its own and left no part of a node unused. Pods of
 several groups may need fewer nodes; the packing decides how many.
+
+Groups whose nodes have GPUs or other devices are no option for pods that request none as long as another group can take
+these pods, whatever the expanders prefer. Pods of a rule about zones or other domains have this choice in each domain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +22,7 @@ import numpy.typing as npt
 from trellis.base.selectors import LabelOperator, LabelRequirement
 from trellis.core.fit import Demand
 from trellis.core.fit.constraints.inter_pod_rules import POD_AFFINITY_UNMET, build_inter_pod_rules
+from trellis.core.fit.devices import find_device_nodes, requests_devices
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.scale_up.expanders import Expander, ScaleUpOptions, balance_nodes, choose_group
 from trellis.core.nodes.scale_up.view import ScaleUpLimits
@@ -46,6 +50,16 @@ class UnplacedPods:
         """Whether rules about other pods restrict where these fit."""
         return depends_on_other_pods(self.demand)
 
+    @property
+    def depends_on_domains(self) -> bool:
+        """Whether rules restrict in which domains the nodes of these are."""
+        return bool(self.demand.pod_affinity or self.demand.spread)
+
+    @property
+    def needs_devices(self) -> bool:
+        """Whether these request GPUs or other devices."""
+        return requests_devices(self.requests)
+
     def record_placed(self, numbers: IntColumn) -> None:
         """Record the nodes that some were placed on."""
         self.count -= len(numbers)
@@ -53,6 +67,18 @@ class UnplacedPods:
 
 
 IntMatrix = npt.NDArray[np.int64]
+
+
+class _Capacities(NamedTuple):
+    """How many of each of the unplaced pods a new node of each group holds.
+
+    Groups that turned out not to take more of the pods have zeros in `remaining`; `suitable` is without groups whose
+    devices would be idle, in `initial` all are as they were at first.
+    """
+
+    remaining: IntMatrix
+    suitable: IntMatrix
+    initial: IntMatrix
 
 
 def estimate_options(
@@ -153,6 +179,7 @@ class NodeEstimator:
         self._expanders = expanders
         self._similar = similar
         self._sizes = np.array([state.target for state in simulation.templates.states], dtype=np.int64)
+        self._has_devices = find_device_nodes(simulation.templates.table)
 
     def place_on_new_nodes(self, unplaced: Sequence[UnplacedPods], placed: PlacedPods) -> None:
         """Place as many pods as possible on new nodes."""
@@ -172,31 +199,44 @@ class NodeEstimator:
         self, unplaced: Sequence[UnplacedPods], capacities: IntMatrix, initial_capacities: IntMatrix, placed: PlacedPods
     ) -> None:
         for _ in range(len(self._simulation.templates) + _EXTRA_ROUNDS):
-            options = estimate_options(
-                self._simulation.templates, unplaced, capacities, self._limits.count_allowed_nodes_by_group()
-            )
+            allowed = self._limits.count_allowed_nodes_by_group()
+            suitable = self._without_needless_devices(unplaced, capacities, allowed)
+            options = estimate_options(self._simulation.templates, unplaced, suitable, allowed)
             if options is None:
                 return
-            self._place_on_best_group(unplaced, capacities, initial_capacities, placed, options)
+            self._place_on_best_group(unplaced, _Capacities(capacities, suitable, initial_capacities), placed, options)
+
+    def _without_needless_devices(
+        self, unplaced: Sequence[UnplacedPods], capacities: IntMatrix, allowed: IntColumn
+    ) -> IntMatrix:
+        """The capacities without those of nodes whose devices would be idle, for pods that fit on others."""
+        if not self._has_devices.any():
+            return capacities
+        suitable = capacities.copy()
+        for at, pods in enumerate(unplaced):
+            if pods.needs_devices or pods.depends_on_domains:
+                continue
+            if ((capacities[at] > 0) & (allowed > 0) & ~self._has_devices).any():
+                suitable[at, self._has_devices] = 0
+        return suitable
 
     def _place_on_best_group(
         self,
         unplaced: Sequence[UnplacedPods],
-        capacities: IntMatrix,
-        initial_capacities: IntMatrix,
+        all_capacities: _Capacities,
         placed: PlacedPods,
         options: ScaleUpOptions,
     ) -> None:
         """Place pods on new nodes of the best group. Pods that do not fit do not try this group again."""
+        capacities, suitable, initial_capacities = all_capacities
         group = choose_group(options, self._expanders)
         for at, pods in enumerate(unplaced):
-            if not pods.count or not capacities[at, group]:
+            if not pods.count or not suitable[at, group]:
                 continue
             count_before = pods.count
-            depends_on_domains = pods.demand.pod_affinity or pods.demand.spread
             members = (
                 self._choose_by_domain(pods, placed, capacities[at], options)
-                if depends_on_domains
+                if pods.depends_on_domains
                 else self._find_balanced_groups(group, capacities[at])
             )
             if not len(members):
@@ -229,7 +269,13 @@ class NodeEstimator:
                 able.select(part)
                 for part in split_groups_by_spread_domain(self._simulation.templates, pods.demand, able.groups)
             ]
+        if not pods.needs_devices:
+            parts = [self._prefer_groups_without_devices(part) for part in parts]
         return np.array([choose_group(part, self._expanders) for part in parts], dtype=np.int64)
+
+    def _prefer_groups_without_devices(self, options: ScaleUpOptions) -> ScaleUpOptions:
+        without_devices = np.flatnonzero(~self._has_devices[options.groups])
+        return options.select(without_devices) if len(without_devices) else options
 
     def _place_on_members(self, pods: UnplacedPods, placed: PlacedPods, members: IntColumn, max_per_node: int) -> None:
         simulation = self._simulation

@@ -10,7 +10,7 @@ below their minimum size come last. Pods and chunks that no order helps get the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from trellis.base.reasons import DetailedReason, Reason
+from trellis.core.cluster.store import ObjectKey
 from trellis.core.fit import Demand, find_unfit_nodes
 from trellis.core.nodes.buffers.hits_and_misses import ChunkHits, NodePrices, count_misses
 from trellis.core.nodes.provisioning.attempts import RequestAttempt, try_requests
@@ -299,7 +300,7 @@ def build_scale_up_plan(
     missed, uids = count_misses([pods for pods in missing if pods[1]], on_top, memory.missed_pods)
     builder = _DecisionBuilder(view, memory, simulation, placement_result, missed)
     buffers = tuple(builder.decide_buffer(placement) for placement in placement_result.chunks)
-    pods = tuple(builder.decide_pods(placement) for placement in unschedulable)
+    pods = (*(builder.decide_pods(placement) for placement in unschedulable), *_list_left_alone(view))
     requests, request_memories = decide_requests(view.requests, placement_result.requests, simulation)
     for placement in placement_result.requests.list_all():
         builder.record_booking(placement)
@@ -347,6 +348,16 @@ def build_scale_up_plan(
 def _decide_without_eviction(view: ScaleUpView) -> Iterable[PendingPodsDecision]:
     if view.resizes.without_eviction:
         yield PendingPodsDecision(view.resizes.without_eviction, DetailedReason(RESIZE_WITHOUT_EVICTION))
+
+
+def _list_left_alone(view: ScaleUpView) -> Iterator[PendingPodsDecision]:
+    """The decisions about pods whose resource claims are not modelled: one for all that have the same reason."""
+    keys_by_reason: dict[DetailedReason, list[ObjectKey]] = {}
+    for key, pod in view.snapshot.left_alone.items():
+        if pod.is_unschedulable:
+            keys_by_reason.setdefault(pod.reason, []).append(key)
+    for reason, keys in sorted(keys_by_reason.items(), key=lambda item: min(item[1])):
+        yield PendingPodsDecision(tuple(sorted(keys)), reason, unplaced=len(keys))
 
 
 class _DecisionBuilder:

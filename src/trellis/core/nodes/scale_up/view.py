@@ -83,7 +83,9 @@ def build_scale_up_view(
         )
     requests, resizes = observe_requests(snapshot, memory.requests, now), NO_REPLACEMENTS
     if settings.scale_up_for_resizes and snapshot.pending_resizes:
-        resizes = find_resize_replacements(snapshot, ReplacementDemands(snapshot.storage, snapshot.growth))
+        resizes = find_resize_replacements(
+            snapshot, ReplacementDemands(snapshot.storage, snapshot.growth, snapshot.device_claims)
+        )
     return ScaleUpView(
         snapshot,
         readiness,

@@ -16,6 +16,7 @@ import msgspec
 from trellis.api.kinds.buffer import Buffer, PodCapacity
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.meta import ObjectMeta
+from trellis.api.kube.placement import PodResourceClaim
 from trellis.api.kube.pods import POD_SCHEDULED, RESIZE_PENDING, Pod, PodSpec
 from trellis.api.kube.slices import Labels
 from trellis.api.resolve import Strategy, resolve_buffer
@@ -24,6 +25,7 @@ from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.buffers.pods import is_live, select_shared_labels
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.fit import Demand, ExistingPods, NodeTable, Occupancy, PodProfile, Storage, find_volume_terms
+from trellis.core.fit.constraints.device_claims import DeviceDemand
 from trellis.core.usage.columns import IntColumn
 
 _FINISHED: Final = ("Succeeded", "Failed")
@@ -274,6 +276,11 @@ class BufferChunks(msgspec.Struct, frozen=True):
     demand: Demand
     on_top: bool = True
     priority: int = 0
+    device_claims: tuple[PodResourceClaim, ...] = ()
+
+    def with_devices(self, devices: DeviceDemand) -> BufferChunks:
+        """The chunks with what their resource claims request."""
+        return msgspec.structs.replace(self, demand=self.demand.with_devices(devices))
 
     @property
     def origin(self) -> str:
@@ -314,7 +321,9 @@ def read_chunks(buffer: Buffer) -> BufferChunks | DetailedReason | None:
     except (UnreadableObject, InvalidInput) as error:
         return DetailedReason(CHUNKS_UNREADABLE, f"status.podBasedBufferSpec.podSpec: {error}")
     on_top = meaning.strategy is Strategy.KEEP_EMPTY or meaning.filled_by is not None
-    return BufferChunks(key_of(buffer), buffer.metadata.uid, count, demand, on_top, spec.priority or 0)
+    return BufferChunks(
+        key_of(buffer), buffer.metadata.uid, count, demand, on_top, spec.priority or 0, spec.resource_claims
+    )
 
 
 def _read_pod_template(pods: PodCapacity, namespace: str) -> tuple[PodSpec, Demand]:

@@ -1,14 +1,22 @@
-"""Readiness of nodes: ready, starting, leaving or unready."""
+"""Readiness of nodes: ready, starting, leaving or unready.
+
+A node whose group has GPUs or other devices is up when it has them: until its device plugin has registered, a node may
+be Ready without them, and no pod that needs them fits there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
 
 from trellis.api.kube.nodes import Node
-from trellis.core.nodes.node_groups import InstanceState
+from trellis.core.fit import NodeTable
+from trellis.core.fit.devices import is_device_resource
+from trellis.core.fit.resources import parse_nanos_or_zero
+from trellis.core.nodes.node_groups import InstanceState, NodeGroup
 from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings, apply_options
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.nodes.state.transient_taints import TransientTaints
@@ -31,13 +39,15 @@ class NodeReadiness(msgspec.Struct, frozen=True):
     """Masks over the table; every node is in one of them.
 
     A node that is `starting` belongs to an instance that is not up yet: the template of its group counts, and not what
-    the node reports. A node that is `leaving` is deleted, or tainted because it will be.
+    the node reports. A node that is `leaving` is deleted, or tainted because it will be. Of the nodes that are
+    `unready`, those `without_devices` lack nothing but all of a device of their group.
     """
 
     ready: BoolColumn
     starting: BoolColumn
     leaving: BoolColumn
     unready: BoolColumn
+    without_devices: BoolColumn
 
 
 def classify_nodes(
@@ -49,12 +59,16 @@ def classify_nodes(
         for name, state in snapshot.groups.items()
     }
     table, instances = snapshot.table, snapshot.node_instances.instances
-    starting, leaving = (np.zeros(table.numbers_end, dtype=np.bool_) for _ in range(2))
+    starting, leaving, without_devices = (np.zeros(table.numbers_end, dtype=np.bool_) for _ in range(3))
+    devices = {name: rows for name, state in snapshot.groups.items() if (rows := find_device_rows(table, state.group))}
     is_up = table.ready[: table.numbers_end].copy()
     for name, node in snapshot.nodes.items():
         number, member = table.find(name), instances.get(name)
         instance = member[1] if member is not None else None
         is_up[number] &= not has_not_ready_taint(node, settings.transient_taints)
+        if member is not None and member[0] in devices and is_up[number]:
+            without_devices[number] = lacks_devices(table, number, devices[member[0]])
+            is_up[number] = not without_devices[number]
         if is_leaving(node) or (instance is not None and instance.state is InstanceState.LEAVING):
             leaving[number] = True
         elif member is not None and instance is not None:
@@ -63,7 +77,21 @@ def classify_nodes(
             )
     remaining = table.exists & ~starting & ~leaving
     ready = remaining & is_up
-    return NodeReadiness(ready, starting, leaving, remaining & ~ready)
+    unready = remaining & ~ready
+    return NodeReadiness(ready, starting, leaving, unready, unready & without_devices)
+
+
+def find_device_rows(table: NodeTable, group: NodeGroup) -> list[int]:
+    """The rows of the devices that nodes of a group should have."""
+    allocatable = group.template.status.allocatable
+    return [
+        table.row(name) for name, text in allocatable.items() if is_device_resource(name) and parse_nanos_or_zero(text)
+    ]
+
+
+def lacks_devices(table: NodeTable, number: int, device_rows: Sequence[int]) -> bool:
+    """Whether a node has none of one of the devices."""
+    return any(not table.allocatable[row, number] for row in device_rows)
 
 
 def has_not_ready_taint(node: Node, transient_taints: TransientTaints) -> bool:

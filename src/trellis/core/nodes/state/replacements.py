@@ -16,11 +16,12 @@ import msgspec
 
 from trellis.api.kube.pods import Pod
 from trellis.base.errors import InvalidInput
-from trellis.base.reasons import Reason
+from trellis.base.reasons import DetailedReason, Reason
 from trellis.core.buffers.pods import select_shared_labels
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.fit import Demand, NodeTable, Occupancy, Storage, find_volume_terms
 from trellis.core.fit.demand import ResourceAmounts
+from trellis.core.nodes.state.devices import DeviceClaims
 from trellis.core.nodes.state.growth import PodGrowth
 from trellis.core.nodes.state.pods import DemandReader, PendingPod, PlacedPod
 from trellis.core.nodes.state.recommended_sizes import RecommendedSize
@@ -45,15 +46,25 @@ RESIZE_WITHOUT_EVICTION: Final = Reason(
 class ReplacementDemands:
     """Builds the demands of replacements of pods. Raises `InvalidInput` for a pod that cannot be read."""
 
-    def __init__(self, storage: Storage, growth: PodGrowth) -> None:
+    def __init__(self, storage: Storage, growth: PodGrowth, device_claims: DeviceClaims) -> None:
         self._storage = storage
         self._growth = growth
+        self._device_claims = device_claims
         self._demands = DemandReader()
         # The last replacement of each controller, with its pod.
         self._last: dict[str, tuple[Pod, RecommendedSize, Demand]] = {}
 
     def build_demand(self, placed: PlacedPod) -> Demand:
         """The demand of the replacement: requests as admission sets them, and without the pod's own node."""
+        demand = self._build_demand(placed)
+        if not placed.pod.spec.resource_claims:
+            return demand
+        devices = self._device_claims.read_replacement(placed.pod)
+        if isinstance(devices, DetailedReason):
+            raise InvalidInput(placed.pod.metadata.name, str(devices))
+        return demand.with_devices(devices)
+
+    def _build_demand(self, placed: PlacedPod) -> Demand:
         pod, size = placed.pod, self._growth.get_size(placed.key)
         spec = msgspec.structs.replace(pod.spec, node_name="")
         if not size.starting:

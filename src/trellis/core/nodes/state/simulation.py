@@ -1,7 +1,9 @@
 """A simulation of the cluster with upcoming nodes and nodes that might be ordered.
 
 A new node is as the provider declares it, unless the newest ready node of the group has less: a group whose nodes are
-smaller than declared is judged by the nodes that it delivers. DaemonSet pods are placed on it first.
+smaller than declared is judged by the nodes that it delivers. A node whose devices have not come in the time for it
+counts here too, so that a group without a working device plugin is not ordered from again and again. DaemonSet pods are
+placed on a new node first.
 
 Rows for these nodes are put into the snapshot's table, where the rules about other pods see them beside the existing
 nodes, and are removed at the end. Pods are placed in copies of the occupancy.
@@ -104,14 +106,15 @@ def _build_delivered_template(
 
 
 def _find_newest_node(state: GroupState, snapshot: ClusterSnapshot, readiness: NodeReadiness) -> Node | None:
-    """The newest ready node of the group."""
+    """The newest node of the group that is ready, or would be if it had the devices of the group."""
+    is_delivered = readiness.ready | readiness.without_devices
     running: Iterable[tuple[float, str]] = (
         (instance.since, snapshot.node_instances.nodes.get((state.group.name, instance.id), ""))
         for instance in state.instances
         if instance.state is InstanceState.RUNNING
     )
-    ready = [(since, name) for since, name in running if name and readiness.ready[snapshot.table.find(name)]]
-    return snapshot.nodes[max(ready)[1]] if ready else None
+    delivered = [(since, name) for since, name in running if name and is_delivered[snapshot.table.find(name)]]
+    return snapshot.nodes[max(delivered)[1]] if delivered else None
 
 
 def _find_smaller_amount(name: str, promised: Mapping[str, str], delivered: Mapping[str, str]) -> str:
@@ -283,6 +286,9 @@ class ClusterSimulation:
         for pod in self._snapshot.pods_on(name).values():
             if pod.is_counted and not pod.is_fixed:
                 self.running.used.add(number, pod.demand)
+        used_devices = self._snapshot.get_used_devices(name)
+        if used_devices is not None:
+            self.running.used.add(number, used_devices)
         return number
 
     def _add_rows(self, group: int, count: int) -> IntColumn:

@@ -32,10 +32,13 @@ from trellis.core.fit import (
     is_read_write_once_pod,
     read_running_demand,
 )
+from trellis.core.fit.constraints.device_claims import DeviceObjects
 from trellis.core.nodes.node_groups import GroupState, Instance
 from trellis.core.nodes.provisioning.pod_groups import PodGroups
 from trellis.core.nodes.provisioning.requests import ProvisioningRequests
+from trellis.core.nodes.state.devices import DeviceClaims, LeftAlonePod
 from trellis.core.nodes.state.growth import PodGrowth
+from trellis.core.nodes.state.node_devices import DeviceCounts, with_declared_devices, with_devices
 from trellis.core.nodes.state.pods import (
     BufferChunks,
     ClaimUsage,
@@ -93,6 +96,7 @@ class NodesAndPods:
     """All nodes and pods. In each `put`, None says that the object was deleted.
 
     `running` has all pods that count, `fixed` those of them that belong to their nodes. Both have numbers of `table`.
+    `left_alone` are pending pods whose resource claims are not modelled.
     """
 
     def __init__(self, expendable_below: int = EXPENDABLE_PODS_PRIORITY_CUTOFF) -> None:
@@ -102,6 +106,9 @@ class NodesAndPods:
         self.nodes: dict[str, Node] = {}
         self.placed: dict[ObjectKey, PlacedPod] = {}
         self.pending: dict[ObjectKey, PendingPod] = {}
+        self.left_alone: dict[ObjectKey, LeftAlonePod] = {}
+        self.device_claims = DeviceClaims()
+        self._with_device_claims: dict[ObjectKey, Pod] = {}
         # The problems of objects that cannot be read, by kind, namespace and name.
         self.problems: dict[tuple[str, ObjectKey], DetailedReason] = {}
         self._expendable_below = expendable_below
@@ -158,6 +165,9 @@ class NodesAndPods:
         if pod is None or is_finished(pod):
             self.growth.forget(key)
             return
+        if pod.spec.resource_claims:
+            self._with_device_claims[key] = pod
+            self._reread_with_device_claims(self.device_claims.add_pod(pod))
         node = pod.spec.node_name
         if not node and pod.status.nominated_node_name:
             self._nominated[key] = pod
@@ -203,10 +213,19 @@ class NodesAndPods:
             )
             self._claim_usage.add_waiting(pod, exclusive_claims)
         try:
-            demand = self._demands.intern(self._demand_reader.read(pod, self.storage, self._claim_usage))
+            demand = self._demand_reader.read(pod, self.storage, self._claim_usage)
         except InvalidInput as error:
             self.problems["Pod", key] = DetailedReason(DEMAND_UNREADABLE, str(error))
             return
+        if pod.spec.resource_claims:
+            devices = self.device_claims.read_pending(pod)
+            if isinstance(devices, DetailedReason):
+                self.pending.pop(key, None)
+                self.left_alone[key] = LeftAlonePod(devices, is_unschedulable(pod))
+                return
+            self.left_alone.pop(key, None)
+            demand = demand.with_devices(devices)
+        demand = self._demands.intern(demand)
         priority = pod.spec.priority or 0
         self.pending[key] = PendingPod(key, pod.metadata.uid, demand, priority, is_unschedulable(pod), exclusive_claims)
 
@@ -236,6 +255,10 @@ class NodesAndPods:
         waiting_pod = self._with_volumes.pop(key, None)
         if waiting_pod is not None:
             self._claim_usage.remove_waiting(waiting_pod)
+        self.left_alone.pop(key, None)
+        pod_with_claims = self._with_device_claims.pop(key, None)
+        if pod_with_claims is not None:
+            self._reread_with_device_claims(self.device_claims.remove_pod(pod_with_claims))
         placed = self.placed.pop(key, None)
         if placed is None:
             return ""
@@ -254,6 +277,12 @@ class NodesAndPods:
         for claim in claims:
             for pod in self._claim_usage.list_waiting(claim):
                 self._read_pending(key_of(pod), pod)
+
+    def _reread_with_device_claims(self, keys: Iterable[ObjectKey]) -> None:
+        """Read pending pods with resource claims again, because what these are has changed."""
+        for key in sorted(keys):
+            if key in self.pending or key in self.left_alone:
+                self._read_pending(key, self._with_device_claims[key])
 
     def _count(self, number: int, placed: PlacedPod) -> None:
         for pods in self._select_placed_pods(placed):
@@ -287,7 +316,13 @@ class ClusterSnapshot(NodesAndPods):
         self.groups: dict[str, GroupState] = {}
         self.provisioning = ProvisioningRequests()
         self.pod_groups = PodGroups()
+        # As the provider reports them, without devices in their templates.
+        self._reported_groups: dict[str, GroupState] = {}
         self._node_instances: NodeInstances | None = None
+        self._device_counts = DeviceCounts()
+        # The used devices as they are counted, by node.
+        self._used_devices: dict[str, Demand] = {}
+        self._buffers_with_claims: dict[ObjectKey, Buffer] = {}
 
     @property
     def node_instances(self) -> NodeInstances:
@@ -303,7 +338,16 @@ class ClusterSnapshot(NodesAndPods):
 
     def put_node(self, name: str, node: Node | None) -> None:
         before = self.nodes.get(name)
+        used = self._used_devices.pop(name, None)
+        if used is not None:
+            self.running.used.remove(self.table.find(name), used)
+        devices = self._device_counts.find(name)
+        if node is not None and self.device_claims.objects.known:
+            node = with_devices(node, devices.offered if devices is not None else {})
         super().put_node(name, node)
+        if node is not None and devices is not None:
+            self.running.used.add(self.table.find(name), devices.used)
+            self._used_devices[name] = devices.used
         if before is None or node is None or before.spec.provider_id != node.spec.provider_id:
             self._node_instances = None
 
@@ -313,13 +357,32 @@ class ClusterSnapshot(NodesAndPods):
         self.pod_groups.put_pod(key, pod)
 
     def put_groups(self, states: Iterable[GroupState]) -> None:
-        self.groups = {state.group.name: state for state in states}
+        self._reported_groups = {state.group.name: state for state in states}
         self._node_instances = None
+        if self.device_claims.declare_classes(state.group for state in self._reported_groups.values()):
+            self._reread_with_device_claims(self._with_device_claims)
+            self._reread_buffers_with_claims()
+        self._show_devices()
+
+    def put_devices(self, objects: DeviceObjects) -> None:
+        """All resource claims, their templates and published devices."""
+        self._reread_with_device_claims(self.device_claims.put_objects(objects))
+        self._reread_buffers_with_claims()
+        self._show_devices()
+
+    def get_used_devices(self, node: str) -> Demand | None:
+        """The devices of a node that claims have; None if there are none."""
+        return self._used_devices.get(node)
 
     def put_buffer(self, key: ObjectKey, buffer: Buffer | None) -> None:
         self.buffers.pop(key, None)
         self.problems.pop(("Buffer", key), None)
+        self._buffers_with_claims.pop(key, None)
         chunks = read_chunks(buffer) if buffer is not None else None
+        if buffer is not None and isinstance(chunks, BufferChunks) and chunks.device_claims:
+            self._buffers_with_claims[key] = buffer
+            devices = self.device_claims.read_chunk(key[0], chunks.device_claims)
+            chunks = devices if isinstance(devices, DetailedReason) else chunks.with_devices(devices)
         if isinstance(chunks, DetailedReason):
             self.problems["Buffer", key] = chunks
         elif chunks is not None:
@@ -335,6 +398,22 @@ class ClusterSnapshot(NodesAndPods):
         except InvalidInput as error:
             self.problems["DaemonSet", key] = DetailedReason(DAEMON_SET_UNREADABLE, str(error))
 
+    def _reread_buffers_with_claims(self) -> None:
+        for key, buffer in [*self._buffers_with_claims.items()]:
+            self.put_buffer(key, buffer)
+
+    def _show_devices(self) -> None:
+        """Show the devices of groups, and those of nodes where they have changed."""
+        self.groups = self._reported_groups
+        if self.device_claims.objects.known:
+            self.groups = {name: with_declared_devices(state) for name, state in self.groups.items()}
+        declaring = {name: state.group.devices for name, state in self.groups.items() if state.group.devices}
+        members = self.node_instances.instances.items() if declaring else ()
+        declared = {node: declaring[group] for node, (group, _) in members if group in declaring}
+        for name in self._device_counts.update(self.device_claims.objects, declared):
+            if name in self.nodes:
+                self.put_node(name, self.nodes[name])
+
 
 class ClusterSnapshotChanges(msgspec.Struct):
     """Changed objects; None for one that was deleted."""
@@ -348,6 +427,7 @@ class ClusterSnapshotChanges(msgspec.Struct):
     pod_templates: dict[ObjectKey, PodTemplate | None] = msgspec.field(default_factory=dict)
     provisioning_requests: dict[ObjectKey, ProvisioningRequest | None] = msgspec.field(default_factory=dict)
     pod_groups: dict[ObjectKey, PodGroup | None] = msgspec.field(default_factory=dict)
+    devices: DeviceObjects | None = None
 
     def apply(self, snapshot: ClusterSnapshot) -> None:
         """Put all changes into a snapshot, volumes before the pods that have them."""
@@ -355,6 +435,8 @@ class ClusterSnapshotChanges(msgspec.Struct):
             snapshot.put_namespace(name, labels)
         if self.storage is not None:
             snapshot.put_storage(self.storage)
+        if self.devices is not None:
+            snapshot.put_devices(self.devices)
         for name, node in self.nodes.items():
             snapshot.put_node(name, node)
         for key, pod in self.pods.items():

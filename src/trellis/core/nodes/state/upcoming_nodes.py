@@ -7,7 +7,7 @@ longer: the group is backed off, and the rest of the order is released.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +17,12 @@ from trellis.base.wording import pluralize
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState
 from trellis.core.nodes.scale_up.remembered_state import UnconfirmedOrder
 from trellis.core.nodes.settings import ScaleUpSettings, apply_options
-from trellis.core.nodes.state.readiness import has_not_ready_taint, is_leaving
+from trellis.core.nodes.state.readiness import (
+    find_device_rows,
+    has_not_ready_taint,
+    is_leaving,
+    lacks_devices,
+)
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.nodes.state.transient_taints import TransientTaints
 
@@ -106,7 +111,8 @@ def _find_upcoming_in_group(
 ) -> _GroupUpcomingNodes:
     (missing_since, now), max_provision_seconds = times, settings.max_node_provision_seconds
     name, taints = state.group.name, settings.transient_taints
-    upcoming = [instance for instance in state.instances if _is_upcoming(name, instance, snapshot, taints)]
+    device_rows = find_device_rows(snapshot.table, state.group)
+    upcoming = [instance for instance in state.instances if _is_upcoming(name, instance, snapshot, taints, device_rows)]
     timely = [instance for instance in upcoming if now - instance.since < max_provision_seconds]
     deadlines = [instance.since + max_provision_seconds for instance in timely]
     failures = [
@@ -131,7 +137,13 @@ def _find_upcoming_in_group(
     )
 
 
-def _is_upcoming(name: str, instance: Instance, snapshot: ClusterSnapshot, transient_taints: TransientTaints) -> bool:
+def _is_upcoming(
+    name: str,
+    instance: Instance,
+    snapshot: ClusterSnapshot,
+    transient_taints: TransientTaints,
+    device_rows: Sequence[int],
+) -> bool:
     """Whether the node of an instance will be ready later, and is not now."""
     node = snapshot.node_instances.nodes.get((name, instance.id))
     if node is not None and is_leaving(snapshot.nodes[node]):
@@ -140,7 +152,8 @@ def _is_upcoming(name: str, instance: Instance, snapshot: ClusterSnapshot, trans
         return instance.state is InstanceState.ORDERED
     if node is None or has_not_ready_taint(snapshot.nodes[node], transient_taints):
         return True
-    return not snapshot.table.ready[snapshot.table.find(node)]
+    number = snapshot.table.find(node)
+    return not snapshot.table.ready[number] or lacks_devices(snapshot.table, number, device_rows)
 
 
 def _find_failures(

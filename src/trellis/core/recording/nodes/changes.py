@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from trellis.api.kinds.buffer import Buffer, BufferSpec, BufferStatus
+from trellis.api.kube.machines.devices import DeviceClaim, DeviceClaimTemplate, ResourceSlice
 from trellis.api.kube.meta import KubeObject, ObjectMeta
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod, PodTemplate
@@ -26,6 +27,7 @@ from trellis.api.kube.workloads import DaemonSet
 from trellis.base.errors import InvalidRecording
 from trellis.core.cluster.store import ObjectKey, ObjectStore
 from trellis.core.fit import Storage
+from trellis.core.fit.constraints.device_claims import UNKNOWN_DEVICES, DeviceObjects
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.core.recording.buffers import select_read_fields
 from trellis.core.recording.format import ObjectChanges, apply_changes, diff_objects
@@ -143,11 +145,21 @@ class StorageLine(msgspec.Struct, frozen=True):
     classes: ObjectChanges[StorageClass]
 
 
+class DevicesLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Changes of resource claims, templates and published devices; without `known`, they are not known any more."""
+
+    claims: ObjectChanges[DeviceClaim]
+    templates: ObjectChanges[DeviceClaimTemplate]
+    slices: ObjectChanges[ResourceSlice]
+    known: bool = True
+
+
 class ChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """A part of the changes of a cluster snapshot."""
 
     namespaces: dict[str, Labels | None] = {}
     storage: StorageLine | None = None
+    devices: DevicesLine | None = None
     nodes: tuple[ObjectLine[Node], ...] = ()
     pods: tuple[ObjectLine[Pod], ...] = ()
     buffers: tuple[ObjectLine[Buffer], ...] = ()
@@ -169,6 +181,7 @@ class ChangesWriter:
         self._requests: RecordedObjects[ProvisioningRequest] = RecordedObjects()
         self._pod_groups: RecordedObjects[PodGroup] = RecordedObjects()
         self._storage = Storage()
+        self._devices = UNKNOWN_DEVICES
 
     def build_lines(self, changes: ClusterSnapshotChanges) -> Iterator[ChangesLine]:
         """The lines of changes, in the order in which a snapshot applies them."""
@@ -176,6 +189,8 @@ class ChangesWriter:
             yield ChangesLine(
                 changes.namespaces, self._diff_storage(changes.storage) if changes.storage is not None else None
             )
+        if changes.devices is not None and changes.devices != self._devices:
+            yield ChangesLine(devices=self._diff_devices(changes.devices))
         for nodes in _split(self._nodes.build_line(("", name), node) for name, node in changes.nodes.items()):
             yield ChangesLine(nodes=nodes)
         for pods in _split(self._pods.build_line(key, pod) for key, pod in changes.pods.items()):
@@ -211,6 +226,15 @@ class ChangesWriter:
             diff_objects(_by_key(before.classes), _by_key(now.classes)),
         )
 
+    def _diff_devices(self, now: DeviceObjects) -> DevicesLine:
+        before, self._devices = self._devices, now
+        return DevicesLine(
+            diff_objects(before.claims, now.claims),
+            diff_objects(before.templates, now.templates),
+            diff_objects(_by_key(before.slices), _by_key(now.slices)),
+            now.known,
+        )
+
 
 class ChangesReader:
     """Reads the lines of changes, against the objects last read."""
@@ -226,6 +250,9 @@ class ChangesReader:
         self._claims: ObjectStore[PersistentVolumeClaim] = ObjectStore()
         self._volumes: ObjectStore[PersistentVolume] = ObjectStore()
         self._classes: ObjectStore[StorageClass] = ObjectStore()
+        self._device_claims: ObjectStore[DeviceClaim] = ObjectStore()
+        self._device_claim_templates: ObjectStore[DeviceClaimTemplate] = ObjectStore()
+        self._resource_slices: ObjectStore[ResourceSlice] = ObjectStore()
 
     def read_changes(self, line: ChangesLine) -> ClusterSnapshotChanges:
         """The changes of a line; raises `InvalidRecording`."""
@@ -239,6 +266,18 @@ class ChangesReader:
             pod_templates={item.key: self._templates.apply_line(item) for item in line.pod_templates},
             provisioning_requests={item.key: self._requests.apply_line(item) for item in line.provisioning_requests},
             pod_groups={item.key: self._pod_groups.apply_line(item) for item in line.pod_groups},
+            devices=self._apply_devices(line.devices) if line.devices is not None else None,
+        )
+
+    def _apply_devices(self, line: DevicesLine) -> DeviceObjects:
+        apply_changes(self._device_claims, line.claims.removed, line.claims.put)
+        apply_changes(self._device_claim_templates, line.templates.removed, line.templates.put)
+        apply_changes(self._resource_slices, line.slices.removed, line.slices.put)
+        return DeviceObjects(
+            line.known,
+            self._device_claims.snapshot().objects,
+            self._device_claim_templates.snapshot().objects,
+            {slice_.metadata.name: slice_ for slice_ in self._resource_slices.snapshot()},
         )
 
     def _apply_storage(self, line: StorageLine) -> Storage:

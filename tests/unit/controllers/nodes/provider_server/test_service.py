@@ -7,10 +7,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from support import virtual_time
 from support.worlds.providers.external_grpc import KwokServerWorld
 from support.worlds.providers.kwok_nodes import failing, group
+from trellis.core.nodes.node_groups import GroupOptions, GroupState
 from trellis.providers.external_grpc import rpcs
 from trellis.providers.external_grpc.messages import (
     DeleteRequest,
@@ -177,6 +179,23 @@ def test_options_of_a_group_without_own_ones_are_the_defaults_of_the_request() -
         world = KwokServerWorld()
         answer = await world.caller.call(rpcs.OPTIONS, OptionsRequest("small", defaults))
         assert answer.options == defaults
+
+    play(story())
+
+
+def test_the_thresholds_of_a_group_are_answered_each_in_its_own_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        world = KwokServerWorld()
+        options = GroupOptions(scale_down_utilization_threshold=0.3, scale_down_gpu_utilization_threshold=0.2)
+        read = world.group_states.find
+
+        async def find(group: str) -> GroupState:
+            state = await read(group)
+            return replace(state, group=replace(state.group, options=options))
+
+        monkeypatch.setattr(world.group_states, "find", find)
+        answer = await world.caller.call(rpcs.OPTIONS, OptionsRequest("small", OptionsMessage(0.5, 0.5)))
+        assert answer.options == OptionsMessage(0.3, 0.2)
 
     play(story())
 

@@ -12,6 +12,7 @@ from support.worlds.scale_down import DOWN, ShrinkingCluster, a_budget, a_web_po
 from trellis.api.kube.pods import Pod
 from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, find_drain_problem, find_pods_to_drain
 from trellis.core.nodes.settings import ScaleDownSettings
+from trellis.core.nodes.state.devices import DeviceClaims
 from trellis.core.nodes.state.pods import PlacedPod
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 
@@ -165,10 +166,10 @@ def test_terminating_pods_do_not_keep_a_node_and_overdue_ones_are_ignored() -> N
     going.add_group_nodes("small", 1).place(a_pod("bare"), "small-1")
     going.mark_terminating("bare", START + 100)
     on = going.snapshot.pods_on("small-1").values()
-    before = find_pods_to_drain(on, START, DisruptionBudgets(()), DOWN)
+    before = find_pods_to_drain(on, START, DisruptionBudgets(()), DOWN, DeviceClaims())
     assert [pod.key[1] for pod in before.terminating] == ["bare"]
     assert before.refusal is None
-    assert find_pods_to_drain(on, START + 131, DisruptionBudgets(()), DOWN).is_empty
+    assert find_pods_to_drain(on, START + 131, DisruptionBudgets(()), DOWN, DeviceClaims()).is_empty
 
 
 # Disruption budgets
