@@ -86,7 +86,7 @@ class NodeGroups:
     @property
     def flags(self) -> tuple[str, ...]:
         """Flags of `trellis nodes` by which it finds these groups."""
-        return (f"--kwok-node-groups={self.namespace}/groups",)
+        return "--cloud-provider=kwok", f"--kwok-node-groups={self.namespace}/groups"
 
     def declare_with_failing(self, how: str) -> None:
         """Two groups, of which the one that is preferred fails: it refuses orders, or its nodes fail to start."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ import click
 
 from trellis.cli.command_class import TrellisCommand
 from trellis.cli.input_files import open_input
+from trellis.cli.node_groups import NODE_GROUP_PARAMETERS, NodeGroupFlags, node_group_options
 from trellis.cli.object_names import NamedObject, parse_object_name
 from trellis.cli.options import (
     cluster_access_options,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from trellis.kube.client import Client
 
 _WAITING_KINDS: Final = ("vpa", "recommendation")
+_NODE_KINDS: Final = ("node", "buffer", "pod")
 _WAIT_INTERVAL_SECONDS: Final = 1.0
 
 
@@ -53,33 +56,47 @@ def load_dump(path: Path, namespace: str) -> tuple[ClusterState, str]:
     return collected, namespace or namespaces[0]
 
 
-async def load_cluster(access: tuple[Path | None, str], subject: NamedObject) -> tuple[ClusterState, str]:
+async def load_cluster(
+    access: tuple[Path | None, str], subject: NamedObject, flags: NodeGroupFlags
+) -> tuple[ClusterState, str]:
     """The state of a namespace; with all that decides about nodes where a Buffer or a waiting pod is asked about."""
-    from trellis.providers.kwok import CONFIG_MAP  # noqa: PLC0415 -- see above
     from trellis.sources.cluster.collector import collect_state  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
     async with open_chosen_client(*access, "trellis-explain") as (client, context_namespace):
         chosen = subject.namespace or context_namespace
-        with_nodes = CollectionScope((chosen,), chosen, all_pods=True, node_groups=CONFIG_MAP)
+        with_nodes = CollectionScope(
+            (chosen,),
+            chosen,
+            all_pods=True,
+            node_groups=flags.kwok_node_groups,
+            chosen=flags.names_kwok_node_groups,
+        )
         if subject.kind == "buffer":
-            return await collect_state(client, with_nodes, time.time()), chosen
+            return await collect_state(client, with_nodes, time.time(), query_groups=flags.query), chosen
         collected = await collect_state(client, CollectionScope((chosen,), chosen), time.time())
         pod = collected.pods.get(chosen, subject.name) if subject.kind == "pod" else None
-        if (pod is not None and not pod.spec.node_name) or (subject.is_workload and len(collected.buffers)):
+        if pod is not None and not pod.spec.node_name:
+            collected = await collect_state(client, with_nodes, time.time(), query_groups=flags.query)
+        elif subject.is_workload and len(collected.buffers):
             collected = await collect_state(client, with_nodes, time.time())
         return collected, chosen
 
 
-async def load_cluster_nodes(access: tuple[Path | None, str]) -> ClusterState:
+async def load_cluster_nodes(access: tuple[Path | None, str], flags: NodeGroupFlags) -> ClusterState:
     """The cluster state that decisions about nodes are made from."""
-    from trellis.providers.kwok import CONFIG_MAP  # noqa: PLC0415 -- see above
     from trellis.sources.cluster.collector import collect_state  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
     async with open_chosen_client(*access, "trellis-explain") as (client, context_namespace):
-        scope = CollectionScope((), context_namespace, node_groups=CONFIG_MAP, nodes_only=True)
-        return await collect_state(client, scope, time.time())
+        scope = CollectionScope(
+            (),
+            context_namespace,
+            node_groups=flags.kwok_node_groups,
+            chosen=flags.names_kwok_node_groups,
+            nodes_only=True,
+        )
+        return await collect_state(client, scope, time.time(), query_groups=flags.query)
 
 
 async def wait_for_recommendation(client: Client, namespace: str, name: str, seconds: float) -> bool:
@@ -138,6 +155,7 @@ _USAGE_OPTIONS = ("prometheus_url", "history", "resolution", "prometheus_config"
 @history_option("1d")
 @resolution_option
 @prometheus_config_option
+@node_group_options
 @cluster_access_options
 def command(
     words: tuple[str, ...],
@@ -155,6 +173,7 @@ def command(
     prometheus_config: Path | None,
     kubeconfig: Path | None,
     context: str,
+    **node_groups: str | None,
 ) -> None:
     """Explain what is decided about an object, and why.
 
@@ -194,14 +213,14 @@ def command(
     chosen = Output("json", output.file) if json_ else output
     access = (kubeconfig, context)
     if subject.kind == "node":
-        _finish(_explain_node(subject.name, dump, access), chosen)
+        _finish(_explain_node(subject.name, dump, access, node_groups), chosen)
         return
     is_complete = seconds is None or asyncio.run(_wait(access, subject, seconds))
     if dump is not None:
         with open_input(dump) as path:
             collected, own = load_dump(path, subject.namespace)
     else:
-        collected, own = asyncio.run(load_cluster(access, subject))
+        collected, own = asyncio.run(load_cluster(access, subject, NodeGroupFlags(node_groups)))
     if prometheus_url:
         from trellis.cli.prometheus_series import PrometheusOptions  # noqa: PLC0415 -- for those who ask Prometheus
 
@@ -229,7 +248,10 @@ def _check_sources(subject: NamedObject, namespace: str, dump: Path | None, prom
         if subject.namespace and not namespace:
             raise click.UsageError(f"a node is in no namespace: name it as in node/{subject.name}")
         refuse_options(*_USAGE_OPTIONS, because="a node is explained without usage")
+    if subject.kind not in _NODE_KINDS:
+        refuse_options(*NODE_GROUP_PARAMETERS, because="only for a node, a Buffer and a pod that waits for a node")
     if dump is not None:
+        refuse_options(*NODE_GROUP_PARAMETERS, because="only for a cluster; a dump has its node groups")
         refuse_options(*_USAGE_OPTIONS, because="only for a cluster; a dump brings its own history")
         refuse_options("context", "kubeconfig", because="only for a cluster; here the objects are read from a dump")
     refuse_without_prometheus(prometheus_url)
@@ -250,7 +272,9 @@ def _finish(explained: ObjectExplanation, output: Output) -> None:
         sys.exit(1)
 
 
-def _explain_node(name: str, dump: Path | None, access: tuple[Path | None, str]) -> ObjectExplanation:
+def _explain_node(
+    name: str, dump: Path | None, access: tuple[Path | None, str], node_groups: Mapping[str, str | None]
+) -> ObjectExplanation:
     """The answer about a node, which is in no namespace: all of them decide about it."""
     from trellis.cli.dump_reader import (  # noqa: PLC0415 -- as below
         add_node_settings,
@@ -263,7 +287,7 @@ def _explain_node(name: str, dump: Path | None, access: tuple[Path | None, str])
         with open_input(dump) as path:
             collected = read_dump(path)
     else:
-        collected = asyncio.run(load_cluster_nodes(access))
+        collected = asyncio.run(load_cluster_nodes(access, NodeGroupFlags(node_groups)))
     names = tuple(component.component for component in collected.components)
     components = add_node_settings(CollectedSettings(with_flags=names), collected)
     return explain_node(collected, name, read_node_groups(collected), components)
