@@ -39,6 +39,14 @@ VARIANTS: list[Sequence[str]] = [
     ["preset=advisor", "advisor.findPrometheus=true", "advisor.args=['--fail-over=20%', '-n=team-*']"],
     ["buffers.admissionDryRun=true", "buffers.capacityBuffers=translate", "nodes.args=['--a=b: c']"],
     ["admission.certificates=files", "admission.certificateSecret=own", "admission.registerWebhook=false"],
+    [
+        "nodeProviderServer.enabled=true",
+        "nodeProviderServer.cloudProviders=[kwok, clusterapi, karpenter]",
+        "nodeProviderServer.certificateSecret=machines",
+        "nodeProviderServer.clientNames=[cluster-autoscaler]",
+        "networkPolicies.enabled=true",
+        "serviceMonitor.enabled=true",
+    ],
 ]
 
 
@@ -88,6 +96,9 @@ REFUSED = [
     {"processes": "single", "admission": {"failurePolicyFail": True}},
     {"admission": {"certificates": "files"}},
     {"priorityClass": {"create": True}},
+    {"nodeProviderServer": {"enabled": True, "cloudProviders": ["kwok"]}},
+    {"nodeProviderServer": {"enabled": True, "certificateSecret": "machines"}},
+    {"nodeProviderServer": {"cloudProviders": ["externalgrpc"]}},
 ]
 
 

@@ -12,8 +12,9 @@ import pytest
 from trellis.cli.main import trellis
 from trellis.cli.process.catalog import import_all_settings
 from trellis.cli.process.command import RunCommand
+from trellis.controllers.nodes.provider_server.settings import NodeProviderServerSettings
 from trellis.install.installation import NAMESPACES, build_manifests, build_namespace, order_for_removal
-from trellis.install.permissions import ADVISOR, COMPONENT_RIGHTS, READ, rights_of
+from trellis.install.permissions import ADVISOR, COMPONENT_RIGHTS, NODE_PROVIDER_SERVER, READ, rights_of
 from trellis.install.roles import build_access
 from trellis.install.tree.evaluation import Context
 from trellis.install.values.declarations import ADVISOR as ADVISOR_PRESET
@@ -60,6 +61,13 @@ def rules_of(manifests: Iterable[Manifest], component: str) -> list[Manifest]:
     return [rule for it in named for rule in it["rules"]]
 
 
+SERVER = (
+    "nodeProviderServer.enabled=true",
+    "nodeProviderServer.cloudProviders=[kwok, karpenter]",
+    "nodeProviderServer.certificateSecret=machines",
+)
+
+
 @pytest.mark.parametrize(
     ("preset", "names"),
     [
@@ -99,6 +107,8 @@ VARIANTS = [
     ["buffers.capacityBuffers=serve", "buffers.admissionDryRun=true", "recommender.useExternalMetrics=true"],
     ["buffers.capacityBuffers=translate", "processes=separate", "admission.registerWebhook=false"],
     ["admission.failurePolicyFail=true", "admission.certificates=files", "admission.certificateSecret=own"],
+    ["preset=drop-in", *SERVER, "nodeProviderServer.clientNames=[cluster-autoscaler]"],
+    ["preset=read-only", *SERVER, "configuration={updater: {minReplicas: 1}}"],
 ]
 
 
@@ -110,7 +120,7 @@ def load(settings: type[Settings], parameters: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("assignments", VARIANTS, ids=" ".join)
 def test_every_container_starts_with_flags_that_its_command_accepts(assignments: list[str]) -> None:
-    types = import_all_settings()
+    types: dict[str, type[Settings]] = {**import_all_settings(), "node-provider-server": NodeProviderServerSettings}
     for container in containers(build(*assignments)):
         program, name, *rest = container["command"]
         assert (program, rest) == ("trellis", [])
@@ -234,6 +244,32 @@ def test_the_advisor_is_a_cron_job_that_may_only_read() -> None:
     [container] = pod["containers"]
     assert (container["command"], container["args"]) == (["trellis", "recommend"], ["--fail-over=20%"])
     assert pod["serviceAccountName"] == ADVISOR.account
+
+
+def test_the_server_of_node_groups_is_off_and_has_its_own_account_certificates_and_service() -> None:
+    name = NODE_PROVIDER_SERVER.account
+    assert not [it for it in build() if it["metadata"]["name"].startswith(name)]
+    manifests = build("preset=drop-in", *SERVER)
+    deployment = of_kind(manifests, "Deployment")[name]
+    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == name
+    assert [volume["secret"]["secretName"] for volume in pod["volumes"]] == ["machines"]
+    [container] = pod["containers"]
+    assert "--client-ca-file=/etc/tls-certs/ca.crt" in container["args"]
+    service = of_kind(manifests, "Service")[name]
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+    assert service["spec"]["ports"][0]["port"] == 8086
+
+
+def test_the_server_has_the_rights_of_its_providers_only() -> None:
+    def roles(*assignments: str) -> set[str]:
+        return {name for name in of_kind(build("preset=drop-in", *assignments), "ClusterRole") if "server" in name}
+
+    name = NODE_PROVIDER_SERVER.role
+    assert roles() == set()
+    assert roles(*SERVER) == {name, f"{name}-kwok", f"{name}-karpenter"}
+    assert roles("preset=read-only", *SERVER) == {name, f"{name}-karpenter"}
 
 
 def test_further_recommenders_have_their_leases() -> None:

@@ -12,7 +12,7 @@
 {{- end }}
 
 {{- define "trellis.runs.anything" -}}
-{{- if or (include "trellis.runs.controllers" .) (and (include "trellis.isSeparate" .) (include "trellis.runs.recommender" .)) (and (not (eq .Values.processes "single")) (include "trellis.runs.admission" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.updater" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.hvpa" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.buffers" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.nodes" .)) }}true{{- end }}
+{{- if or (include "trellis.runs.controllers" .) (and (include "trellis.isSeparate" .) (include "trellis.runs.recommender" .)) (and (not (eq .Values.processes "single")) (include "trellis.runs.admission" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.updater" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.hvpa" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.buffers" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.nodes" .)) (and .Values.nodeProviderServer.enabled (not (eq .Values.preset "advisor"))) }}true{{- end }}
 {{- end }}
 
 {{- define "trellis.runs.buffers" -}}

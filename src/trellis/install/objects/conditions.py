@@ -92,6 +92,17 @@ def _separate_process(component: str) -> Process:
     )
 
 
+# The server of node providers is no component of `trellis run`.
+SERVES_NODE_GROUPS: Final = all_of(Value("nodeProviderServer.enabled"), Not(ADVISES))
+NODE_PROVIDER_SERVER: Final = Process(
+    name="trellis-node-provider-server",
+    container="node-provider-server",
+    port=8948,
+    values="nodeProviderServer",
+    installed=SERVES_NODE_GROUPS,
+    component="node-provider-server",
+)
+
 CONTROLLERS: Final = Process(
     name="trellis",
     container="trellis",
@@ -105,7 +116,11 @@ CONTROLLERS: Final = Process(
         ),
     ),
 )
-PROCESSES: Final = (CONTROLLERS, *(_separate_process(component) for component in COMPONENTS))
+PROCESSES: Final = (
+    CONTROLLERS,
+    *(_separate_process(component) for component in COMPONENTS),
+    NODE_PROVIDER_SERVER,
+)
 
 
 def find_process(component: str) -> Process:

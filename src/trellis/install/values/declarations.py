@@ -272,6 +272,34 @@ class NodesValues(ProcessValues, frozen=True):
     ] = msgspec.field(default_factory=lambda: ["kwok"])
 
 
+class NodeProviderServerValues(ProcessValues, frozen=True):
+    """The server of node groups for Cluster Autoscaler's external gRPC protocol."""
+
+    enabled: Annotated[bool, Field("Run `trellis node-provider-server`, with one replica.", required=True)] = False
+    cloud_providers: Annotated[
+        list[str],
+        Field(
+            "Providers whose node groups it offers, each with its rights: `kwok`, `clusterapi`, `karpenter`.",
+            required=True,
+        ),
+    ] = msgspec.field(default_factory=list)
+    certificate_secret: Annotated[
+        str,
+        Field(
+            "Secret with tls.crt and tls.key of the server, and with ca.crt, the CA of client certificates.",
+            required=True,
+            max_length=253,
+        ),
+    ] = ""
+    client_names: Annotated[
+        Names,
+        Field(
+            "Names of the clients that may call, as in their certificates. Empty: every certificate of the CA.",
+            required=True,
+        ),
+    ] = msgspec.field(default_factory=list)
+
+
 class AdvisorValues(ValuesStruct, frozen=True):
     """The CronJob of the preset `advisor`, which runs `trellis recommend`."""
 
@@ -503,6 +531,7 @@ class InstallValues(ValuesStruct, frozen=True):
     hvpa: Annotated[HvpaValues, Field("", required=True)] = HvpaValues()
     buffers: Annotated[BuffersValues, Field("", required=True)] = BuffersValues()
     nodes: Annotated[NodesValues, Field("", required=True)] = NodesValues()
+    node_provider_server: Annotated[NodeProviderServerValues, Field("", required=True)] = NodeProviderServerValues()
     advisor: Annotated[AdvisorValues, Field("", required=True)] = AdvisorValues()
     crds: Annotated[CrdValues, Field("", required=True)] = CrdValues()
     rbac: Annotated[RbacValues, Field("", required=True)] = RbacValues()

@@ -69,6 +69,8 @@ def _list_namespaced_rules() -> tuple[ValuesRule, ...]:
     return tuple(rules)
 
 
+_SERVES: Final = Value("nodeProviderServer.enabled")
+
 RULES: Final = (
     *_list_namespaced_rules(),
     ValuesRule(
@@ -91,6 +93,27 @@ RULES: Final = (
         "admission.certificateSecret",
         AllOf((Equals(Value("admission.certificates"), "files"), Not(Value("admission.certificateSecret")))),
         "name the Secret with the files, or use admission.certificates: secret",
+    ),
+    ValuesRule(
+        "nodeProviderServer.cloudProviders",
+        AllOf((_SERVES, Not(Value("nodeProviderServer.cloudProviders")))),
+        "name the providers whose node groups are offered, such as [clusterapi]",
+    ),
+    ValuesRule(
+        "nodeProviderServer.cloudProviders",
+        Contains(Value("nodeProviderServer.cloudProviders"), "externalgrpc"),
+        "externalgrpc is the client of this server; name other providers",
+    ),
+    ValuesRule(
+        "nodeProviderServer.certificateSecret",
+        AllOf((_SERVES, Not(Value("nodeProviderServer.certificateSecret")))),
+        "name the Secret with tls.crt, tls.key and ca.crt: without certificates any client could order and delete "
+        "machines",
+    ),
+    ValuesRule(
+        "nodeProviderServer.enabled",
+        AllOf((_SERVES, Value("watchedNamespaces"))),
+        "the server of node groups cannot be installed for some namespaces only: nodes are in none",
     ),
     ValuesRule(
         "serviceMonitor.enabled",
