@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import sys
 import time
@@ -17,11 +18,12 @@ import click
 
 from trellis.cli.command_class import TrellisCommand
 from trellis.cli.interrupts import INTERRUPTED
-from trellis.cli.node_groups import NODE_GROUP_PARAMETERS, NodeGroupFlags, node_group_options
 from trellis.cli.options import (
+    NODE_GROUP_PARAMETERS,
     cluster_access_options,
     history_option,
     namespaces_options,
+    node_group_options,
     open_chosen_client,
     prometheus_config_option,
     prometheus_history_url_option,
@@ -36,6 +38,7 @@ from trellis.cli.standard_streams import write_message
 
 if TYPE_CHECKING:
     from trellis.cli.prometheus_series import PrometheusOptions
+    from trellis.controllers.nodes.group_settings import NodeGroupFlags
     from trellis.core.cluster.dump_format import MissingData
     from trellis.sources.cluster.dump_writer import DumpWriter
 
@@ -114,7 +117,9 @@ def command(
     refuse_without_prometheus(prometheus_url)
     if namespaces:
         refuse_options(*NODE_GROUP_PARAMETERS, because="only for all namespaces; with -n a dump has no node groups")
-    flags = None if namespaces else NodeGroupFlags(node_groups)
+    from trellis.controllers.nodes.group_settings import NodeGroupFlags  # noqa: PLC0415 -- NumPy comes with it
+
+    flags = None if namespaces else NodeGroupFlags(node_groups, os.environ)
     now = time.time()
     path = output or Path(f"trellis-dump-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}.jsonl.gz")
     check_writable({"--output-file": path})
@@ -159,6 +164,7 @@ async def _collect(
 ) -> None:
     from msgspec.structs import replace  # noqa: PLC0415 -- see above
 
+    from trellis.controllers.nodes.group_query import build_query  # noqa: PLC0415 -- see above
     from trellis.sources.cluster.collector import collect_lines  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
@@ -167,7 +173,9 @@ async def _collect(
             namespaces, flags = wanted
             scope = CollectionScope(namespaces, context_namespace)
             if flags is not None:
-                scope = replace(scope, node_groups=flags.kwok_node_groups, chosen=flags.names_kwok_node_groups)
+                scope = replace(
+                    scope, node_groups=flags.own_settings.kwok.kwok_node_groups, chosen=flags.names_kwok_node_groups
+                )
             collecting = collect_lines(
                 client,
                 scope,
@@ -175,7 +183,7 @@ async def _collect(
                 now,
                 lambda done, total: report_progress(_PART, done, total),
                 # Some namespaces alone do not decide what becomes of nodes.
-                query_groups=flags.query if flags is not None else None,
+                query_groups=build_query(flags) if flags is not None else None,
             )
             async with aclosing(collecting) as responses:  # nothing is asked any more once nothing can be written
                 async for lines in responses:

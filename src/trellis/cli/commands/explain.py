@@ -6,6 +6,7 @@ The explanation is made from a dump, or from as much of a cluster as the answer 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -16,13 +17,14 @@ import click
 
 from trellis.cli.command_class import TrellisCommand
 from trellis.cli.input_files import open_input
-from trellis.cli.node_groups import NODE_GROUP_PARAMETERS, NodeGroupFlags, node_group_options
 from trellis.cli.object_names import NamedObject, parse_object_name
 from trellis.cli.options import (
+    NODE_GROUP_PARAMETERS,
     cluster_access_options,
     complete,
     history_option,
     namespace_option,
+    node_group_options,
     open_chosen_client,
     prometheus_config_option,
     prometheus_history_url_option,
@@ -35,6 +37,7 @@ from trellis.cli.output_formats import Output, encode_as_yaml, output_options, w
 
 if TYPE_CHECKING:
     from trellis.cli.prometheus_series import PrometheusOptions
+    from trellis.controllers.nodes.group_settings import NodeGroupFlags
     from trellis.core.cluster.state import ClusterState
     from trellis.core.explain import Evidence, ObjectExplanation
     from trellis.kube.client import Client
@@ -56,10 +59,17 @@ def load_dump(path: Path, namespace: str) -> tuple[ClusterState, str]:
     return collected, namespace or namespaces[0]
 
 
+def _read_group_flags(parameters: Mapping[str, str | None]) -> NodeGroupFlags:
+    from trellis.controllers.nodes.group_settings import NodeGroupFlags  # noqa: PLC0415 -- NumPy comes with it
+
+    return NodeGroupFlags(parameters, os.environ)
+
+
 async def load_cluster(
     access: tuple[Path | None, str], subject: NamedObject, flags: NodeGroupFlags
 ) -> tuple[ClusterState, str]:
     """The state of a namespace; with all that decides about nodes where a Buffer or a waiting pod is asked about."""
+    from trellis.controllers.nodes.group_query import build_query  # noqa: PLC0415 -- see above
     from trellis.sources.cluster.collector import collect_state  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
@@ -69,15 +79,15 @@ async def load_cluster(
             (chosen,),
             chosen,
             all_pods=True,
-            node_groups=flags.kwok_node_groups,
+            node_groups=flags.own_settings.kwok.kwok_node_groups,
             chosen=flags.names_kwok_node_groups,
         )
         if subject.kind == "buffer":
-            return await collect_state(client, with_nodes, time.time(), query_groups=flags.query), chosen
+            return await collect_state(client, with_nodes, time.time(), query_groups=build_query(flags)), chosen
         collected = await collect_state(client, CollectionScope((chosen,), chosen), time.time())
         pod = collected.pods.get(chosen, subject.name) if subject.kind == "pod" else None
         if pod is not None and not pod.spec.node_name:
-            collected = await collect_state(client, with_nodes, time.time(), query_groups=flags.query)
+            collected = await collect_state(client, with_nodes, time.time(), query_groups=build_query(flags))
         elif subject.is_workload and len(collected.buffers):
             collected = await collect_state(client, with_nodes, time.time())
         return collected, chosen
@@ -85,6 +95,7 @@ async def load_cluster(
 
 async def load_cluster_nodes(access: tuple[Path | None, str], flags: NodeGroupFlags) -> ClusterState:
     """The cluster state that decisions about nodes are made from."""
+    from trellis.controllers.nodes.group_query import build_query  # noqa: PLC0415 -- see above
     from trellis.sources.cluster.collector import collect_state  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
@@ -92,11 +103,11 @@ async def load_cluster_nodes(access: tuple[Path | None, str], flags: NodeGroupFl
         scope = CollectionScope(
             (),
             context_namespace,
-            node_groups=flags.kwok_node_groups,
+            node_groups=flags.own_settings.kwok.kwok_node_groups,
             chosen=flags.names_kwok_node_groups,
             nodes_only=True,
         )
-        return await collect_state(client, scope, time.time(), query_groups=flags.query)
+        return await collect_state(client, scope, time.time(), query_groups=build_query(flags))
 
 
 async def wait_for_recommendation(client: Client, namespace: str, name: str, seconds: float) -> bool:
@@ -220,7 +231,7 @@ def command(
         with open_input(dump) as path:
             collected, own = load_dump(path, subject.namespace)
     else:
-        collected, own = asyncio.run(load_cluster(access, subject, NodeGroupFlags(node_groups)))
+        collected, own = asyncio.run(load_cluster(access, subject, _read_group_flags(node_groups)))
     if prometheus_url:
         from trellis.cli.prometheus_series import PrometheusOptions  # noqa: PLC0415 -- for those who ask Prometheus
 
@@ -287,7 +298,7 @@ def _explain_node(
         with open_input(dump) as path:
             collected = read_dump(path)
     else:
-        collected = asyncio.run(load_cluster_nodes(access, NodeGroupFlags(node_groups)))
+        collected = asyncio.run(load_cluster_nodes(access, _read_group_flags(node_groups)))
     names = tuple(component.component for component in collected.components)
     components = add_node_settings(CollectedSettings(with_flags=names), collected)
     return explain_node(collected, name, read_node_groups(collected), components)

@@ -4,55 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 
 from trellis.api.kube.nodes import Node
-from trellis.base.errors import Forbidden, KubeError, TrellisError
+from trellis.base.errors import Forbidden, InvalidInput, KubeError, TrellisError
+from trellis.controllers.nodes.group_settings import NodeGroupFlags, NodeGroupSettings
 from trellis.controllers.nodes.metrics import NODE_METRICS
 from trellis.controllers.nodes.provider_client import ProviderClient
-from trellis.controllers.nodes.settings import KWOK, ProviderSettings
+from trellis.controllers.nodes.settings import KWOK
+from trellis.core.cluster.dump_format import DumpedComponent
 from trellis.core.explain.component_decisions.reported_groups import ReportedGroups
 from trellis.core.nodes.node_groups import GroupState, Instance
 from trellis.kube.client import Client
 from trellis.kube.write.writer import Writer, WriterSettings
-from trellis.providers.cluster_api.settings import ClusterApiSettings
-from trellis.providers.external_grpc.settings import ExternalGrpcSettings
-from trellis.providers.kwok.settings import KwokSettings
-from trellis.providers.node_claims.settings import NodeClaimSettings
 from trellis.providers.plugins import OpenProviders, ProviderContext, open_providers
 from trellis.providers.protocol import Groups
 from trellis.runtime.informers import Informers
 from trellis.runtime.optional_kinds import UnreadableKinds
-from trellis.runtime.settings.declarations import Settings
 from trellis.runtime.tasks import cancel_all
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
+from trellis.sources.cluster.collector import QueryGroups
 
+_COMPONENT: Final = "nodes"
 # How often it is checked whether what a provider follows can be read at all.
 _CHECK_SECONDS: Final = 0.1
 
 _log: Final = Logger("trellis.nodes")
-
-
-class NodeGroupSettings(Settings, frozen=True):
-    """Where node groups are: the settings of `trellis nodes` that say so."""
-
-    title: ClassVar[str] = "Node groups"
-
-    provider: ProviderSettings = ProviderSettings()
-    kwok: KwokSettings = KwokSettings()
-    cluster_api: ClusterApiSettings = ClusterApiSettings()
-    karpenter: NodeClaimSettings = NodeClaimSettings()
-    external_grpc: ExternalGrpcSettings = ExternalGrpcSettings()
-
-    @property
-    def provider_sections(self) -> tuple[Settings, ...]:
-        """The settings of the providers of Trellis."""
-        return (self.kwok, self.cluster_api, self.karpenter, self.external_grpc)
 
 
 class GroupAnswers(msgspec.Struct, frozen=True):
@@ -60,6 +43,32 @@ class GroupAnswers(msgspec.Struct, frozen=True):
 
     groups: ReportedGroups
     failures: tuple[str, ...] = ()
+
+
+def build_query(flags: NodeGroupFlags) -> QueryGroups:
+    """What asks the providers of a command line, or those of the autoscaler among the components of a cluster."""
+
+    async def query(
+        client: Client, components: Sequence[DumpedComponent], nodes: Collection[Node]
+    ) -> tuple[ReportedGroups, Sequence[str]] | None:
+        component = next((item for item in components if item.component == _COMPONENT), None)
+        deployed = component.flags if component is not None else {}
+        try:
+            settings = flags.load(deployed)
+        except InvalidInput as error:
+            return ReportedGroups(()), (f"the flags of {_COMPONENT}: {error}",)
+        names = settings.provider.cloud_provider
+        if set(names) == {KWOK}:
+            return None
+        unreadable = flags.list_unreadable(deployed, names)
+        asked = tuple(name for name in names if name not in unreadable)
+        provider = msgspec.structs.replace(settings.provider, cloud_provider=asked)
+        asking = msgspec.structs.replace(settings, provider=provider)
+        answers = await query_groups(client, asking, nodes, time.time())
+        groups = msgspec.structs.replace(answers.groups, providers=names)
+        return groups, (*unreadable.values(), *answers.failures)
+
+    return query
 
 
 async def query_groups(

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from support.worlds.providers.served_machines import BOTH, MACHINES, POOL, ServedMachines
 from trellis.cli.dump_reader import read_dump, read_node_groups
 from trellis.cli.main import trellis
-from trellis.cli.node_groups import NODE_GROUP_PARAMETERS
-from trellis.controllers.nodes.group_query import NodeGroupSettings
+from trellis.cli.options import NODE_GROUP_PARAMETERS
+from trellis.controllers.nodes.group_settings import NodeGroupSettings
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.kube.client import Client
 from trellis.runtime.settings.declarations import declared_settings
