@@ -579,7 +579,11 @@ _BUFFERS: Final = ComponentRights(
 )
 
 KWOK: Final = AccessSwitch(
-    "nodes.cloudProviders=kwok", "The provider kwok creates and deletes Node objects.", default=True, role="kwok"
+    "nodes.cloudProviders=kwok",
+    "The provider kwok creates and deletes Node objects. `deploy/nodes.yaml` has it; the chart has no provider before "
+    "one is named.",
+    default=True,
+    role="kwok",
 )
 
 CLUSTER_API: Final = AccessSwitch(

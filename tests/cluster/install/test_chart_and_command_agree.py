@@ -24,6 +24,8 @@ HELMS = pytest.mark.parametrize("program", [HELM_4, HELM_3], ids=lambda program:
 
 VARIANTS: list[Sequence[str]] = [
     *([f"preset={preset}"] for preset in PRESETS),
+    ["nodes.cloudProviders=[clusterapi, kwok]"],
+    ["preset=read-only", "nodes.cloudProviders=[karpenter]", "processes=separate"],
     *([f"preset={preset}", "watchedNamespaces=[shop]", "components=[recommender, updater]"] for preset in ("full",)),
     *([f"processes={processes}"] for processes in ("separate", "shared", "single")),
     ["preset=read-only", "processes=separate", "networkPolicies.enabled=true"],
@@ -96,6 +98,7 @@ REFUSED = [
     {"processes": "single", "admission": {"failurePolicyFail": True}},
     {"admission": {"certificates": "files"}},
     {"priorityClass": {"create": True}},
+    {"components": ["nodes"]},
     {"nodeProviderServer": {"enabled": True, "cloudProviders": ["kwok"]}},
     {"nodeProviderServer": {"enabled": True, "certificateSecret": "machines"}},
     {"nodeProviderServer": {"cloudProviders": ["externalgrpc"]}},

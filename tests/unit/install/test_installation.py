@@ -61,6 +61,7 @@ def rules_of(manifests: Iterable[Manifest], component: str) -> list[Manifest]:
     return [rule for it in named for rule in it["rules"]]
 
 
+KWOK = "nodes.cloudProviders=[kwok]"
 SERVER = (
     "nodeProviderServer.enabled=true",
     "nodeProviderServer.cloudProviders=[kwok, karpenter]",
@@ -86,7 +87,10 @@ def test_a_preset_has_its_deployments(preset: str, names: list[str]) -> None:
     [
         (["processes=single"], ["trellis"]),
         (["processes=separate"], ["vpa-recommender", "vpa-admission-controller", "vpa-updater", "trellis-hvpa",
-                                  "trellis-buffers", "trellis-nodes"]),
+                                  "trellis-buffers"]),
+        (["processes=separate", KWOK], ["vpa-recommender", "vpa-admission-controller", "vpa-updater", "trellis-hvpa",
+                                        "trellis-buffers", "trellis-nodes"]),
+        (["components=[nodes]", KWOK], ["trellis"]),
         (["components=[recommender, hvpa]"], ["trellis"]),
         (["components=[admission]"], ["vpa-admission-controller"]),
         (["preset=drop-in", "processes=shared"], ["trellis", "vpa-admission-controller"]),
@@ -182,7 +186,7 @@ def test_objects_are_unique_and_come_in_an_order_that_one_apply_can_follow(assig
 
 def test_a_component_has_the_rights_of_the_table() -> None:
     switches = {"recommender.useExternalMetrics": "true", "buffers.capacityBuffers": "serve"}
-    manifests = build("processes=separate", *(f"{key}={value}" for key, value in switches.items()))
+    manifests = build("processes=separate", KWOK, *(f"{key}={value}" for key, value in switches.items()))
     for rights in COMPONENT_RIGHTS:
         expected = [rule for it in build_access(rights, namespace="ops") for rule in it.get("rules", ())]
         roles = [it for it in manifests if it["metadata"]["name"].startswith(rights.role)]
@@ -197,6 +201,14 @@ def test_a_component_has_the_rights_of_the_table() -> None:
         assert [rule for rule in granted if rule not in expected] == []
 
 
+def test_the_node_autoscaler_and_its_rights_need_a_provider() -> None:
+    assert not [it for it in build() if it["metadata"]["name"].startswith("trellis-nodes")]
+    assert ",-nodes" in container_of("trellis")["args"][0]
+    assert ",-nodes" not in container_of("trellis", KWOK)["args"][0]
+    roles = of_kind(build("nodes.cloudProviders=[karpenter]"), "ClusterRole")
+    assert {name for name in roles if name.startswith("trellis-nodes")} == {"trellis-nodes", "trellis-nodes-karpenter"}
+
+
 def test_rights_that_escalate_are_off_unless_their_switch_is_on() -> None:
     creates_pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}
 
@@ -208,7 +220,7 @@ def test_rights_that_escalate_are_off_unless_their_switch_is_on() -> None:
 
 
 def test_a_read_only_installation_writes_statuses_checkpoints_leases_and_events_only() -> None:
-    manifests = build("preset=read-only")
+    manifests = build("preset=read-only", KWOK)
     writes = {
         (resource, verb)
         for it in manifests
@@ -226,7 +238,7 @@ def test_a_read_only_installation_writes_statuses_checkpoints_leases_and_events_
         "events",
     }
     assert not of_kind(manifests, "MutatingWebhookConfiguration")
-    arguments = container_of("trellis", "preset=read-only")["args"]
+    arguments = container_of("trellis", "preset=read-only", KWOK)["args"]
     assert [it for it in arguments if it.endswith("read-only=true")] == [
         "--updater.read-only=true",
         "--hvpa.read-only=true",
@@ -371,6 +383,6 @@ def test_metrics_of_replicas_that_are_not_ready_are_scraped_too() -> None:
 
 def test_every_component_can_run_alone() -> None:
     for component in COMPONENTS:
-        [container] = containers(build("processes=separate", f"components=[{component}]"))
+        [container] = containers(build("processes=separate", f"components=[{component}]", KWOK))
         assert container["ports"][0]["name"] == "prometheus"
     assert os.environ.get("TRELLIS_CONFIG") is None

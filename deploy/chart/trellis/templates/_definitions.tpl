@@ -28,7 +28,7 @@
 {{- end }}
 
 {{- define "trellis.runs.nodes" -}}
-{{- if or (has "nodes" .Values.components) (and (not .Values.components) (has .Values.preset (list "full" "read-only"))) }}true{{- end }}
+{{- if or (has "nodes" .Values.components) (and (and (not .Values.components) (has .Values.preset (list "full" "read-only"))) .Values.nodes.cloudProviders) }}true{{- end }}
 {{- end }}
 
 {{- define "trellis.runs.recommender" -}}

@@ -43,8 +43,10 @@ IS_SHARED: Final = any_of(Equals(Value("processes"), SHARED), all_of(_UNSET, Not
 
 
 def runs(component: str) -> Expression:
-    """Whether a component is installed."""
+    """Whether a component is installed. The node autoscaler does nothing without a provider."""
     of_preset = all_of(Not(Value("components")), OneOf(Value("preset"), _PRESETS_OF_COMPONENT[component]))
+    if component == NODES:
+        of_preset = all_of(of_preset, Value("nodes.cloudProviders"))
     return Named(f"runs.{component}", any_of(Contains(Value("components"), component), of_preset))
 
 

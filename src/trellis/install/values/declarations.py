@@ -19,7 +19,8 @@ READ_ONLY: Final = "read-only"
 ADVISOR: Final = "advisor"
 PRESETS: Final = {
     DROP_IN: "recommender, updater and admission controller, each with its own Deployment, under upstream's names",
-    FULL: "all six components: the admission controller in a Deployment of its own, the others in one",
+    FULL: "all components, the node autoscaler if its providers are named: the admission controller in a Deployment "
+    "of its own, the others in one",
     READ_ONLY: "recommendations and explanations: the recommender, and the other controllers with --read-only; no "
     "admission controller, and no right to change a pod",
     ADVISOR: "a CronJob that prints what each workload should request; it may only read",
@@ -264,12 +265,12 @@ class NodesValues(ProcessValues, frozen=True):
     cloud_providers: Annotated[
         list[str],
         Field(
-            "Providers of nodes, at least one, each with its rights: `kwok` simulates nodes, `clusterapi` orders "
-            "Machines, `karpenter` orders NodeClaims, `externalgrpc` asks a server.",
+            "Providers of nodes, each with its rights: `clusterapi` orders Machines, `karpenter` orders NodeClaims, "
+            "`externalgrpc` asks a server, `kwok` simulates nodes, to try it out. Empty: the presets leave the node "
+            "autoscaler out.",
             required=True,
-            min_items=1,
         ),
-    ] = msgspec.field(default_factory=lambda: ["kwok"])
+    ] = msgspec.field(default_factory=list)
 
 
 class NodeProviderServerValues(ProcessValues, frozen=True):
