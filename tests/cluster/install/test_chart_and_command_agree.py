@@ -98,7 +98,7 @@ REFUSED = [
     {"processes": "single", "admission": {"failurePolicyFail": True}},
     {"admission": {"certificates": "files"}},
     {"priorityClass": {"create": True}},
-    {"components": ["nodes"]},
+    {"nodes": {"cloudProviders": []}, "components": ["nodes"]},
     {"nodeProviderServer": {"enabled": True, "cloudProviders": ["kwok"]}},
     {"nodeProviderServer": {"enabled": True, "certificateSecret": "machines"}},
     {"nodeProviderServer": {"cloudProviders": ["externalgrpc"]}},

@@ -67,9 +67,16 @@ class Driver:
 
     async def refill(self, size: int) -> None:
         """Order Machines until each group has so many."""
-        for state in (await self.states()).values():
-            await self.order(state, size)
-        await self.until("all Machines again", lambda states: all(is_steady(own, size) for own in states.values()))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                states = (await self.states()).values()
+                if all(is_steady(state, size) for state in states):
+                    return
+                # An order on an old view is refused by the API server: the next pass gives it again.
+                for state in [state for state in states if state.target < size]:
+                    await self.order(state, size)
+                await self.tend()
+                await asyncio.sleep(0.1)
 
     async def until(self, condition: str, holds: Callable[[dict[str, GroupState]], bool]) -> None:
         """Tend until a condition of the states holds."""
