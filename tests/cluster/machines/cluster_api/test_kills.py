@@ -66,7 +66,7 @@ def test_kills_at_random_moments_order_no_machine_twice_and_lose_none(
     machine_groups.declare(maxSize=2 * NODES)
     machines, api = machine_groups.cluster_api.path("machines"), cluster.api
     killer = Killer(lambda *flags: nodes(namespace, *FLAGS, *machine_groups.flags, *flags))
-    with api.watch(machines) as versions:
+    with api.watch(machines, timeoutSeconds="36000") as versions:
         machine_groups.deploy("web", NODES, cpu="1500m")
         until("all pods to wait", lambda: count_unschedulable(machine_groups) == NODES, PATIENCE_SECONDS)
         killer.run("all pods to run", lambda: len(machine_groups.running()) == NODES, KILLS // 2)

@@ -162,7 +162,7 @@ def test_releases_during_rollouts_remove_no_other_machine(machine_groups: Cluste
             released += len(rollouts.released)
             await driver.refill(2)
 
-    with api.watch(cluster_api.path("machines")) as versions:
+    with api.watch(cluster_api.path("machines"), timeoutSeconds="36000") as versions:
         drive(machine_groups, story)
     assert released == GROUPS * ROUNDS >= ROLLOUTS
 
