@@ -58,8 +58,10 @@ class NodeGroups:
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster, self.namespace = cluster, namespace
-        self.group = namespace[:40].strip("-")
-        self.failing_group = f"{self.group[:36]}-bad".replace("--", "-")
+        # With the random part of the namespace: nodes of an earlier run of the same test may still be going.
+        test, _, random = namespace.rpartition("-")
+        self.group = f"{test[:31].strip('-')}-{random}"
+        self.failing_group = f"{self.group}-bad"
         self.tolerations = [{"key": namespace, "operator": "Exists"}]
         self._grant_reads()
 
