@@ -24,10 +24,14 @@ UNINITIALIZED = Taint("node.cluster.x-k8s.io/uninitialized", effect="NoSchedule"
 
 
 class KwokMachines:
-    """A thread that takes every machine one step further, again and again. Use it as a context manager."""
+    """A thread that takes every machine one step further, again and again. Use it as a context manager.
 
-    def __init__(self, api: Api, namespace: str) -> None:
+    Machines are objects of one API server, and their Nodes join another, unless it is the same.
+    """
+
+    def __init__(self, api: Api, namespace: str, workload: Api | None = None) -> None:
         self._api = api
+        self._workload = workload or api
         self._machines = f"/apis/{INFRASTRUCTURE}/v1/namespaces/{namespace}/kwokmachines"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kwok-machines", daemon=True)
@@ -72,8 +76,8 @@ class KwokMachines:
         size: dict[str, Any] = {key: spec[key] for key in ("cpu", "memory", "pods", "zone") if key in spec}
         document = Node(name=name, labels=spec.get("labels", {}), taints=(UNINITIALIZED,), **size).build_manifest()
         document["spec"]["providerID"] = _provider_id(name)
-        if self._api.find(f"/api/v1/nodes/{name}") is None:
-            self._api.create(document)
+        if self._workload.find(f"/api/v1/nodes/{name}") is None:
+            self._workload.create(document)
 
 
 def _provider_id(name: str) -> str:

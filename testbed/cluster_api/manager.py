@@ -1,4 +1,4 @@
-"""Runs Cluster API's core manager beside a control plane, with one Cluster that is the control plane itself."""
+"""Runs Cluster API's core manager beside a control plane, whose one Cluster is that control plane or another one."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ MIN_SIZE, MAX_SIZE = (f"{GROUP}/cluster-api-autoscaler-node-group-{limit}-size" 
 
 
 class ClusterApi:
-    """A running Cluster API, whose one Cluster is `bed` in a namespace."""
+    """A running Cluster API in `cluster`, whose one Cluster is `bed` in a namespace; the nodes are of `workload`."""
 
-    def __init__(self, cluster: Cluster, namespace: str, log: Path) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, log: Path, workload: Cluster | None = None) -> None:
         self.cluster, self.namespace, self.log = cluster, namespace, log
+        self.workload = workload or cluster
         # The label of what this manager works on.
         self.mark = {f"{GROUP}/watch-filter": namespace}
         self._process: Process | None = None
@@ -148,26 +149,29 @@ class ClusterApi:
 
 
 @contextmanager
-def running(cluster: Cluster, log: Path) -> Iterator[ClusterApi]:
-    """Run Cluster API for one namespace, with its infrastructure provider, until the end of the block."""
+def running(cluster: Cluster, log: Path, workload: Cluster | None = None) -> Iterator[ClusterApi]:
+    """Run Cluster API for one namespace, with its infrastructure provider, until the end of the block.
+
+    The Machines become nodes of `workload`, or of the same cluster.
+    """
     cluster.install_definitions(ensure_definitions())
     for definition in build_own_definitions():
         cluster.api.apply(definition)
     until("the testbed's kinds to be served", lambda: _are_own_kinds_served(cluster))
-    cluster_api = ClusterApi(cluster, cluster.create_namespace("machines"), log)
+    cluster_api = ClusterApi(cluster, cluster.create_namespace("machines"), log, workload)
     _add_cluster(cluster_api)
     # A definition that is new is served a moment before its objects can be watched.
     cluster_api.machines()
     cluster_api.start()
     try:
-        with KwokMachines(cluster.api, cluster_api.namespace):
+        with KwokMachines(cluster.api, cluster_api.namespace, cluster_api.workload.api):
             yield cluster_api
     finally:
         cluster_api.kill()
 
 
 def _add_cluster(cluster_api: ClusterApi) -> None:
-    """The Cluster, a control plane that another system manages, and a kubeconfig of the same API server."""
+    """The Cluster, a control plane that another system manages, and a kubeconfig of its API server."""
     api, namespace = cluster_api.cluster.api, cluster_api.namespace
     control_plane = {"apiVersion": f"{CONTROL_PLANE}/v1", "kind": "ExternalControlPlane", "metadata": {"name": NAME}}
     api.create({**control_plane, "spec": {}}, namespace)
@@ -175,7 +179,7 @@ def _add_cluster(cluster_api: ClusterApi) -> None:
     status = {"externalManagedControlPlane": True, "initialization": {"controlPlaneInitialized": True}}
     path = cluster_api.path("externalcontrolplanes", NAME, CONTROL_PLANE, "v1")
     api.patch(f"{path}/status", {"status": status})
-    kubeconfig = b64encode(cluster_api.cluster.kubeconfig.read_bytes()).decode()
+    kubeconfig = b64encode(cluster_api.workload.kubeconfig.read_bytes()).decode()
     api.create(
         {
             "apiVersion": "v1",

@@ -24,7 +24,14 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from trellis.install.permissions import ADVISOR, COMPONENT_RIGHTS, AccessRule, ComponentRights, Scope
+from trellis.install.permissions import (
+    ADVISOR,
+    COMPONENT_RIGHTS,
+    NODE_PROVIDER_SERVER,
+    AccessRule,
+    ComponentRights,
+    Scope,
+)
 
 POLICY: Final = "policy.yaml"
 NAMESPACE: Final = "kube-system"
@@ -32,7 +39,7 @@ NAMESPACE: Final = "kube-system"
 PROCESS: Final = ComponentRights(
     component="run", account="trellis", role="", rules=tuple(rule for it in COMPONENT_RIGHTS for rule in it.rules)
 )
-AUDITED: Final = (*COMPONENT_RIGHTS, ADVISOR)
+AUDITED: Final = (*COMPONENT_RIGHTS, NODE_PROVIDER_SERVER, ADVISOR)
 
 _ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:"
 _DECISION: Final = "authorization.k8s.io/decision"

@@ -8,6 +8,7 @@ from typing import Final
 from trellis.install.permissions import (
     ADVISOR,
     COMPONENT_RIGHTS,
+    NODE_PROVIDER_SERVER,
     USER_ROLES,
     AccessRule,
     AccessSwitch,
@@ -37,6 +38,8 @@ A rule with a switch is only granted if the switch is on. A component with `--re
 `watch`, and nothing for its own Lease, Secret and webhook configuration.
 """
 
+_ALL: Final = (*COMPONENT_RIGHTS, NODE_PROVIDER_SERVER, ADVISOR)
+
 
 def build_permissions_page() -> str:
     """Every rule of every component, those that escalate first."""
@@ -50,7 +53,7 @@ def build_permissions_page() -> str:
         "| component | right | what its holder could do | why it is needed | switch |",
         "|---|---|---|---|---|",
     ]
-    for rights in (*COMPONENT_RIGHTS, ADVISOR):
+    for rights in _ALL:
         for rule in rights.rules:
             if rule.escalates:
                 cells = (rights.component, _describe(rule), rule.escalates, rule.why, _name(rule.switch))
@@ -61,6 +64,8 @@ def build_permissions_page() -> str:
     ]
     for rights in COMPONENT_RIGHTS:
         lines += ["", *_describe_component(rights)]
+    server = "`trellis node-provider-server`, if it is installed."
+    lines += ["", *_describe_component(NODE_PROVIDER_SERVER, server)]
     lines += ["", *_describe_component(ADVISOR, "`trellis recommend` as a CronJob. It only reads.")]
     lines += ["", *_describe_users()]
     return "\n".join(lines) + "\n"
@@ -95,7 +100,7 @@ def _describe_users() -> Iterator[str]:
 
 
 def _list_switches() -> Iterable[AccessSwitch]:
-    switches = (switch for rights in (*COMPONENT_RIGHTS, ADVISOR) for switch in rights.list_switches())
+    switches = (switch for rights in _ALL for switch in rights.list_switches())
     return dict.fromkeys(switches)
 
 

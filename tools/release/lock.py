@@ -10,7 +10,7 @@ import msgspec
 
 PROJECT: Final = "trellis-autoscaler"
 # Extras of the project in the image, which is all that an installation has: settings of components must work there.
-IMAGE_EXTRAS: Final = ("tracing",)
+IMAGE_EXTRAS: Final = ("grpc", "tracing")
 
 # Files that the image may hold: for any machine, or for Linux with glibc on the architectures that it is built for.
 _FOR_LINUX: Final = ("-none-any.whl", "x86_64.whl", "aarch64.whl")

@@ -1,7 +1,4 @@
-"""Reads dumps and recordings for commands, and the node groups and node autoscaler flags that a collected cluster has.
-
-kwok's is the only provider so far.
-"""
+"""Reads dumps and recordings for commands, and the node groups and the flags of the node autoscaler in a dump."""
 
 from __future__ import annotations
 
@@ -14,9 +11,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from trellis.base.errors import InvalidInput, InvalidRecording
-from trellis.controllers.nodes.settings import ScaleDownFlags, ScaleUpFlags
+from trellis.controllers.nodes.settings import KWOK, ScaleDownFlags, ScaleUpFlags
 from trellis.core.cluster.state import ClusterState
 from trellis.core.explain import CollectedSettings, KnownNodeGroups
+from trellis.core.explain.component_decisions.reported_groups import read_reported_groups
 from trellis.providers.kwok import KwokObjects, KwokProvider
 from trellis.runtime.recorder import read_recording
 from trellis.runtime.settings.declarations import Settings, declared_settings
@@ -45,7 +43,18 @@ _COMPONENT: Final = "nodes"
 
 
 def read_node_groups(collected: ClusterState) -> KnownNodeGroups:
-    """The groups that a ConfigMap declares, with their nodes; kwok is the only provider so far."""
+    """The groups that providers reported, and those of kwok, which a ConfigMap declares."""
+    reported = read_reported_groups(collected)
+    if reported is None:
+        return _read_kwok_groups(collected)
+    declared = _read_kwok_groups(collected) if KWOK in reported.providers else KnownNodeGroups()
+    names = {state.group.name for state in reported.states}
+    states = (*reported.states, *(state for state in declared.states if state.group.name not in names))
+    problems = (*reported.problems, *declared.problems)
+    return KnownNodeGroups(states, problems, declared=declared.declared or bool(states or problems))
+
+
+def _read_kwok_groups(collected: ClusterState) -> KnownNodeGroups:
     config = collected.node_groups
     if config is None:
         return KnownNodeGroups()

@@ -47,6 +47,39 @@ def cluster_access_options(command: F) -> F:
     return context(kubeconfig(command))
 
 
+NODE_GROUP_PARAMETERS: Final = (
+    "cloud_provider",
+    "provider_timeout",
+    "provider_option",
+    "kwok_node_groups",
+    "cluster_api_kubeconfig",
+    "cluster_api_context",
+    "cluster_api_namespaces",
+    "cluster_api_cluster_name",
+    "cluster_api_selector",
+    "cluster_api_group",
+    "karpenter_node_groups",
+    "karpenter_launch_timeout",
+    "external_grpc_config",
+)
+
+
+def node_group_options(command: F) -> F:
+    """Add `--cloud-provider`, and the flags of providers, whose help is that of `trellis nodes`."""
+    providers, *others = (f"--{name.replace('_', '-')}" for name in NODE_GROUP_PARAMETERS)
+    option: Callable[[F], F] = click.option(
+        providers,
+        metavar="LIST",
+        help="Providers of nodes whose groups are read, such as clusterapi,karpenter. Their flags are those of "
+        "`trellis nodes`.  [default: as the autoscaler has them, else kwok]",
+    )
+    command = option(command)
+    for flag in others:
+        hidden: Callable[[F], F] = click.option(flag, hidden=True)
+        command = hidden(command)
+    return command
+
+
 def namespace_option(help_text: str) -> Callable[[F], F]:
     """Add `-n` for one namespace."""
     option: Callable[[F], F] = click.option(

@@ -29,6 +29,11 @@ Get advice now instead of at the next scheduled time:
   kubectl -n {{ .Release.Namespace }} get pods -l app.kubernetes.io/name=trellis
   kubectl get vpa -A
   trellis explain vpa/NAME -n NAMESPACE
+{{- if and (has .Values.preset (list "full" "read-only")) (not .Values.components) (not .Values.nodes.cloudProviders) }}
+
+The node autoscaler does not run. To run it, name the providers of nodes:
+  helm upgrade ... --reuse-values --set nodes.cloudProviders={clusterapi}
+{{- end }}
 {{- end }}
 """
 

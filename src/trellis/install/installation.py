@@ -16,7 +16,12 @@ from trellis.install.objects.monitoring import (
     build_service_monitor,
 )
 from trellis.install.objects.network import build_network_policies, build_webhook
-from trellis.install.objects.workloads import build_advisor, build_configuration, build_deployments
+from trellis.install.objects.workloads import (
+    build_advisor,
+    build_configuration,
+    build_deployments,
+    build_server_service,
+)
 from trellis.install.tree.evaluation import Context, evaluate
 from trellis.install.tree.nodes import Tree, Value
 from trellis.install.values.declarations import ADVISOR, DROP_IN, FULL, READ_ONLY
@@ -44,6 +49,7 @@ def list_template_files() -> dict[str, list[Tree]]:
     files |= {f"access/{name}": trees for name, trees in list_access_files()}
     files["configuration"] = build_configuration()
     files["webhook"] = build_webhook()
+    files["node-provider-server"] = build_server_service()
     files["network-policies"] = build_network_policies()
     files |= {f"deployments/{process.label}": build_deployments(process) for process in PROCESSES}
     files["advisor"] = build_advisor()

@@ -583,7 +583,11 @@ _BUFFERS: Final = ComponentRights(
 )
 
 KWOK: Final = AccessSwitch(
-    "nodes.cloudProviders=kwok", "The provider kwok creates and deletes Node objects.", default=True, role="kwok"
+    "nodes.cloudProviders=kwok",
+    "The provider kwok creates and deletes Node objects. `deploy/nodes.yaml` has it; the chart has no provider before "
+    "one is named.",
+    default=True,
+    role="kwok",
 )
 
 CLUSTER_API: Final = AccessSwitch(
@@ -607,6 +611,63 @@ PROVISIONING_REQUESTS: Final = AccessSwitch(
 )
 _CLUSTER_API_GROUP: Final = "cluster.x-k8s.io"
 _BY_MACHINES: Final = "`make machines-test` runs the provider with these rights, on control planes of its own."
+
+
+def _cluster_api_rules(switch: AccessSwitch) -> tuple[AccessRule, ...]:
+    return (
+        _cluster(
+            _CLUSTER_API_GROUP,
+            "clusters machinedeployments machinepools machines machinesets",
+            _FOLLOW,
+            "For the provider clusterapi: its node groups and their Machines.",
+            switch=switch,
+            untested=_BY_MACHINES,
+        ),
+        _cluster(
+            _CLUSTER_API_GROUP,
+            "machines",
+            "patch",
+            "For the provider clusterapi: marks the Machine to remove.",
+            switch=switch,
+            escalates="May change every Machine, and so which of them are deleted.",
+            untested=_BY_MACHINES,
+        ),
+        _cluster(
+            _CLUSTER_API_GROUP,
+            "machinedeployments machinedeployments/scale machinepools machinepools/scale machinesets machinesets/scale",
+            "patch",
+            "For the provider clusterapi: the size of a node group.",
+            switch=switch,
+            escalates="May change the number and the template of all Machines, those of control planes excepted.",
+            untested=_BY_MACHINES,
+        ),
+        _cluster(
+            "infrastructure.cluster.x-k8s.io",
+            "*",
+            "get",
+            "For the provider clusterapi: the capacity of a group without Machines, in the status of its template. The "
+            "kind depends on the infrastructure.",
+            switch=switch,
+            without="The capacity has to be in annotations.",
+            untested=_BY_MACHINES,
+        ),
+    )
+
+
+def _karpenter_rules(switch: AccessSwitch) -> tuple[AccessRule, ...]:
+    return (
+        _cluster(
+            "karpenter.sh",
+            "nodeclaims",
+            (*_FOLLOW, "create", "patch", "delete"),
+            "For the provider karpenter: an order creates a NodeClaim, a release marks and deletes it. A finalizer "
+            "keeps a failed one until its failure is reported.",
+            switch=switch,
+            escalates="May launch machines of every node class, and end those of every NodeClaim.",
+            untested=_BY_MACHINES,
+        ),
+    )
+
 
 _MOVED_PODS: Final = "A pod that moves to another node may need a startup boost (extra CPU) there."
 
@@ -684,52 +745,8 @@ _NODES: Final = ComponentRights(
             switch=KWOK,
             escalates="May delete every Node object; its pods are then deleted too.",
         ),
-        _cluster(
-            _CLUSTER_API_GROUP,
-            "clusters machinedeployments machinepools machines machinesets",
-            _FOLLOW,
-            "For the provider clusterapi: its node groups and their Machines.",
-            switch=CLUSTER_API,
-            untested=_BY_MACHINES,
-        ),
-        _cluster(
-            _CLUSTER_API_GROUP,
-            "machines",
-            "patch",
-            "For the provider clusterapi: marks the Machine to remove.",
-            switch=CLUSTER_API,
-            escalates="May change every Machine, and so which of them are deleted.",
-            untested=_BY_MACHINES,
-        ),
-        _cluster(
-            _CLUSTER_API_GROUP,
-            "machinedeployments machinedeployments/scale machinepools machinepools/scale machinesets machinesets/scale",
-            "patch",
-            "For the provider clusterapi: the size of a node group.",
-            switch=CLUSTER_API,
-            escalates="May change the number and the template of all Machines, those of control planes excepted.",
-            untested=_BY_MACHINES,
-        ),
-        _cluster(
-            "infrastructure.cluster.x-k8s.io",
-            "*",
-            "get",
-            "For the provider clusterapi: the capacity of a group without Machines, in the status of its template. The "
-            "kind depends on the infrastructure.",
-            switch=CLUSTER_API,
-            without="The capacity has to be in annotations.",
-            untested=_BY_MACHINES,
-        ),
-        _cluster(
-            "karpenter.sh",
-            "nodeclaims",
-            (*_FOLLOW, "create", "patch", "delete"),
-            "For the provider karpenter: an order creates a NodeClaim, a release marks and deletes it. A finalizer "
-            "keeps a failed one until its failure is reported.",
-            switch=KARPENTER,
-            escalates="May launch machines of every node class, and end those of every NodeClaim.",
-            untested=_BY_MACHINES,
-        ),
+        *_cluster_api_rules(CLUSTER_API),
+        *_karpenter_rules(KARPENTER),
         *_leader_election("trellis-nodes"),
         *_config_page(),
         _own(
@@ -752,6 +769,62 @@ _NODES: Final = ComponentRights(
 
 COMPONENT_RIGHTS: Final = (_RECOMMENDER, _ADMISSION, _UPDATER, _HVPA, _BUFFERS, _NODES)
 
+SERVED_KWOK: Final = AccessSwitch(
+    "nodeProviderServer.cloudProviders=kwok",
+    "The server creates and deletes Node objects, as the provider kwok.",
+    default=False,
+    role="kwok",
+)
+SERVED_CLUSTER_API: Final = AccessSwitch(
+    "nodeProviderServer.cloudProviders=clusterapi",
+    "The server changes the size of Machine groups in this cluster, and names Machines to remove.",
+    default=False,
+    role="cluster-api",
+)
+SERVED_KARPENTER: Final = AccessSwitch(
+    "nodeProviderServer.cloudProviders=karpenter",
+    "The server creates and deletes NodeClaims, whose machines Karpenter launches and ends.",
+    default=False,
+    role="karpenter",
+)
+
+# `trellis node-provider-server`: a client orders and deletes machines through it.
+NODE_PROVIDER_SERVER: Final = ComponentRights(
+    component="node-provider-server",
+    account="trellis-node-provider-server",
+    role="trellis-node-provider-server",
+    cluster_wide="Nodes are in no namespace.",
+    rules=(
+        _cluster("", "nodes", _FOLLOW, "Nodes, whose provider ids its clients know."),
+        _cluster(
+            "",
+            "nodes",
+            "create delete patch",
+            "For the provider kwok: an order creates a Node, which kwok and the scheduler get later; a release deletes "
+            "it.",
+            switch=SERVED_KWOK,
+            escalates="May change and delete every Node object; its pods are then deleted too.",
+        ),
+        *_cluster_api_rules(SERVED_CLUSTER_API),
+        *_karpenter_rules(SERVED_KARPENTER),
+        _own(
+            "",
+            "configmaps",
+            _FOLLOW,
+            "The node groups of the provider karpenter, for --karpenter-node-groups.",
+            names=("trellis-karpenter-node-groups",),
+            switch=SERVED_KARPENTER,
+        ),
+        _own(
+            "",
+            "configmaps",
+            _FOLLOW,
+            "The node groups of the provider kwok, for --kwok-node-groups.",
+            names=("trellis-kwok-node-groups",),
+            switch=SERVED_KWOK,
+        ),
+    ),
+)
 
 PROMETHEUS_DISCOVERY: Final = AccessSwitch(
     "advisor.findPrometheus",

@@ -81,6 +81,7 @@ def _build(component: str) -> list[Any]:
 
 def _context(component: str) -> Context:
     values = default_values() | {"preset": DROP_IN, "processes": SEPARATE, "components": [component]}
+    values["nodes"] = values["nodes"] | {"cloudProviders": ["kwok"]}
     # A folder of manifests says nothing about versions: the image is set by those who apply them.
     values["image"] = values["image"] | {"tag": "latest"}
     return Context(values, name="trellis", namespace=_NAMESPACE, service="kubectl")

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 from image import archive
+from support.cluster.nodes import grant_reads
+from support.cluster.rights import install_account
 from testbed.access import shipped_accounts
 from testbed.cluster import Cluster
 from testbed.components import ADDRESS
@@ -26,6 +28,7 @@ from testbed.node.images import components, starting
 from testbed.node.kernel import KernelProcess
 from testbed.processes import Process, reserve_ports
 from testbed.waiting import until
+from trellis.install.permissions import NODE_PROVIDER_SERVER
 
 SHELLS = {"sh", "bash", "dash", "busybox"}
 
@@ -71,7 +74,9 @@ def test_every_module_of_the_image_has_bytecode_that_no_time_invalidates(image: 
 def test_a_component_starts_read_only_and_without_rights(
     cluster: Cluster, namespace: str, image: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    with running_image(cluster, namespace, image, tmp_path / "image.log") as (controller, started):
+    kubeconfig = shipped_accounts.create_account(cluster, "recommender")
+    command = ["recommender", f"--vpa-object-namespace={namespace}"]
+    with running_image(image, kubeconfig, command, tmp_path / "image.log") as (controller, started):
         until("the component to be ready", lambda: controller.get("/readyz")[0] == 200)
         seconds = time.monotonic() - started
         process = KernelProcess(controller.process.pid)
@@ -83,15 +88,25 @@ def test_a_component_starts_read_only_and_without_rights(
         record(image[0], seconds)
 
 
+def test_the_server_of_node_groups_serves_grpc_from_the_image(
+    cluster: Cluster, namespace: str, image: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    account = NODE_PROVIDER_SERVER.account
+    grant_reads(cluster, namespace, account)
+    kubeconfig = install_account(cluster, NODE_PROVIDER_SERVER.component, "kube-system")
+    [port] = reserve_ports(1)
+    command = ["node-provider-server", f"--kwok-node-groups={namespace}/groups", f"--grpc-address={ADDRESS}:{port}"]
+    with running_image(image, kubeconfig, command, tmp_path / "server.log") as (controller, _):
+        until("node groups to be served", lambda: "serving node groups" in controller.read_logs())
+
+
 @contextmanager
 def running_image(
-    cluster: Cluster, namespace: str, image: tuple[Path, dict[str, Any]], log: Path
+    image: tuple[Path, dict[str, Any]], kubeconfig: Path, command: list[str], log: Path
 ) -> Iterator[tuple[Controller, float]]:
-    """The recommender of the image, from when it answers until the end of the block, and when it was started."""
+    """A component of the image, from when it answers until the end of the block, and when it was started."""
     [port] = reserve_ports(1)
-    flags = [f"--kubeconfig={starting.KUBECONFIG}", f"--address={ADDRESS}:{port}"]
-    arguments = ["recommender", *flags, f"--vpa-object-namespace={namespace}"]
-    kubeconfig = shipped_accounts.create_account(cluster, "recommender")
+    arguments = [*command, f"--kubeconfig={starting.KUBECONFIG}", f"--address={ADDRESS}:{port}"]
     started = time.monotonic()
     process = Process(starting.build_command(*image, kubeconfig, arguments), log)
     try:

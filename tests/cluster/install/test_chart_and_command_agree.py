@@ -24,6 +24,8 @@ HELMS = pytest.mark.parametrize("program", [HELM_4, HELM_3], ids=lambda program:
 
 VARIANTS: list[Sequence[str]] = [
     *([f"preset={preset}"] for preset in PRESETS),
+    ["nodes.cloudProviders=[clusterapi, kwok]"],
+    ["preset=read-only", "nodes.cloudProviders=[karpenter]", "processes=separate"],
     *([f"preset={preset}", "watchedNamespaces=[shop]", "components=[recommender, updater]"] for preset in ("full",)),
     *([f"processes={processes}"] for processes in ("separate", "shared", "single")),
     ["preset=read-only", "processes=separate", "networkPolicies.enabled=true"],
@@ -39,6 +41,14 @@ VARIANTS: list[Sequence[str]] = [
     ["preset=advisor", "advisor.findPrometheus=true", "advisor.args=['--fail-over=20%', '-n=team-*']"],
     ["buffers.admissionDryRun=true", "buffers.capacityBuffers=translate", "nodes.args=['--a=b: c']"],
     ["admission.certificates=files", "admission.certificateSecret=own", "admission.registerWebhook=false"],
+    [
+        "nodeProviderServer.enabled=true",
+        "nodeProviderServer.cloudProviders=[kwok, clusterapi, karpenter]",
+        "nodeProviderServer.certificateSecret=machines",
+        "nodeProviderServer.clientNames=[cluster-autoscaler]",
+        "networkPolicies.enabled=true",
+        "serviceMonitor.enabled=true",
+    ],
 ]
 
 
@@ -88,6 +98,10 @@ REFUSED = [
     {"processes": "single", "admission": {"failurePolicyFail": True}},
     {"admission": {"certificates": "files"}},
     {"priorityClass": {"create": True}},
+    {"nodes": {"cloudProviders": []}, "components": ["nodes"]},
+    {"nodeProviderServer": {"enabled": True, "cloudProviders": ["kwok"]}},
+    {"nodeProviderServer": {"enabled": True, "certificateSecret": "machines"}},
+    {"nodeProviderServer": {"cloudProviders": ["externalgrpc"]}},
 ]
 
 

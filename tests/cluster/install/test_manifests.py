@@ -29,6 +29,12 @@ VARIANTS: list[Sequence[str]] = [
     ("--preset=read-only", *EVERYTHING),
     ("--preset=advisor", *EVERYTHING),
     ("--preset=full", "--set=processes=separate", "--set=configuration={updater: {minReplicas: 1}}"),
+    (
+        "--preset=drop-in",
+        "--set=nodeProviderServer.enabled=true",
+        "--set=nodeProviderServer.cloudProviders=[clusterapi]",
+        "--set=nodeProviderServer.certificateSecret=machines",
+    ),
     ("--preset=full", "--set=processes=single", "--set=priorityClass.create=true", "--set=priorityClass.name=own"),
 ]
 

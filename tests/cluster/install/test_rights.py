@@ -35,6 +35,7 @@ LEASES = {
 }
 # A process of several components spreads its leaders, and has a Lease of its own for that.
 MEMBERS = {"full": 1, "read-only": 1, "single": 1}
+KWOK = "nodes.cloudProviders=[kwok]"
 DENIED = ("forbidden", "RBAC does not allow", "Traceback")
 
 
@@ -84,11 +85,11 @@ class Site(msgspec.Struct, frozen=True):
 @pytest.mark.parametrize(
     ("namespace", "assignments"),
     [
-        ("full", ["preset=full"]),
-        ("read-only", ["preset=read-only"]),
+        ("full", ["preset=full", KWOK]),
+        ("read-only", ["preset=read-only", KWOK]),
         ("drop-in", ["preset=drop-in"]),
-        ("single", ["processes=single"]),
-        ("separate", ["processes=separate", "components=[recommender, updater, hvpa, buffers, nodes]"]),
+        ("single", ["processes=single", KWOK]),
+        ("separate", ["processes=separate", "components=[recommender, updater, hvpa, buffers, nodes]", KWOK]),
         ("some", ["preset=drop-in", "watchedNamespaces=[default]", "components=[recommender, updater]"]),
     ],
 )

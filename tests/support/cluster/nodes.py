@@ -60,8 +60,10 @@ class NodeGroups:
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster, self.namespace = cluster, namespace
-        self.group = namespace[:40].strip("-")
-        self.failing_group = f"{self.group[:36]}-bad".replace("--", "-")
+        # With the random part of the namespace: nodes of an earlier run of the same test may still be going.
+        test, _, random = namespace.rpartition("-")
+        self.group = f"{test[:31].strip('-')}-{random}"
+        self.failing_group = f"{self.group}-bad"
         self.tolerations = [{"key": namespace, "operator": "Exists"}]
         self._grant_reads()
 
@@ -88,7 +90,7 @@ class NodeGroups:
     @property
     def flags(self) -> tuple[str, ...]:
         """Flags of `trellis nodes` by which it finds these groups."""
-        return (f"--kwok-node-groups={self.namespace}/groups",)
+        return "--cloud-provider=kwok", f"--kwok-node-groups={self.namespace}/groups"
 
     def declare_with_failing(self, how: str) -> None:
         """Two groups, of which the one that is preferred fails: it refuses orders, or its nodes fail to start."""
@@ -147,27 +149,31 @@ class NodeGroups:
         self.cluster.remove_nodes(*self.nodes())
 
     def _grant_reads(self) -> None:
-        """The account may read the ConfigMap and hold the Lease it was told of, as an administrator would see to."""
-        meta = {"name": "read-groups", "namespace": self.namespace}
-        kind = "rbac.authorization.k8s.io"
-        rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
-        lease = {
-            "apiGroups": ["coordination.k8s.io"],
-            "resources": ["leases"],
-            "verbs": ["create", "get", "patch", "watch"],
+        grant_reads(self.cluster, self.namespace, "trellis-nodes")
+
+
+def grant_reads(cluster: Cluster, namespace: str, account: str) -> None:
+    """An account may read the ConfigMap and hold the Lease it was told of, as an administrator would see to."""
+    meta = {"name": f"read-groups-{account}", "namespace": namespace}
+    kind = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
+    lease = {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["create", "get", "patch", "watch"],
+    }
+    role = {"apiVersion": f"{kind}/v1", "kind": "Role", "metadata": meta, "rules": [rule, lease]}
+    cluster.api.apply(role)
+    cluster.api.apply(
+        {
+            "apiVersion": f"{kind}/v1",
+            "kind": "RoleBinding",
+            "metadata": meta,
+            "roleRef": {"apiGroup": kind, "kind": "Role", "name": meta["name"]},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "kube-system"}],
         }
-        role = {"apiVersion": f"{kind}/v1", "kind": "Role", "metadata": meta, "rules": [rule, lease]}
-        self.cluster.api.apply(role)
-        self.cluster.api.apply(
-            {
-                "apiVersion": f"{kind}/v1",
-                "kind": "RoleBinding",
-                "metadata": meta,
-                "roleRef": {"apiGroup": kind, "kind": "Role", "name": "read-groups"},
-                "subjects": [{"kind": "ServiceAccount", "name": "trellis-nodes", "namespace": "kube-system"}],
-            }
-        )
-        wait_until_granted(self.cluster.api, ACCOUNT, [role])
+    )
+    wait_until_granted(cluster.api, f"system:serviceaccount:kube-system:{account}", [role])
 
 
 def translated(name: str, replicas: int, pod_spec: Json, **spec: Any) -> tuple[Json, Json]:

@@ -14,7 +14,7 @@ from testbed.access import shipped_accounts
 from testbed.access.rights import ROLES, is_allowed, wait_until_granted
 from testbed.cluster import Cluster
 from trellis.install import roles
-from trellis.install.permissions import ADVISOR, PROMETHEUS_DISCOVERY, Scope, rights_of
+from trellis.install.permissions import ADVISOR, NODE_PROVIDER_SERVER, PROMETHEUS_DISCOVERY, Scope, rights_of
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -67,7 +67,8 @@ def install_account(
     With `watched` it has Roles only. `prefix` makes ClusterRoles of a test those of no other. `on` are the keys of the
     switches that are on; by default those that are on by default.
     """
-    rights = ADVISOR if component == ADVISOR.component else rights_of(component)
+    others = {rights.component: rights for rights in (ADVISOR, NODE_PROVIDER_SERVER)}
+    rights = others.get(component) or rights_of(component)
     rights = msgspec.structs.replace(rights, role=f"{prefix}{rights.role}", account=name or rights.account)
     manifests = roles.build_access(rights, namespace=home, watched=watched, on=on)
     for manifest in manifests:

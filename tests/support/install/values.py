@@ -29,6 +29,7 @@ _SAMPLES: dict[str, Any] = {
     "recommender.extraNames": [["frugal"], ["frugal", "bold"]],
     "podMonitor.interval": ["15s", "1m"],
     "serviceMonitor.interval": ["15s", "1m"],
+    "nodes.cloudProviders": [["kwok"], ["clusterapi", "karpenter"]],
     "nodeSelector": [{"kubernetes.io/os": "linux"}],
     "tolerations": [[{"key": "a", "operator": "Exists"}, {"key": "b", "value": "yes", "tolerationSeconds": 30}]],
     "affinity": [{"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}],

@@ -12,8 +12,9 @@ import pytest
 from trellis.cli.main import trellis
 from trellis.cli.process.catalog import import_all_settings
 from trellis.cli.process.command import RunCommand
+from trellis.controllers.nodes.provider_server.settings import NodeProviderServerSettings
 from trellis.install.installation import NAMESPACES, build_manifests, build_namespace, order_for_removal
-from trellis.install.permissions import ADVISOR, COMPONENT_RIGHTS, READ, rights_of
+from trellis.install.permissions import ADVISOR, COMPONENT_RIGHTS, NODE_PROVIDER_SERVER, READ, rights_of
 from trellis.install.roles import build_access
 from trellis.install.tree.evaluation import Context
 from trellis.install.values.declarations import ADVISOR as ADVISOR_PRESET
@@ -60,6 +61,14 @@ def rules_of(manifests: Iterable[Manifest], component: str) -> list[Manifest]:
     return [rule for it in named for rule in it["rules"]]
 
 
+KWOK = "nodes.cloudProviders=[kwok]"
+SERVER = (
+    "nodeProviderServer.enabled=true",
+    "nodeProviderServer.cloudProviders=[kwok, karpenter]",
+    "nodeProviderServer.certificateSecret=machines",
+)
+
+
 @pytest.mark.parametrize(
     ("preset", "names"),
     [
@@ -78,7 +87,10 @@ def test_a_preset_has_its_deployments(preset: str, names: list[str]) -> None:
     [
         (["processes=single"], ["trellis"]),
         (["processes=separate"], ["vpa-recommender", "vpa-admission-controller", "vpa-updater", "trellis-hvpa",
-                                  "trellis-buffers", "trellis-nodes"]),
+                                  "trellis-buffers"]),
+        (["processes=separate", KWOK], ["vpa-recommender", "vpa-admission-controller", "vpa-updater", "trellis-hvpa",
+                                        "trellis-buffers", "trellis-nodes"]),
+        (["components=[nodes]", KWOK], ["trellis"]),
         (["components=[recommender, hvpa]"], ["trellis"]),
         (["components=[admission]"], ["vpa-admission-controller"]),
         (["preset=drop-in", "processes=shared"], ["trellis", "vpa-admission-controller"]),
@@ -99,6 +111,8 @@ VARIANTS = [
     ["buffers.capacityBuffers=serve", "buffers.admissionDryRun=true", "recommender.useExternalMetrics=true"],
     ["buffers.capacityBuffers=translate", "processes=separate", "admission.registerWebhook=false"],
     ["admission.failurePolicyFail=true", "admission.certificates=files", "admission.certificateSecret=own"],
+    ["preset=drop-in", *SERVER, "nodeProviderServer.clientNames=[cluster-autoscaler]"],
+    ["preset=read-only", *SERVER, "configuration={updater: {minReplicas: 1}}"],
 ]
 
 
@@ -110,7 +124,7 @@ def load(settings: type[Settings], parameters: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("assignments", VARIANTS, ids=" ".join)
 def test_every_container_starts_with_flags_that_its_command_accepts(assignments: list[str]) -> None:
-    types = import_all_settings()
+    types: dict[str, type[Settings]] = {**import_all_settings(), "node-provider-server": NodeProviderServerSettings}
     for container in containers(build(*assignments)):
         program, name, *rest = container["command"]
         assert (program, rest) == ("trellis", [])
@@ -172,7 +186,7 @@ def test_objects_are_unique_and_come_in_an_order_that_one_apply_can_follow(assig
 
 def test_a_component_has_the_rights_of_the_table() -> None:
     switches = {"recommender.useExternalMetrics": "true", "buffers.capacityBuffers": "serve"}
-    manifests = build("processes=separate", *(f"{key}={value}" for key, value in switches.items()))
+    manifests = build("processes=separate", KWOK, *(f"{key}={value}" for key, value in switches.items()))
     for rights in COMPONENT_RIGHTS:
         expected = [rule for it in build_access(rights, namespace="ops") for rule in it.get("rules", ())]
         roles = [it for it in manifests if it["metadata"]["name"].startswith(rights.role)]
@@ -187,6 +201,14 @@ def test_a_component_has_the_rights_of_the_table() -> None:
         assert [rule for rule in granted if rule not in expected] == []
 
 
+def test_the_node_autoscaler_and_its_rights_need_a_provider() -> None:
+    assert not [it for it in build() if it["metadata"]["name"].startswith("trellis-nodes")]
+    assert ",-nodes" in container_of("trellis")["args"][0]
+    assert ",-nodes" not in container_of("trellis", KWOK)["args"][0]
+    roles = of_kind(build("nodes.cloudProviders=[karpenter]"), "ClusterRole")
+    assert {name for name in roles if name.startswith("trellis-nodes")} == {"trellis-nodes", "trellis-nodes-karpenter"}
+
+
 def test_rights_that_escalate_are_off_unless_their_switch_is_on() -> None:
     creates_pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}
 
@@ -198,7 +220,7 @@ def test_rights_that_escalate_are_off_unless_their_switch_is_on() -> None:
 
 
 def test_a_read_only_installation_writes_statuses_checkpoints_leases_and_events_only() -> None:
-    manifests = build("preset=read-only")
+    manifests = build("preset=read-only", KWOK)
     writes = {
         (resource, verb)
         for it in manifests
@@ -216,7 +238,7 @@ def test_a_read_only_installation_writes_statuses_checkpoints_leases_and_events_
         "events",
     }
     assert not of_kind(manifests, "MutatingWebhookConfiguration")
-    arguments = container_of("trellis", "preset=read-only")["args"]
+    arguments = container_of("trellis", "preset=read-only", KWOK)["args"]
     assert [it for it in arguments if it.endswith("read-only=true")] == [
         "--updater.read-only=true",
         "--hvpa.read-only=true",
@@ -234,6 +256,32 @@ def test_the_advisor_is_a_cron_job_that_may_only_read() -> None:
     [container] = pod["containers"]
     assert (container["command"], container["args"]) == (["trellis", "recommend"], ["--fail-over=20%"])
     assert pod["serviceAccountName"] == ADVISOR.account
+
+
+def test_the_server_of_node_groups_is_off_and_has_its_own_account_certificates_and_service() -> None:
+    name = NODE_PROVIDER_SERVER.account
+    assert not [it for it in build() if it["metadata"]["name"].startswith(name)]
+    manifests = build("preset=drop-in", *SERVER)
+    deployment = of_kind(manifests, "Deployment")[name]
+    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == name
+    assert [volume["secret"]["secretName"] for volume in pod["volumes"]] == ["machines"]
+    [container] = pod["containers"]
+    assert "--client-ca-file=/etc/tls-certs/ca.crt" in container["args"]
+    service = of_kind(manifests, "Service")[name]
+    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+    assert service["spec"]["ports"][0]["port"] == 8086
+
+
+def test_the_server_has_the_rights_of_its_providers_only() -> None:
+    def roles(*assignments: str) -> set[str]:
+        return {name for name in of_kind(build("preset=drop-in", *assignments), "ClusterRole") if "server" in name}
+
+    name = NODE_PROVIDER_SERVER.role
+    assert roles() == set()
+    assert roles(*SERVER) == {name, f"{name}-kwok", f"{name}-karpenter"}
+    assert roles("preset=read-only", *SERVER) == {name, f"{name}-karpenter"}
 
 
 def test_further_recommenders_have_their_leases() -> None:
@@ -335,6 +383,6 @@ def test_metrics_of_replicas_that_are_not_ready_are_scraped_too() -> None:
 
 def test_every_component_can_run_alone() -> None:
     for component in COMPONENTS:
-        [container] = containers(build("processes=separate", f"components=[{component}]"))
+        [container] = containers(build("processes=separate", f"components=[{component}]", KWOK))
         assert container["ports"][0]["name"] == "prometheus"
     assert os.environ.get("TRELLIS_CONFIG") is None

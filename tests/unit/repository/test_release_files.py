@@ -15,6 +15,7 @@ import yaml
 from release.build import list_problems
 from release.chart import package_chart
 from release.krew import build_archive, fill_manifest
+from release.lock import IMAGE_EXTRAS
 from release.notes import find_notes
 from release.provenance import build_provenance
 from release.sbom import build_sbom, find_licence
@@ -70,7 +71,8 @@ def test_every_component_of_the_sbom_has_a_licence_and_is_needed() -> None:
     references = {component["bom-ref"] for component in document["components"]}
     project, *_ = document["dependencies"]
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    declared = [*declared["dependencies"], *declared["optional-dependencies"]["tracing"]]
+    extras = [requirement for extra in IMAGE_EXTRAS for requirement in declared["optional-dependencies"][extra]]
+    declared = [*declared["dependencies"], *extras]
     names = {re.match(r"[\w-]+", requirement)[0] for requirement in declared}  # type: ignore[index]
     assert {re.split("[/@]", reference)[2 - 1] for reference in project["dependsOn"]} == names
     needed = {reference for entry in document["dependencies"] for reference in entry["dependsOn"]}

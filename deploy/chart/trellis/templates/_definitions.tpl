@@ -12,7 +12,7 @@
 {{- end }}
 
 {{- define "trellis.runs.anything" -}}
-{{- if or (include "trellis.runs.controllers" .) (and (include "trellis.isSeparate" .) (include "trellis.runs.recommender" .)) (and (not (eq .Values.processes "single")) (include "trellis.runs.admission" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.updater" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.hvpa" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.buffers" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.nodes" .)) }}true{{- end }}
+{{- if or (include "trellis.runs.controllers" .) (and (include "trellis.isSeparate" .) (include "trellis.runs.recommender" .)) (and (not (eq .Values.processes "single")) (include "trellis.runs.admission" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.updater" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.hvpa" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.buffers" .)) (and (include "trellis.isSeparate" .) (include "trellis.runs.nodes" .)) (and .Values.nodeProviderServer.enabled (not (eq .Values.preset "advisor"))) }}true{{- end }}
 {{- end }}
 
 {{- define "trellis.runs.buffers" -}}
@@ -28,7 +28,7 @@
 {{- end }}
 
 {{- define "trellis.runs.nodes" -}}
-{{- if or (has "nodes" .Values.components) (and (not .Values.components) (has .Values.preset (list "full" "read-only"))) }}true{{- end }}
+{{- if or (has "nodes" .Values.components) (and (and (not .Values.components) (has .Values.preset (list "full" "read-only"))) .Values.nodes.cloudProviders) }}true{{- end }}
 {{- end }}
 
 {{- define "trellis.runs.recommender" -}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import sys
 import time
@@ -18,13 +19,16 @@ import click
 from trellis.cli.command_class import TrellisCommand
 from trellis.cli.interrupts import INTERRUPTED
 from trellis.cli.options import (
+    NODE_GROUP_PARAMETERS,
     cluster_access_options,
     history_option,
     namespaces_options,
+    node_group_options,
     open_chosen_client,
     prometheus_config_option,
     prometheus_history_url_option,
     quiet_option,
+    refuse_options,
     refuse_without_prometheus,
     resolution_option,
 )
@@ -34,6 +38,7 @@ from trellis.cli.standard_streams import write_message
 
 if TYPE_CHECKING:
     from trellis.cli.prometheus_series import PrometheusOptions
+    from trellis.controllers.nodes.group_settings import NodeGroupFlags
     from trellis.core.cluster.dump_format import MissingData
     from trellis.sources.cluster.dump_writer import DumpWriter
 
@@ -72,6 +77,7 @@ class _RenamedOption(click.Option):
 @resolution_option
 @prometheus_config_option
 @quiet_option
+@node_group_options
 @cluster_access_options
 def command(
     output: Path | None,
@@ -85,6 +91,7 @@ def command(
     quiet: bool,
     kubeconfig: Path | None,
     context: str,
+    **node_groups: str | None,
 ) -> None:
     """Save the objects that decide about sizes and counts.
 
@@ -108,6 +115,11 @@ def command(
             f"a dump has one format, and -o names its file; for a file of that name write ./{output}"
         )
     refuse_without_prometheus(prometheus_url)
+    if namespaces:
+        refuse_options(*NODE_GROUP_PARAMETERS, because="only for all namespaces; with -n a dump has no node groups")
+    from trellis.controllers.nodes.group_settings import NodeGroupFlags  # noqa: PLC0415 -- NumPy comes with it
+
+    flags = None if namespaces else NodeGroupFlags(node_groups, os.environ)
     now = time.time()
     path = output or Path(f"trellis-dump-{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}.jsonl.gz")
     check_writable({"--output-file": path})
@@ -117,7 +129,8 @@ def command(
     writing = DumpWriter(Anonymizer(secrets.token_bytes(_SECRET_BYTES)) if anonymous else None)
     try:
         with open_atomically(path) as file:
-            asyncio.run(_collect(file, writing, (kubeconfig, context), namespaces, now, quiet=quiet))
+            access = (kubeconfig, context)
+            asyncio.run(_collect(file, writing, access, (namespaces, flags), now, quiet=quiet))
             if prometheus_url:
                 from trellis.cli.prometheus_series import PrometheusOptions  # noqa: PLC0415 -- see above
 
@@ -144,21 +157,33 @@ async def _collect(
     file: BufferedIOBase,
     writing: DumpWriter,
     access: tuple[Path | None, str],
-    namespaces: tuple[str, ...],
+    wanted: tuple[tuple[str, ...], NodeGroupFlags | None],
     now: float,
     *,
     quiet: bool,
 ) -> None:
-    from trellis.providers.kwok import CONFIG_MAP  # noqa: PLC0415 -- see above
+    from msgspec.structs import replace  # noqa: PLC0415 -- see above
+
+    from trellis.controllers.nodes.group_query import build_query  # noqa: PLC0415 -- see above
     from trellis.sources.cluster.collector import collect_lines  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
     with show_progress([_PART], lambda lists: f"{lists:,.0f} lists/s", quiet=quiet) as report_progress:
         async with open_chosen_client(*access, "trellis-dump") as (client, context_namespace):
-            # Some namespaces alone do not decide what becomes of nodes.
-            scope = CollectionScope(namespaces, context_namespace, node_groups="" if namespaces else CONFIG_MAP)
+            namespaces, flags = wanted
+            scope = CollectionScope(namespaces, context_namespace)
+            if flags is not None:
+                scope = replace(
+                    scope, node_groups=flags.own_settings.kwok.kwok_node_groups, chosen=flags.names_kwok_node_groups
+                )
             collecting = collect_lines(
-                client, scope, writing, now, lambda done, total: report_progress(_PART, done, total)
+                client,
+                scope,
+                writing,
+                now,
+                lambda done, total: report_progress(_PART, done, total),
+                # Some namespaces alone do not decide what becomes of nodes.
+                query_groups=build_query(flags) if flags is not None else None,
             )
             async with aclosing(collecting) as responses:  # nothing is asked any more once nothing can be written
                 async for lines in responses:

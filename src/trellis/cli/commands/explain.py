@@ -6,8 +6,10 @@ The explanation is made from a dump, or from as much of a cluster as the answer 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,10 +19,12 @@ from trellis.cli.command_class import TrellisCommand
 from trellis.cli.input_files import open_input
 from trellis.cli.object_names import NamedObject, parse_object_name
 from trellis.cli.options import (
+    NODE_GROUP_PARAMETERS,
     cluster_access_options,
     complete,
     history_option,
     namespace_option,
+    node_group_options,
     open_chosen_client,
     prometheus_config_option,
     prometheus_history_url_option,
@@ -33,11 +37,13 @@ from trellis.cli.output_formats import Output, encode_as_yaml, output_options, w
 
 if TYPE_CHECKING:
     from trellis.cli.prometheus_series import PrometheusOptions
+    from trellis.controllers.nodes.group_settings import NodeGroupFlags
     from trellis.core.cluster.state import ClusterState
     from trellis.core.explain import Evidence, ObjectExplanation
     from trellis.kube.client import Client
 
 _WAITING_KINDS: Final = ("vpa", "recommendation")
+_NODE_KINDS: Final = ("node", "buffer", "pod")
 _WAIT_INTERVAL_SECONDS: Final = 1.0
 
 
@@ -53,33 +59,55 @@ def load_dump(path: Path, namespace: str) -> tuple[ClusterState, str]:
     return collected, namespace or namespaces[0]
 
 
-async def load_cluster(access: tuple[Path | None, str], subject: NamedObject) -> tuple[ClusterState, str]:
+def _read_group_flags(parameters: Mapping[str, str | None]) -> NodeGroupFlags:
+    from trellis.controllers.nodes.group_settings import NodeGroupFlags  # noqa: PLC0415 -- NumPy comes with it
+
+    return NodeGroupFlags(parameters, os.environ)
+
+
+async def load_cluster(
+    access: tuple[Path | None, str], subject: NamedObject, flags: NodeGroupFlags
+) -> tuple[ClusterState, str]:
     """The state of a namespace; with all that decides about nodes where a Buffer or a waiting pod is asked about."""
-    from trellis.providers.kwok import CONFIG_MAP  # noqa: PLC0415 -- see above
+    from trellis.controllers.nodes.group_query import build_query  # noqa: PLC0415 -- see above
     from trellis.sources.cluster.collector import collect_state  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
     async with open_chosen_client(*access, "trellis-explain") as (client, context_namespace):
         chosen = subject.namespace or context_namespace
-        with_nodes = CollectionScope((chosen,), chosen, all_pods=True, node_groups=CONFIG_MAP)
+        with_nodes = CollectionScope(
+            (chosen,),
+            chosen,
+            all_pods=True,
+            node_groups=flags.own_settings.kwok.kwok_node_groups,
+            chosen=flags.names_kwok_node_groups,
+        )
         if subject.kind == "buffer":
-            return await collect_state(client, with_nodes, time.time()), chosen
+            return await collect_state(client, with_nodes, time.time(), query_groups=build_query(flags)), chosen
         collected = await collect_state(client, CollectionScope((chosen,), chosen), time.time())
         pod = collected.pods.get(chosen, subject.name) if subject.kind == "pod" else None
-        if (pod is not None and not pod.spec.node_name) or (subject.is_workload and len(collected.buffers)):
+        if pod is not None and not pod.spec.node_name:
+            collected = await collect_state(client, with_nodes, time.time(), query_groups=build_query(flags))
+        elif subject.is_workload and len(collected.buffers):
             collected = await collect_state(client, with_nodes, time.time())
         return collected, chosen
 
 
-async def load_cluster_nodes(access: tuple[Path | None, str]) -> ClusterState:
+async def load_cluster_nodes(access: tuple[Path | None, str], flags: NodeGroupFlags) -> ClusterState:
     """The cluster state that decisions about nodes are made from."""
-    from trellis.providers.kwok import CONFIG_MAP  # noqa: PLC0415 -- see above
+    from trellis.controllers.nodes.group_query import build_query  # noqa: PLC0415 -- see above
     from trellis.sources.cluster.collector import collect_state  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
     async with open_chosen_client(*access, "trellis-explain") as (client, context_namespace):
-        scope = CollectionScope((), context_namespace, node_groups=CONFIG_MAP, nodes_only=True)
-        return await collect_state(client, scope, time.time())
+        scope = CollectionScope(
+            (),
+            context_namespace,
+            node_groups=flags.own_settings.kwok.kwok_node_groups,
+            chosen=flags.names_kwok_node_groups,
+            nodes_only=True,
+        )
+        return await collect_state(client, scope, time.time(), query_groups=build_query(flags))
 
 
 async def wait_for_recommendation(client: Client, namespace: str, name: str, seconds: float) -> bool:
@@ -138,6 +166,7 @@ _USAGE_OPTIONS = ("prometheus_url", "history", "resolution", "prometheus_config"
 @history_option("1d")
 @resolution_option
 @prometheus_config_option
+@node_group_options
 @cluster_access_options
 def command(
     words: tuple[str, ...],
@@ -155,6 +184,7 @@ def command(
     prometheus_config: Path | None,
     kubeconfig: Path | None,
     context: str,
+    **node_groups: str | None,
 ) -> None:
     """Explain what is decided about an object, and why.
 
@@ -194,14 +224,14 @@ def command(
     chosen = Output("json", output.file) if json_ else output
     access = (kubeconfig, context)
     if subject.kind == "node":
-        _finish(_explain_node(subject.name, dump, access), chosen)
+        _finish(_explain_node(subject.name, dump, access, node_groups), chosen)
         return
     is_complete = seconds is None or asyncio.run(_wait(access, subject, seconds))
     if dump is not None:
         with open_input(dump) as path:
             collected, own = load_dump(path, subject.namespace)
     else:
-        collected, own = asyncio.run(load_cluster(access, subject))
+        collected, own = asyncio.run(load_cluster(access, subject, _read_group_flags(node_groups)))
     if prometheus_url:
         from trellis.cli.prometheus_series import PrometheusOptions  # noqa: PLC0415 -- for those who ask Prometheus
 
@@ -229,7 +259,10 @@ def _check_sources(subject: NamedObject, namespace: str, dump: Path | None, prom
         if subject.namespace and not namespace:
             raise click.UsageError(f"a node is in no namespace: name it as in node/{subject.name}")
         refuse_options(*_USAGE_OPTIONS, because="a node is explained without usage")
+    if subject.kind not in _NODE_KINDS:
+        refuse_options(*NODE_GROUP_PARAMETERS, because="only for a node, a Buffer and a pod that waits for a node")
     if dump is not None:
+        refuse_options(*NODE_GROUP_PARAMETERS, because="only for a cluster; a dump has its node groups")
         refuse_options(*_USAGE_OPTIONS, because="only for a cluster; a dump brings its own history")
         refuse_options("context", "kubeconfig", because="only for a cluster; here the objects are read from a dump")
     refuse_without_prometheus(prometheus_url)
@@ -250,7 +283,9 @@ def _finish(explained: ObjectExplanation, output: Output) -> None:
         sys.exit(1)
 
 
-def _explain_node(name: str, dump: Path | None, access: tuple[Path | None, str]) -> ObjectExplanation:
+def _explain_node(
+    name: str, dump: Path | None, access: tuple[Path | None, str], node_groups: Mapping[str, str | None]
+) -> ObjectExplanation:
     """The answer about a node, which is in no namespace: all of them decide about it."""
     from trellis.cli.dump_reader import (  # noqa: PLC0415 -- as below
         add_node_settings,
@@ -263,7 +298,7 @@ def _explain_node(name: str, dump: Path | None, access: tuple[Path | None, str])
         with open_input(dump) as path:
             collected = read_dump(path)
     else:
-        collected = asyncio.run(load_cluster_nodes(access))
+        collected = asyncio.run(load_cluster_nodes(access, _read_group_flags(node_groups)))
     names = tuple(component.component for component in collected.components)
     components = add_node_settings(CollectedSettings(with_flags=names), collected)
     return explain_node(collected, name, read_node_groups(collected), components)

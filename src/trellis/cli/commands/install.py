@@ -65,7 +65,8 @@ def command(
     Presets:
       drop-in    what replaces upstream's VPA: recommender, updater and
                  admission controller, under upstream's names
-      full       all six components, in two Deployments
+      full       all components, in two Deployments; nodes once
+                 nodes.cloudProviders names a provider
       read-only  recommends and explains; may not change a pod
       advisor    a CronJob that prints what workloads should request
 

@@ -106,6 +106,10 @@ class ProviderClient:
         times = [next_write_at for next_write_at, _ in results if next_write_at is not None]
         return min(times, default=None), tuple(outcome for _, outcomes in results for outcome in outcomes)
 
+    def list_failures(self) -> tuple[DetailedReason, ...]:
+        """Why providers did not answer the last time."""
+        return tuple(calls.failure for calls in self._calls if calls.is_silent)
+
     async def close(self) -> None:
         """End calls that have not been answered."""
         for calls in self._calls:
@@ -141,6 +145,11 @@ class _ProviderCalls:
     @property
     def name(self) -> str:
         return self._provider.name
+
+    @property
+    def failure(self) -> DetailedReason:
+        """Why it did not answer, if it did not the last time."""
+        return self._failure
 
     @property
     def is_silent(self) -> bool:

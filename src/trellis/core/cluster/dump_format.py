@@ -47,6 +47,8 @@ COMPONENT: Final = "component"
 MISSING: Final = "missing"
 USAGE: Final = "usage"
 HISTORY: Final = "history"
+# The node groups that providers reported.
+REPORTED_GROUPS: Final = "reportedGroups"
 # The last line of a complete dump.
 END: Final = "end"
 

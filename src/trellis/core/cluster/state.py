@@ -60,7 +60,8 @@ class ClusterState(msgspec.Struct, frozen=True):
 
     `observed_pods` are the same pods as `pods`, read as the recommender reads them. `freeze` is what the ConfigMap
     says that stops all changes; None if there is none. `node_groups` is the ConfigMap that declares node groups, if
-    it was requested. An object that cannot be read is named in its snapshot.
+    it was requested. `reported_groups` is the line with the groups that providers reported, if they were asked;
+    `read_reported_groups` of the explanations reads it. An object that cannot be read is named in its snapshot.
     `replicas` has those of Buffers' targets whose kinds are not well known, from their scales.
     """
 
@@ -92,6 +93,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     events: Snapshot[Event]
     freeze: Mapping[str, str] | None
     node_groups: ConfigMap | None
+    reported_groups: msgspec.Raw | None
     components: tuple[DumpedComponent, ...]
     usage: UsageColumns
     history: tuple[ContainerHistory, ...]
@@ -161,6 +163,7 @@ class _DumpReader:
         self._components: list[DumpedComponent] = []
         self._usage: list[UsageColumns] = []
         self._history: list[ContainerHistory] = []
+        self._reported_groups: msgspec.Raw | None = None
         self._ended = False
 
     def begin(self, data: msgspec.Raw) -> None:
@@ -189,6 +192,8 @@ class _DumpReader:
                 self._usage.append(decode_payload(data, UsageColumns))
             case dump_format.HISTORY:
                 self._history.append(decode_payload(data, ContainerHistory))
+            case dump_format.REPORTED_GROUPS:
+                self._reported_groups = data.copy()
             case dump_format.END:
                 self._ended = True
 
@@ -244,6 +249,7 @@ class _DumpReader:
             node_groups=next(
                 (config_map for config_map in maps if config_map.metadata.name != FREEZE_CONFIG_MAP), None
             ),
+            reported_groups=self._reported_groups,
             components=tuple(self._components),
             usage=UsageColumns.concatenate(self._usage),
             history=tuple(self._history),

@@ -13,6 +13,7 @@ from trellis.install.objects.conditions import (
     IS_SINGLE,
     PROCESSES,
     READS_ONLY,
+    SERVES_NODE_GROUPS,
     find_process,
     runs,
 )
@@ -29,9 +30,13 @@ from trellis.install.permissions import (
     KARPENTER,
     KWOK,
     MEMBER_LEASES,
+    NODE_PROVIDER_SERVER,
     PROMETHEUS_DISCOVERY,
     PROVISIONING_REQUESTS,
     REGISTRATION,
+    SERVED_CLUSTER_API,
+    SERVED_KARPENTER,
+    SERVED_KWOK,
     USER_ROLES,
     AccessRule,
     AccessSwitch,
@@ -75,6 +80,9 @@ _SWITCHES: Final[dict[AccessSwitch, Expression]] = {
     CLUSTER_API: Contains(Value("nodes.cloudProviders"), "clusterapi"),
     KARPENTER: Contains(Value("nodes.cloudProviders"), "karpenter"),
     PROVISIONING_REQUESTS: Value("nodes.provisioningRequests"),
+    SERVED_KWOK: Contains(Value("nodeProviderServer.cloudProviders"), "kwok"),
+    SERVED_CLUSTER_API: Contains(Value("nodeProviderServer.cloudProviders"), "clusterapi"),
+    SERVED_KARPENTER: Contains(Value("nodeProviderServer.cloudProviders"), "karpenter"),
     # Components of one process spread their leaders.
     MEMBER_LEASES: any_of(Not(IS_SEPARATE), Value("recommender.shardNamespaces"), Value("updater.shardNamespaces")),
     PROMETHEUS_DISCOVERY: Value("advisor.findPrometheus"),
@@ -122,6 +130,8 @@ def build_component_access(rights: ComponentRights) -> list[Tree]:
     """The roles of a component, bound to the account of the process that runs it."""
     if rights is ADVISOR:
         return [When(all_of(_CREATES_ROLES, ADVISES), _build_roles(rights, rights.account))]
+    if rights is NODE_PROVIDER_SERVER:
+        return [When(all_of(_CREATES_ROLES, SERVES_NODE_GROUPS), _build_roles(rights, rights.account))]
     # The admission controller has a process of its own, unless there is a single one.
     is_apart = Not(IS_SINGLE) if rights.component == ADMISSION else IS_SEPARATE
     account = Choice(is_apart, find_process(rights.component).name, CONTROLLERS.name)
@@ -135,7 +145,7 @@ def build_user_roles() -> list[Tree]:
 
 def list_access_files() -> Iterator[tuple[str, list[Tree]]]:
     """The roles of each component, and of users, each under the name of a file."""
-    for rights in (*COMPONENT_RIGHTS, ADVISOR):
+    for rights in (*COMPONENT_RIGHTS, NODE_PROVIDER_SERVER, ADVISOR):
         yield rights.component, build_component_access(rights)
     yield "users", build_user_roles()
 

@@ -43,8 +43,10 @@ IS_SHARED: Final = any_of(Equals(Value("processes"), SHARED), all_of(_UNSET, Not
 
 
 def runs(component: str) -> Expression:
-    """Whether a component is installed."""
+    """Whether a component is installed. The node autoscaler does nothing without a provider."""
     of_preset = all_of(Not(Value("components")), OneOf(Value("preset"), _PRESETS_OF_COMPONENT[component]))
+    if component == NODES:
+        of_preset = all_of(of_preset, Value("nodes.cloudProviders"))
     return Named(f"runs.{component}", any_of(Contains(Value("components"), component), of_preset))
 
 
@@ -92,6 +94,17 @@ def _separate_process(component: str) -> Process:
     )
 
 
+# The server of node providers is no component of `trellis run`.
+SERVES_NODE_GROUPS: Final = all_of(Value("nodeProviderServer.enabled"), Not(ADVISES))
+NODE_PROVIDER_SERVER: Final = Process(
+    name="trellis-node-provider-server",
+    container="node-provider-server",
+    port=8948,
+    values="nodeProviderServer",
+    installed=SERVES_NODE_GROUPS,
+    component="node-provider-server",
+)
+
 CONTROLLERS: Final = Process(
     name="trellis",
     container="trellis",
@@ -105,7 +118,11 @@ CONTROLLERS: Final = Process(
         ),
     ),
 )
-PROCESSES: Final = (CONTROLLERS, *(_separate_process(component) for component in COMPONENTS))
+PROCESSES: Final = (
+    CONTROLLERS,
+    *(_separate_process(component) for component in COMPONENTS),
+    NODE_PROVIDER_SERVER,
+)
 
 
 def find_process(component: str) -> Process:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from trellis.install.objects.conditions import IS_SINGLE, READS_ONLY, Process, runs
+from trellis.install.objects.conditions import IS_SINGLE, NODE_PROVIDER_SERVER, READS_ONLY, Process, runs
 from trellis.install.tree.nodes import (
     NAMESPACE,
     Choice,
@@ -32,6 +32,7 @@ from trellis.runtime.manager.settings import ADMISSION, BUFFERS, COMPONENTS, REC
 CONFIGURATION_DIRECTORY: Final = "/etc/trellis"
 CONFIGURATION_FILE: Final = "config.yaml"
 CERTIFICATE_DIRECTORY: Final = "/etc/tls-certs"
+GRPC_PORT: Final = 8086
 
 _COMMANDS: Final = {ADMISSION: "admission-controller"}
 
@@ -51,6 +52,8 @@ def build_command(process: Process) -> list[str]:
 
 def build_arguments(process: Process) -> Tree:
     """The flags of a process, and those that users add."""
+    if process is NODE_PROVIDER_SERVER:
+        return extend(list(_list_flags_of_server()), Value(f"{process.values}.args"))
     flags = _list_flags_alone(process.component) if process.component else _list_flags_together()
     arguments = [
         When(Value("configuration"), f"--config={CONFIGURATION_DIRECTORY}/{CONFIGURATION_FILE}"),
@@ -74,6 +77,20 @@ def _list_flags_alone(component: str) -> Iterator[Tree]:
         yield format_text("--nodes-lease=%s/trellis-nodes", NAMESPACE)
     for flag in _list_flags(component):
         yield _write(f"--{flag.name}=", flag)
+
+
+def _list_flags_of_server() -> Iterator[Tree]:
+    """The server has no configuration file and no leader; clients prove who they are by certificates."""
+    providers, names = Value("nodeProviderServer.cloudProviders"), Value("nodeProviderServer.clientNames")
+    yield format_text("--cloud-provider=%s", Joined(providers))
+    for provider in ("kwok", "karpenter"):
+        groups = format_text(f"--{provider}-node-groups=%s/trellis-{provider}-node-groups", NAMESPACE)
+        yield When(Contains(providers, provider), groups)
+    yield f"--grpc-address=:{GRPC_PORT}"
+    for flag, file in (("tls-cert-file", "tls.crt"), ("tls-private-key", "tls.key"), ("client-ca-file", "ca.crt")):
+        yield f"--{flag}={CERTIFICATE_DIRECTORY}/{file}"
+    yield When(names, format_text("--client-names=%s", Joined(names)))
+    yield When(READS_ONLY, "--read-only=true")
 
 
 def _list_flags_together() -> Iterator[Tree]:

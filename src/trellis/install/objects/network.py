@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from trellis.install.objects.conditions import ADVISES, CONTROLLERS, IS_SINGLE, PROCESSES, Process, find_process, runs
+from trellis.install.objects.conditions import (
+    ADVISES,
+    CONTROLLERS,
+    IS_SINGLE,
+    NODE_PROVIDER_SERVER,
+    PROCESSES,
+    Process,
+    find_process,
+    runs,
+)
 from trellis.install.objects.metadata import build_metadata, build_selector
 from trellis.install.objects.workloads import WEBHOOK_PORT
 from trellis.install.permissions import ADVISOR
@@ -123,6 +132,8 @@ def _build_policy(process: Process) -> Tree:
         ingress.append(webhook)
     elif condition is not None:
         ingress.append(When(condition, webhook))
+    elif process is NODE_PROVIDER_SERVER:
+        ingress.append(Commented("Clients, which need a certificate.", {"ports": [_port("grpc")]}))
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",

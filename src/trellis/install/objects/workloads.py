@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import Any, Final
 
 from trellis import __version__
-from trellis.install.objects.conditions import ADVISES, CONTROLLERS, IS_SINGLE, PROCESSES, Process, runs
+from trellis.install.objects.conditions import (
+    ADVISES,
+    CONTROLLERS,
+    IS_SINGLE,
+    NODE_PROVIDER_SERVER,
+    PROCESSES,
+    Process,
+    runs,
+)
 from trellis.install.objects.flags import (
     CERTIFICATE_DIRECTORY,
     CONFIGURATION_DIRECTORY,
     CONFIGURATION_FILE,
+    GRPC_PORT,
     build_arguments,
     build_command,
 )
@@ -63,16 +72,40 @@ def build_deployments(process: Process) -> list[Tree]:
             annotations=When(Value("annotations"), Value("annotations")),
         ),
         "spec": {
-            "replicas": Value("replicas"),
-            "strategy": Commented(
-                "A new pod is ready before an old one ends.",
-                {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
-            ),
+            **_build_replicas(process),
             "selector": {"matchLabels": build_selector(process)},
             "template": {"metadata": build_pod_metadata(process), "spec": _build_pod(process)},
         },
     }
     return [When(process.installed, deployment)]
+
+
+def _build_replicas(process: Process) -> dict[str, Tree]:
+    if process is NODE_PROVIDER_SERVER:
+        comment = "A second server would not see at once what the first one has changed."
+        return {"replicas": 1, "strategy": Commented(comment, {"type": "Recreate"})}
+    return {
+        "replicas": Value("replicas"),
+        "strategy": Commented(
+            "A new pod is ready before an old one ends.",
+            {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+        ),
+    }
+
+
+def build_server_service() -> list[Tree]:
+    """The Service that clients of the server of node providers connect to."""
+    process = NODE_PROVIDER_SERVER
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": build_metadata(process.name, labels={"app.kubernetes.io/component": process.label}),
+        "spec": {
+            "selector": build_selector(process),
+            "ports": [{"name": "grpc", "port": GRPC_PORT, "targetPort": "grpc", "protocol": "TCP"}],
+        },
+    }
+    return [When(process.installed, service)]
 
 
 def build_configuration() -> list[Tree]:
@@ -84,7 +117,8 @@ def build_configuration() -> list[Tree]:
         "metadata": build_metadata(CONFIG_MAP),
         "data": {CONFIGURATION_FILE: YamlText(heading, Value("configuration"))},
     }
-    return [When(all_of(Value("configuration"), any_of(*(process.installed for process in PROCESSES))), config_map)]
+    readers = [process for process in PROCESSES if process is not NODE_PROVIDER_SERVER]
+    return [When(all_of(Value("configuration"), any_of(*(process.installed for process in readers))), config_map)]
 
 
 def build_advisor() -> list[Tree]:
@@ -210,6 +244,8 @@ def _build_ports(process: Process) -> list[Tree]:
     webhook = {"name": "webhook", "containerPort": WEBHOOK_PORT}
     if process.component == ADMISSION:
         ports.append(webhook)
+    elif process is NODE_PROVIDER_SERVER:
+        ports.append({"name": "grpc", "containerPort": GRPC_PORT})
     elif process is CONTROLLERS:
         ports.append(When(all_of(IS_SINGLE, runs(ADMISSION)), webhook))
     return ports
@@ -246,6 +282,10 @@ def _build_lifecycle(process: Process) -> dict[str, Tree]:
 
 def _build_volumes(process: Process) -> tuple[dict[str, Tree], dict[str, Tree]]:
     """The mounts of the container and the volumes of the pod: configuration, and certificates from files."""
+    if process is NODE_PROVIDER_SERVER:
+        secret = {"secretName": Value("nodeProviderServer.certificateSecret")}
+        mount = {"name": "certificates", "mountPath": CERTIFICATE_DIRECTORY, "readOnly": True}
+        return {"volumeMounts": [mount]}, {"volumes": [{"name": "certificates", "secret": secret}]}
     has_configuration: Expression = Value("configuration")
     mounts: list[Tree] = [
         When(has_configuration, {"name": "configuration", "mountPath": CONFIGURATION_DIRECTORY, "readOnly": True})

@@ -19,7 +19,8 @@ READ_ONLY: Final = "read-only"
 ADVISOR: Final = "advisor"
 PRESETS: Final = {
     DROP_IN: "recommender, updater and admission controller, each with its own Deployment, under upstream's names",
-    FULL: "all six components: the admission controller in a Deployment of its own, the others in one",
+    FULL: "all components, the node autoscaler if its providers are named: the admission controller in a Deployment "
+    "of its own, the others in one",
     READ_ONLY: "recommendations and explanations: the recommender, and the other controllers with --read-only; no "
     "admission controller, and no right to change a pod",
     ADVISOR: "a CronJob that prints what each workload should request; it may only read",
@@ -264,12 +265,12 @@ class NodesValues(ProcessValues, frozen=True):
     cloud_providers: Annotated[
         list[str],
         Field(
-            "Providers of nodes, at least one, each with its rights: `kwok` simulates nodes, `clusterapi` orders "
-            "Machines, `karpenter` orders NodeClaims, `externalgrpc` asks a server.",
+            "Providers of nodes, each with its rights: `clusterapi` orders Machines, `karpenter` orders NodeClaims, "
+            "`externalgrpc` asks a server, `kwok` simulates nodes, to try it out. Empty: the presets leave the node "
+            "autoscaler out.",
             required=True,
-            min_items=1,
         ),
-    ] = msgspec.field(default_factory=lambda: ["kwok"])
+    ] = msgspec.field(default_factory=list)
     provisioning_requests: Annotated[
         bool,
         Field(
@@ -277,6 +278,34 @@ class NodesValues(ProcessValues, frozen=True):
             required=True,
         ),
     ] = False
+
+
+class NodeProviderServerValues(ProcessValues, frozen=True):
+    """The server of node groups for Cluster Autoscaler's external gRPC protocol."""
+
+    enabled: Annotated[bool, Field("Run `trellis node-provider-server`, with one replica.", required=True)] = False
+    cloud_providers: Annotated[
+        list[str],
+        Field(
+            "Providers whose node groups it offers, each with its rights: `kwok`, `clusterapi`, `karpenter`.",
+            required=True,
+        ),
+    ] = msgspec.field(default_factory=list)
+    certificate_secret: Annotated[
+        str,
+        Field(
+            "Secret with tls.crt and tls.key of the server, and with ca.crt, the CA of client certificates.",
+            required=True,
+            max_length=253,
+        ),
+    ] = ""
+    client_names: Annotated[
+        Names,
+        Field(
+            "Names of the clients that may call, as in their certificates. Empty: every certificate of the CA.",
+            required=True,
+        ),
+    ] = msgspec.field(default_factory=list)
 
 
 class AdvisorValues(ValuesStruct, frozen=True):
@@ -510,6 +539,7 @@ class InstallValues(ValuesStruct, frozen=True):
     hvpa: Annotated[HvpaValues, Field("", required=True)] = HvpaValues()
     buffers: Annotated[BuffersValues, Field("", required=True)] = BuffersValues()
     nodes: Annotated[NodesValues, Field("", required=True)] = NodesValues()
+    node_provider_server: Annotated[NodeProviderServerValues, Field("", required=True)] = NodeProviderServerValues()
     advisor: Annotated[AdvisorValues, Field("", required=True)] = AdvisorValues()
     crds: Annotated[CrdValues, Field("", required=True)] = CrdValues()
     rbac: Annotated[RbacValues, Field("", required=True)] = RbacValues()

@@ -18,6 +18,7 @@ from trellis.install.tree.nodes import (
     all_of,
 )
 from trellis.install.values.declarations import ADVISOR, FULL, READ_ONLY, SINGLE
+from trellis.runtime.manager.settings import NODES
 
 # Labels by which Services, budgets and spreading find pods, or that say what an object belongs to.
 FIXED_LABELS: Final = (
@@ -57,6 +58,8 @@ def _list_namespaced_rules() -> tuple[ValuesRule, ...]:
         if not rights.cluster_wide:
             continue
         of_preset = all_of(Not(Value("components")), OneOf(Value("preset"), (FULL, READ_ONLY)))
+        if rights.component == NODES:
+            of_preset = all_of(of_preset, Value("nodes.cloudProviders"))
         for path, broken in (
             ("components", Contains(Value("components"), rights.component)),
             ("watchedNamespaces", of_preset),
@@ -68,6 +71,8 @@ def _list_namespaced_rules() -> tuple[ValuesRule, ...]:
             rules.append(ValuesRule(path, all_of(Value("watchedNamespaces"), broken), message))
     return tuple(rules)
 
+
+_SERVES: Final = Value("nodeProviderServer.enabled")
 
 RULES: Final = (
     *_list_namespaced_rules(),
@@ -91,6 +96,32 @@ RULES: Final = (
         "admission.certificateSecret",
         AllOf((Equals(Value("admission.certificates"), "files"), Not(Value("admission.certificateSecret")))),
         "name the Secret with the files, or use admission.certificates: secret",
+    ),
+    ValuesRule(
+        "nodes.cloudProviders",
+        AllOf((Contains(Value("components"), "nodes"), Not(Value("nodes.cloudProviders")))),
+        "name the providers of nodes, such as [clusterapi]; [kwok] simulates nodes",
+    ),
+    ValuesRule(
+        "nodeProviderServer.cloudProviders",
+        AllOf((_SERVES, Not(Value("nodeProviderServer.cloudProviders")))),
+        "name the providers whose node groups are offered, such as [clusterapi]",
+    ),
+    ValuesRule(
+        "nodeProviderServer.cloudProviders",
+        Contains(Value("nodeProviderServer.cloudProviders"), "externalgrpc"),
+        "externalgrpc is the client of this server; name other providers",
+    ),
+    ValuesRule(
+        "nodeProviderServer.certificateSecret",
+        AllOf((_SERVES, Not(Value("nodeProviderServer.certificateSecret")))),
+        "name the Secret with tls.crt, tls.key and ca.crt: without certificates any client could order and delete "
+        "machines",
+    ),
+    ValuesRule(
+        "nodeProviderServer.enabled",
+        AllOf((_SERVES, Value("watchedNamespaces"))),
+        "the server of node groups cannot be installed for some namespaces only: nodes are in none",
     ),
     ValuesRule(
         "serviceMonitor.enabled",

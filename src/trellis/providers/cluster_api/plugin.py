@@ -48,6 +48,9 @@ _ABSENT_SECONDS: Final = 30.0
 _TEMPLATE_SECONDS: Final = 300.0
 _INCOMPLETE_TEMPLATE_SECONDS: Final = 30.0
 _TEMPLATE_TIMEOUT: Final = 5.0
+# How long a call waits until all objects have been listed, before it says which have not.
+_SYNC_SECONDS: Final = 10.0
+_NOT_LISTED: Final = "the objects of Cluster API have not been listed yet"
 
 _log: Final = Logger("trellis.nodes")
 
@@ -100,7 +103,8 @@ class ManagementCluster:
         self.served = Served()
         self._informers: Informers | None = None
         self._followed: _Followed | None = None
-        self._ready = asyncio.Event()
+        # Set once it is known whether the cluster has Cluster API.
+        self._answered = asyncio.Event()
         self._problem = "the management cluster has not answered yet"
 
     async def run(self) -> None:
@@ -112,6 +116,7 @@ class ManagementCluster:
                 if version is not None:
                     break
                 self._problem = f"the management cluster does not serve Machines of {self._settings.cluster_api_group}"
+                self._answered.set()
                 _log.warning("Cluster API was not found", why=self._problem, again_in=_ABSENT_SECONDS)
                 await asyncio.sleep(_ABSENT_SECONDS)
             self.resources = build_resources(self._settings.cluster_api_group, version)
@@ -123,21 +128,24 @@ class ManagementCluster:
             )
             self._followed = self._follow(informers, self.resources)
             self._informers = informers
-            self._ready.set()
+            self._answered.set()
             await informers.run()
         finally:
             self._informers = None
             self._problem = "the management cluster is not followed any more"
+            self._answered.set()
 
     async def read(self) -> ClusterApiObjects:
         """The objects as they are now. Waits until they are known, and raises if they are no longer current."""
-        if self._informers is None and self._ready.is_set():
-            raise ClusterApiUnavailable(self._problem)
-        await self._ready.wait()
+        await self._answered.wait()
         informers, followed = self._informers, self._followed
         if informers is None or followed is None:
             raise ClusterApiUnavailable(self._problem)
-        await informers.wait_until_synced()
+        try:
+            async with asyncio.timeout(_SYNC_SECONDS):
+                await informers.wait_until_synced()
+        except TimeoutError as error:
+            raise ClusterApiUnavailable(informers.find_staleness_problem() or _NOT_LISTED) from error
         problem = informers.find_staleness_problem()
         if problem is not None:
             raise ClusterApiUnavailable(problem)

@@ -28,7 +28,7 @@ _HOST_NAME: Final = "kubernetes.io/hostname"
 def build_pools(groups: KnownNodeGroups, ledger: NotPlayedObjects) -> tuple[NodePool, ...]:
     """The node groups, each with the nodes that run; one that cannot be read is not simulated."""
     for name, problem in groups.problems:
-        ledger.add("KwokNodeGroup", f"{name or 'a document'} is invalid: {problem}")
+        ledger.add("node group", f"{name or 'a document'} is invalid: {problem}")
     return tuple(_pool(state) for state in groups.states)
 
 

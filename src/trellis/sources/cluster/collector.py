@@ -5,16 +5,18 @@ Forbidden kinds are reported and the others collected. Only an unreachable serve
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from trellis.api.kube.coordination import Event
+from trellis.api.kube.nodes import Node
 from trellis.api.kube.workloads import ReplicaSet
 from trellis.base.errors import KubeError, NotFound, UnreadableObject
 from trellis.core.cluster.dump_format import NODE_GROUPS, DumpedComponent, DumpInfo, MissingData
 from trellis.core.cluster.state import ClusterState
+from trellis.core.explain.component_decisions.reported_groups import ReportedGroups
 from trellis.core.resize.freeze import CLUSTER_FREEZE_CONFIG_MAP
 from trellis.kube.client import Client
 from trellis.kube.resources import (
@@ -101,24 +103,44 @@ _GROUPS_FLAG: Final = "kwok-node-groups"
 _FREEZE_FLAG: Final = "freeze-config-map"
 
 
+# Asks the providers of the node autoscaler for their groups, by its components and all nodes; None if none has to be
+# asked. The texts say which did not answer.
+QueryGroups: TypeAlias = Callable[
+    [Client, Sequence[DumpedComponent], Collection[Node]], Awaitable[tuple[ReportedGroups, Sequence[str]] | None]
+]
+
+
 def _ignore_progress(_done: int, _total: int) -> None:
     """The default for callers that show no progress."""
 
 
 async def collect_state(
-    client: Client, scope: CollectionScope, now: float, report: ReportLists = _ignore_progress
+    client: Client,
+    scope: CollectionScope,
+    now: float,
+    report: ReportLists = _ignore_progress,
+    *,
+    query_groups: QueryGroups | None = None,
 ) -> ClusterState:
     """The state of a cluster; raises `KubeError` if the API server does not respond."""
     writer = DumpWriter()
-    return ClusterState.from_dump(
-        [*[line async for line in collect_lines(client, scope, writer, now, report)], writer.encode_end()]
-    )
+    lines = [line async for line in collect_lines(client, scope, writer, now, report, query_groups=query_groups)]
+    return ClusterState.from_dump([*lines, writer.encode_end()])
 
 
 async def collect_lines(
-    client: Client, scope: CollectionScope, writer: DumpWriter, now: float, report: ReportLists = _ignore_progress
+    client: Client,
+    scope: CollectionScope,
+    writer: DumpWriter,
+    now: float,
+    report: ReportLists = _ignore_progress,
+    *,
+    query_groups: QueryGroups | None = None,
 ) -> AsyncGenerator[bytes, None]:
-    """The lines of a dump from its header on, but for the last; raises `KubeError` if the server does not respond."""
+    """The lines of a dump from its header on, but for the last; raises `KubeError` if the server does not respond.
+
+    `query_groups` is called if node groups are in the scope.
+    """
     version = await client.version()
     namespaces = await resolve_namespaces(client, scope)
     missing = list(namespaces.missing)
@@ -142,13 +164,15 @@ async def collect_lines(
         yield writer.encode_missing(missing_data)
     for namespace in namespaces.objects:
         yield writer.encode_object(namespace, "v1", "Namespace")
-    reader = _ClusterReader(client, writer)
+    reader = _ClusterReader(client, writer, query_groups if scope.node_groups else None)
     async with aclosing(read_in_order(list(_build_lists(reader, scope, namespaces)), report)) as lists:
         async for line in lists:
             yield line
     async for line in reader.read_scales():
         yield line
-    async for line in reader.read_components(scope.node_groups):
+    async for line in reader.read_components(scope):
+        yield line
+    async for line in reader.read_groups():
         yield line
 
 
@@ -175,9 +199,13 @@ def _build_lists(reader: _ClusterReader, scope: CollectionScope, namespaces: Nam
 class _ClusterReader:
     """Reads objects, usage and scales from the server, and encodes them as lines."""
 
-    def __init__(self, client: Client, writer: DumpWriter) -> None:
+    def __init__(self, client: Client, writer: DumpWriter, query_groups: QueryGroups | None) -> None:
         self._client = client
         self._writer = writer
+        self._query_groups = query_groups
+        # Kept for those who know node groups.
+        self._nodes: list[Node] = []
+        self._components: tuple[DumpedComponent, ...] = ()
         self._targets = ScaleTargets()
         self._replicas = ScaleReplicas(client)
 
@@ -201,6 +229,8 @@ class _ClusterReader:
                     lines = []
                     for item in filter(_is_relevant, page.items):
                         self._targets.add_object(item)
+                        if isinstance(item, Node) and self._query_groups is not None:
+                            self._nodes.append(item)
                         lines.append(writer.encode_object(item, resource.api_version, resource.kind))
                     for rejected in page.rejected:
                         name = f"{resource.kind} {rejected.name}"
@@ -246,16 +276,13 @@ class _ClusterReader:
                 replicas = await self._replicas.read(target) if target in self._targets.with_replicas else None
                 yield self._writer.encode_scale(target, scales[target], replicas)
 
-    async def read_components(self, node_groups: str) -> AsyncIterator[bytes]:
-        """The components themselves: how they run, who leads, whether changes are frozen; and node groups.
-
-        Node groups are declared in the ConfigMap named by a flag of the node autoscaler, or else by `node_groups`.
-        """
+    async def read_components(self, scope: CollectionScope) -> AsyncIterator[bytes]:
+        """The components themselves: how they run, who leads, whether changes are frozen; and declared node groups."""
         deployments, missing = await self._list_component_deployments()
         for item in missing:
             yield self._writer.encode_missing(item)
         read = partial(components.read_config_map, self._client)
-        found = await components.find_components(deployments, read)
+        self._components = found = await components.find_components(deployments, read)
         for component in found:
             yield self._writer.encode_component(component)
         for namespace in sorted({component.namespace for component in found} | {components.NAMESPACE}):
@@ -266,11 +293,24 @@ class _ClusterReader:
         namespace, _, name = switch.partition("/")
         async for line in self._read_object(CONFIG_MAPS, namespace, name, f"{CONFIG_MAPS.kind} {name}"):
             yield line
-        config_map = _find_flag(found, "nodes", _GROUPS_FLAG) or node_groups
-        if node_groups:
+        if scope.node_groups:
+            flag = "" if scope.chosen else _find_flag(found, "nodes", _GROUPS_FLAG)
+            config_map = flag or scope.node_groups
             namespace, _, name = config_map.partition("/")
             async for line in self._read_object(CONFIG_MAPS, namespace, name, NODE_GROUPS):
                 yield line
+
+    async def read_groups(self) -> AsyncIterator[bytes]:
+        """The groups of the node autoscaler's providers, which only they know."""
+        if self._query_groups is None:
+            return
+        answers = await self._query_groups(self._client, self._components, self._nodes)
+        if answers is None:
+            return
+        groups, failures = answers
+        yield self._writer.encode_reported_groups(groups)
+        for failure in failures:
+            yield self._writer.encode_missing(MissingData(NODE_GROUPS, "", failure))
 
     async def _list_component_deployments(
         self,

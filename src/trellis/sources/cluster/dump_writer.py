@@ -22,8 +22,10 @@ from trellis.core.cluster.dump_format import (
     UsageColumns,
 )
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
+from trellis.core.explain.component_decisions.reported_groups import ReportedGroups
 from trellis.core.usage.samples import Samples
 from trellis.sources.cluster.anonymization import Anonymizer
+from trellis.sources.cluster.anonymized_groups import anonymize_groups
 from trellis.sources.cluster.lists import FORBIDDEN, NOT_SERVED, NOT_THERE, UNREADABLE
 from trellis.sources.cluster.redaction import redact
 
@@ -35,6 +37,7 @@ _IMAGES: Final = ("trellis", "vpa-admission-controller", "vpa-recommender", "vpa
 
 USAGE: Final = "usage"
 HISTORY: Final = "history"
+REPORTED_GROUPS: Final = "NodeGroup"
 
 
 class DumpWriter:
@@ -97,6 +100,13 @@ class DumpWriter:
             name = self._mask.mask_name(component.name)
             component = msgspec.structs.replace(component, name=name, image=image, flags=flags)
         return encode_line(dump_format.COMPONENT, component)
+
+    def encode_reported_groups(self, groups: ReportedGroups) -> bytes:
+        """The node groups of providers; a masked dump has the codes of their problems alone."""
+        self.counts[REPORTED_GROUPS] += len(groups.states)
+        if self._mask is not None:
+            groups = anonymize_groups(groups, self._mask)
+        return encode_line(dump_format.REPORTED_GROUPS, groups)
 
     def encode_usage(self, samples: Samples) -> bytes:
         """Current usage of containers."""

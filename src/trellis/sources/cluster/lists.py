@@ -97,7 +97,8 @@ class CollectionScope(msgspec.Struct, frozen=True):
     `own_namespace` is named if there are no patterns and namespaces may not be listed. With `all_pods`, pods of other
     namespaces are collected too, because they take capacity of the nodes.
     `node_groups` is the ConfigMap, as namespace/name, that declares node groups: with it, all objects that matter to
-    the node autoscaler are collected, in all namespaces; with `nodes_only` nothing else.
+    the node autoscaler are collected, in all namespaces; with `nodes_only` nothing else. It is the one that the
+    autoscaler's own flag names, unless it is `chosen`.
     """
 
     patterns: tuple[str, ...] = ()
@@ -105,6 +106,7 @@ class CollectionScope(msgspec.Struct, frozen=True):
     all_pods: bool = False
     node_groups: str = ""
     nodes_only: bool = False
+    chosen: bool = False
 
 
 class NamespaceScope(msgspec.Struct, frozen=True):

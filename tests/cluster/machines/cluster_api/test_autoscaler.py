@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from support.cluster.machines.cluster_api import ClusterApiGroups
+from support.cluster.machines.external_grpc import GroupServer
 from support.cluster.nodes import QUICK, Start, translated
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -73,6 +76,26 @@ def test_pods_that_a_blocked_drain_waits_for_get_a_machine(
     until("the pods to run again", lambda: len(machine_groups.running()) == 2)
     until("the order to be finished", lambda: WANTED not in machine_groups.deployment()["metadata"]["annotations"])
     assert machine_groups.deployment()["spec"]["replicas"] == len(machine_groups.machines()) == 2
+
+
+def test_a_client_orders_and_removes_machines_through_the_server(
+    namespace: str, machine_groups: ClusterApiGroups, nodes: Start, tmp_path: Path
+) -> None:
+    machine_groups.declare()
+    server = GroupServer(machine_groups.cluster, namespace, tmp_path, machine_groups.flags)
+    try:
+        nodes(namespace, *QUICK, *server.client_flags)
+        machine_groups.deploy("web", 5)
+        until("the pods to run", lambda: len(machine_groups.running()) == 5)
+        assert len(machine_groups.nodes()) == 2
+        with machine_groups.cluster.api.watch(machine_groups.cluster_api.path("machines")) as versions:
+            machine_groups.scale("web", 0)
+            until("all nodes to go", lambda: not machine_groups.nodes() and not machine_groups.machines())
+        assert machine_groups.deployment()["spec"]["replicas"] == 0
+        assert_only_released_machines_were_deleted(versions)
+        assert "forbidden" not in server.running.read_logs()
+    finally:
+        server.close()
 
 
 def assert_only_released_machines_were_deleted(versions: list[Json]) -> None:

@@ -46,6 +46,21 @@ def shown_log(karpenter: tuple[Cluster, Path]) -> Iterator[None]:
     sys.stdout.write(f"{log.name}:\n{log.read_text(errors='replace')[begin:]}\n")
 
 
+@pytest.fixture(autouse=True)
+def shown_pods(cluster: Cluster, namespace: str) -> Iterator[None]:
+    """Show which pods of a test wait, why, and what nodes there are, if it fails."""
+    yield
+    for pod in cluster.api.list_items(f"/api/v1/namespaces/{namespace}/pods"):
+        status = pod["status"]
+        sys.stdout.write(
+            f"pod {pod['metadata']['name']} {status['phase']} on {pod['spec'].get('nodeName')}, nominated to "
+            f"{status.get('nominatedNodeName')}: {status.get('conditions')}\n"
+        )
+    for node in cluster.api.list_items("/api/v1/nodes"):
+        metadata = node["metadata"]
+        sys.stdout.write(f"node {metadata['name']} {metadata['labels']} {node['spec'].get('taints')}\n")
+
+
 @pytest.fixture
 def node_groups(cluster: Cluster, namespace: str) -> Iterator[ClaimNodeGroups]:
     """Groups of NodeClaims for one test."""

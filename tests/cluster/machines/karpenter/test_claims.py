@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from support.cluster.machines.claim_groups import (
     find_status,
     require,
 )
+from support.cluster.machines.external_grpc import GroupServer
 from support.cluster.nodes import QUICK, Start
 from support.cluster.updaters import events
 from support.cluster.vpas import metric_value
@@ -224,3 +226,20 @@ def is_drain_waiting(cluster: Cluster, node: str) -> bool:
 def pool_nodes(cluster: Cluster, pool: str) -> set[str]:
     nodes = cluster.api.list_items("/api/v1/nodes", labelSelector=f"karpenter.sh/nodepool={pool}")
     return {node["metadata"]["uid"] for node in nodes}
+
+
+def test_a_client_orders_and_removes_machines_through_the_server(
+    cluster: Cluster, namespace: str, node_groups: ClaimNodeGroups, nodes: Start, tmp_path: Path
+) -> None:
+    node_groups.declare()
+    server = GroupServer(cluster, namespace, tmp_path, node_groups.flags)
+    try:
+        nodes(namespace, *QUICK, *server.client_flags)
+        node_groups.deploy("web", 5)
+        until("the pods to run", lambda: len(node_groups.running()) == 5)
+        assert len(node_groups.nodes()) == 2
+        node_groups.scale("web", 0)
+        until("all nodes to go", lambda: not node_groups.nodes() and not node_groups.claims())
+        assert "forbidden" not in server.running.read_logs()
+    finally:
+        server.close()

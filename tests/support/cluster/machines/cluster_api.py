@@ -55,8 +55,9 @@ class ClusterApiGroups(NodeGroups):
     """Groups of Machines for the pods of one namespace. Of several, `group` is the first."""
 
     def __init__(self, cluster_api: ClusterApi, namespace: str) -> None:
-        super().__init__(cluster_api.cluster, namespace)
+        super().__init__(cluster_api.workload, namespace)
         self.cluster_api = cluster_api
+        self._management = cluster_api.cluster
         self._declared: list[str] = []
 
     def declare(self, *names: str, **spec: Any) -> None:
@@ -71,7 +72,7 @@ class ClusterApiGroups(NodeGroups):
         for name in names or (self.group,):
             seconds = parse_span(spec.get("bootTime", "1s"))
             if name in self._declared:
-                self.cluster.api.annotate(self.cluster_api.path("machinedeployments", name), {**sizes, **written})
+                self._management.api.annotate(self.cluster_api.path("machinedeployments", name), {**sizes, **written})
                 self._boot_in(name, seconds)
                 continue
             self.cluster_api.add_template(name, labels=labels, bootSeconds=seconds, **resources)
@@ -99,12 +100,21 @@ class ClusterApiGroups(NodeGroups):
     def get_group(self, node: Json) -> str:
         """The MachineDeployment of a node."""
         machine = node["metadata"]["annotations"][f"{GROUP}/machine"]
-        labels = self.cluster.api.get(self.cluster_api.path("machines", machine))["metadata"]["labels"]
+        labels = self._management.api.get(self.cluster_api.path("machines", machine))["metadata"]["labels"]
         return str(labels[f"{GROUP}/deployment-name"])
 
     def grant(self) -> None:
         """Let the account of `trellis nodes` do what the provider does in the cluster of Cluster API."""
-        api, kind = self.cluster.api, "rbac.authorization.k8s.io"
+        self._grant(ACCOUNT, {"kind": "ServiceAccount", "name": "trellis-nodes", "namespace": "kube-system"})
+
+    def create_management_kubeconfig(self) -> Path:
+        """A kubeconfig of the management cluster, for a user who may do there what the provider does."""
+        user = "trellis-nodes-of-workload"
+        self._grant(user, {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user})
+        return self._management.kubeconfig_for_user(user)
+
+    def _grant(self, user: str, subject: Json) -> None:
+        api, kind = self._management.api, "rbac.authorization.k8s.io"
         meta = {"name": "trellis-nodes-cluster-api"}
         role = {"apiVersion": f"{kind}/v1", "kind": "ClusterRole", "metadata": meta, "rules": RIGHTS}
         api.apply(role)
@@ -114,10 +124,10 @@ class ClusterApiGroups(NodeGroups):
                 "kind": "ClusterRoleBinding",
                 "metadata": meta,
                 "roleRef": {"apiGroup": kind, "kind": "ClusterRole", "name": meta["name"]},
-                "subjects": [{"kind": "ServiceAccount", "name": "trellis-nodes", "namespace": "kube-system"}],
+                "subjects": [subject],
             }
         )
-        wait_until_granted(api, ACCOUNT, [role])
+        wait_until_granted(api, user, [role])
 
     def machines(self, name: str = "") -> dict[str, Json]:
         """The Machines of a group by name."""
@@ -125,7 +135,7 @@ class ClusterApiGroups(NodeGroups):
 
     def deployment(self, name: str = "") -> Json:
         """The MachineDeployment of a group."""
-        return self.cluster.api.get(self.cluster_api.path("machinedeployments", name or self.group))
+        return self._management.api.get(self.cluster_api.path("machinedeployments", name or self.group))
 
     def fail(self, name: str = "") -> None:
         """Machines that are made from now on never boot."""
@@ -133,15 +143,15 @@ class ClusterApiGroups(NodeGroups):
 
     def _boot_in(self, name: str, seconds: float) -> None:
         path = self.cluster_api.path("kwokmachinetemplates", name, f"infrastructure.{GROUP}", "v1")
-        self.cluster.api.patch(path, {"spec": {"template": {"spec": {"bootSeconds": seconds}}}})
+        self._management.api.patch(path, {"spec": {"template": {"spec": {"bootSeconds": seconds}}}})
 
     def hold(self, machine: str) -> None:
         """Block the drain of a Machine."""
-        self.cluster.api.annotate(self.cluster_api.path("machines", machine), {HOLD: "test"})
+        self._management.api.annotate(self.cluster_api.path("machines", machine), {HOLD: "test"})
 
     def let_go(self, machine: str) -> None:
         """End what blocks the drain of a Machine."""
-        self.cluster.api.annotate(self.cluster_api.path("machines", machine), {HOLD: None})
+        self._management.api.annotate(self.cluster_api.path("machines", machine), {HOLD: None})
 
     def kill(self) -> None:
         """End Cluster API's manager by kill -9."""
@@ -158,9 +168,11 @@ class ClusterApiGroups(NodeGroups):
 
 
 @contextmanager
-def cluster_api_groups(cluster: Cluster, namespace: str, directory: Path) -> Iterator[ClusterApiGroups]:
-    """Run Cluster API for the groups of a namespace."""
-    with running(cluster, directory / "cluster-api.log") as cluster_api:
+def cluster_api_groups(
+    cluster: Cluster, namespace: str, directory: Path, management: Cluster | None = None
+) -> Iterator[ClusterApiGroups]:
+    """Run Cluster API for the groups of a namespace; in another cluster, if there is a management cluster."""
+    with running(management or cluster, directory / "cluster-api.log", cluster) as cluster_api:
         groups = ClusterApiGroups(cluster_api, namespace)
         try:
             yield groups

@@ -1,4 +1,4 @@
-"""Twelve stories of nodes that come and go. They hold whichever provider the machines come from.
+"""Stories of nodes that come and go. They hold whichever provider the machines come from.
 
     class TestStories(NodeStories):
         ...  # nothing of its own
@@ -8,9 +8,13 @@ A folder of tests has fixtures for its provider: `node_groups`, and where the pr
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from support.cluster.buffers import buffer_path
 from support.cluster.nodes import LEAVING, QUICK, NodeGroups, Start, taints, translated
@@ -18,7 +22,8 @@ from support.cluster.vpas import metric_value, wait_for_further_passes
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
 from testbed.waiting import until
-from testbed.workloads import disruption_budget
+from testbed.workloads import container, disruption_budget, pod
+from trellis.cli.main import trellis
 
 # Moments at which a process is killed, in seconds after something to do has come.
 KILLS = (0.3, 0.9, 1.7, 2.6, 4.0)
@@ -189,6 +194,33 @@ class NodeStories:
             until("no node", lambda: not node_groups.nodes())
             node_groups.scale("web", 1)
         until("the pod to run", lambda: len(node_groups.running()) == 1)
+
+    def test_explanations_and_dumps_have_the_groups_of_the_provider(
+        self, cluster: Cluster, namespace: str, node_groups: NodeGroups, autoscaler: Start, tmp_path: Path
+    ) -> None:
+        node_groups.declare(maxSize=3)
+        autoscaler("--scale-down-enabled=false")
+        node_groups.deploy("web", 1)
+        cluster.api.create(pod("huge", container(cpu="40", memory="64Mi"), **node_groups.placement), namespace)
+        until("the pod to run", lambda: len(node_groups.running()) == 1)
+        [name] = node_groups.nodes()
+        access, flags = ("--kubeconfig", str(cluster.kubeconfig)), node_groups.flags
+        dump = str(tmp_path / "dump.jsonl.gz")
+        assert CliRunner().invoke(trellis, ["dump", "-o", dump, *access, *flags]).exit_code == 0
+        for source in ((*access, *flags), ("--dump", dump)):
+            group = explain(f"node/{name}", *source)["node"]["group"]
+            assert (group["name"].rpartition("/")[2], group["size"], group["most"]) == (node_groups.group, 1, 3)
+            placement = explain("pod/huge", "-n", namespace, *source)["placement"]
+            assert placement["decision"]["reason"]["code"] == "NoGroupFits"
+            refused = [own.rpartition("/")[2] for refusal in placement["refused"] for own in refusal["groups"]]
+            assert node_groups.group in refused
+
+
+def explain(*arguments: str) -> Any:
+    """The answer of `trellis explain` as data; it may be partial in a cluster without other components."""
+    result = CliRunner().invoke(trellis, ["explain", *arguments, "-o", "json"])
+    assert result.exit_code in (0, 1), result.output
+    return json.loads(result.stdout)
 
 
 def create_buffer(cluster: Cluster, namespace: str, node_groups: NodeGroups, name: str, chunks: int) -> None:

@@ -100,7 +100,11 @@ def test_a_wrong_value_is_refused_with_its_path_the_rule_and_the_nearest_name(as
 @pytest.mark.parametrize(
     ("assignments", "words"),
     [
-        (["watchedNamespaces=[shop]"], "the component nodes cannot be installed for some namespaces only"),
+        (
+            ["watchedNamespaces=[shop]", "nodes.cloudProviders=[kwok]"],
+            "the component nodes cannot be installed for some namespaces only",
+        ),
+        (["components=[nodes]"], "name the providers of nodes, such as [clusterapi]"),
         (["watchedNamespaces=[shop]", "components=[buffers]"], "the pods of all namespaces that run there"),
         (["preset=advisor", "components=[updater]"], "the preset advisor runs no component"),
         (["preset=read-only", "components=[admission]"], "the preset read-only has no admission controller"),

@@ -67,6 +67,9 @@ _STATE_NUMBERS: Final = {
 _READY: Final = Condition(type="Ready", status="True")
 _SECONDS_PER_HOUR: Final = 3600
 _NANOS: Final = 1e9
+# How long it is waited until the groups show a change, and between two looks at them.
+_SHOWN_SECONDS: Final = 3.0
+_SHOWN_INTERVAL_SECONDS: Final = 0.05
 # The size of a change that fits into the messages.
 _MAX_DELTA: Final = 2**31 - 1
 
@@ -213,6 +216,7 @@ class GroupService:
             if result.refusal is not None:
                 raise _build_refusal(rpcs.INCREASE_SIZE, result.refusal)
             _require_applied(rpcs.INCREASE_SIZE, result.outcomes)
+            await self._wait_until_shown(request.id, lambda shown: shown.target >= target)
         return Empty()
 
     async def _decrease(self, request: DeltaRequest) -> Empty:
@@ -260,6 +264,20 @@ class GroupService:
             if refusal is not None:
                 raise _build_refusal(rpc, refusal)
         _require_applied(rpc, result.outcomes)
+        await self._wait_until_shown(group, lambda shown: _have_left(shown, instances))
+
+    async def _wait_until_shown(self, group: str, is_shown: Callable[[GroupState], bool]) -> None:
+        """Return once the group shows a change, or after a while: it may be in other objects than Nodes."""
+        end = asyncio.get_running_loop().time() + _SHOWN_SECONDS
+        while asyncio.get_running_loop().time() < end:
+            try:
+                state = (await self._states.read()).states.get(group)
+            except CallFailed:
+                return  # the change is done; the next call says what is wrong
+            if state is None or is_shown(state):
+                return
+            await asyncio.sleep(_SHOWN_INTERVAL_SECONDS)
+            self._states.forget()
 
     async def _change(self, group: str) -> asyncio.Lock:
         """Held during a change of a group; raises `CallFailed` if there is no such group."""
@@ -276,6 +294,11 @@ class GroupService:
         problem = self._find_change_problem()
         if problem is not None:
             raise CallFailed(rpc.name, CallStatus.FAILED_PRECONDITION, problem)
+
+
+def _have_left(state: GroupState, instances: Iterable[str]) -> bool:
+    by_id = state.index_by_id()
+    return all(name not in by_id or by_id[name].state is InstanceState.LEAVING for name in instances)
 
 
 def _find_member(known: KnownGroups, node: NamedNode) -> MemberInstance | None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar, Final
 
 from trellis.controllers.nodes.settings import ProviderSettings
+from trellis.providers.cluster_api.settings import ClusterApiSettings
 from trellis.providers.external_grpc.configuration import is_local
 from trellis.providers.kwok.settings import KwokSettings
+from trellis.providers.node_claims.settings import NodeClaimSettings
 from trellis.runtime.addresses import check_address
 from trellis.runtime.settings.component import AccessSettings
 from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
@@ -108,6 +110,8 @@ class NodeProviderServerSettings(Settings, frozen=True):
     server: GrpcServerSettings = GrpcServerSettings()
     provider: ProviderSettings = ProviderSettings()
     kwok: KwokSettings = KwokSettings()
+    cluster_api: ClusterApiSettings = ClusterApiSettings()
+    karpenter: NodeClaimSettings = NodeClaimSettings()
     access: AccessSettings = AccessSettings()
     health: HealthSettings = HealthSettings(address=":8948")
     logs: LogSettings = LogSettings()
@@ -115,7 +119,7 @@ class NodeProviderServerSettings(Settings, frozen=True):
     @property
     def provider_sections(self) -> tuple[Settings, ...]:
         """The settings of the providers of Trellis."""
-        return (self.kwok,)
+        return (self.kwok, self.cluster_api, self.karpenter)
 
     def conflicts(self) -> Iterator[SettingConflict]:
         """The server is no client of itself."""
