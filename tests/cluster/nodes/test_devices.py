@@ -98,8 +98,13 @@ def test_pods_with_claims_get_nodes_with_as_many_devices_and_others_are_left_alo
     assert devices.count_allocated() == 4
 
     cluster.api.create(pod("picky", usual, **devices.claims("picky")), namespace)
-    reasons = until("the reason of the pod", lambda: events(cluster, namespace, "NotTriggerScaleUp"))
-    assert any("it has selectors, which are not evaluated" in event["message"] for event in reasons)
+    until(
+        "the reason of the pod",
+        lambda: any(
+            "it has selectors, which are not evaluated" in event["message"]
+            for event in events(cluster, namespace, "NotTriggerScaleUp")
+        ),
+    )
 
     cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/picky")
     # The pods that stay are on one node, or one of them moves to where devices are left.

@@ -62,7 +62,7 @@ class NodeGroups:
         self.cluster, self.namespace = cluster, namespace
         # With the random part of the namespace: nodes of an earlier run of the same test may still be going.
         test, _, random = namespace.rpartition("-")
-        self.group = f"{test[:31].strip('-')}-{random}"
+        self.group = f"{test[:31].strip('-')}-{random}".strip("-")
         self.failing_group = f"{self.group}-bad"
         self.tolerations = [{"key": namespace, "operator": "Exists"}]
         self._grant_reads()

@@ -39,9 +39,9 @@ from trellis.kube.watch.informer import Informer
 from trellis.runtime.cached_kinds import (
     FULL_DAEMON_SETS,
     FULL_NAMESPACES,
+    MANAGED_BUFFERS,
     OWNING_WORKLOADS,
     PLACED_PODS,
-    PLAIN_BUFFERS,
     SIZING_HVPAS,
     SIZING_VPAS,
     UNFINISHED_PODS,
@@ -63,7 +63,7 @@ def list_followed_kinds(settings: NodeControllerSettings) -> tuple[FollowedKind,
     return (
         follow_pods(PLACED_PODS, (), UNFINISHED_PODS),
         *follow_in((), FULL_DAEMON_SETS, FULL_NAMESPACES),
-        *follow_in(settings.scope.vpa_object_namespace, PLAIN_BUFFERS, SIZING_VPAS, SIZING_HVPAS, *OWNING_WORKLOADS),
+        *follow_in(settings.scope.vpa_object_namespace, MANAGED_BUFFERS, SIZING_VPAS, SIZING_HVPAS, *OWNING_WORKLOADS),
     )
 
 
@@ -75,7 +75,7 @@ class NodeInformers:
         self.nodes: Informer[Node] = informers.follow(NODES)
         self.pods: Informer[Pod] = informers.follow(PLACED_PODS, namespaces=(), field_selector=UNFINISHED_PODS)
         self.buffers: Informer[Buffer] = informers.follow(
-            PLAIN_BUFFERS, namespaces=settings.scope.vpa_object_namespace, served=served.serves(BUFFERS)
+            MANAGED_BUFFERS, namespaces=settings.scope.vpa_object_namespace, served=served.serves(BUFFERS)
         )
         self.daemon_sets: Informer[DaemonSet] = informers.follow(FULL_DAEMON_SETS, namespaces=())
         self.namespaces: Informer[KubeObject] = informers.follow(FULL_NAMESPACES)

@@ -12,7 +12,8 @@ from trellis.api.kinds.buffer import Buffer
 from trellis.api.resolve import resolve_buffer
 from trellis.controllers.buffer_provisioning.buffer_reports import NODES_FIELD_MANAGER, translated_generation
 from trellis.core.cluster.store import key_of
-from trellis.core.nodes.buffers.status import PROVISIONED, build_provisioned_status
+from trellis.core.cluster.transforms import ManagedBuffer
+from trellis.core.nodes.buffers.status import PROVISIONED, build_provisioned_status, read_stored_fields
 from trellis.core.nodes.scale_up.decisions import BufferDecision
 from trellis.kube.resources import BUFFERS
 from trellis.kube.watch.informer import Informer
@@ -38,6 +39,10 @@ class BufferStatusPublisher:
                 continue
             published.add(decision.uid)
             status = build_provisioned_status(decision, buffer.status, translated_generation(buffer), now)
+            if status is None and not _owns_fields(buffer):
+                # The Buffer controller wrote the same a moment before it noticed this process, and gives its fields up
+                # only once they have another owner.
+                status = read_stored_fields(buffer.status)
             if status is not None:
                 yield _apply(buffer, status)
         for buffer in self._buffers.snapshot():
@@ -49,6 +54,13 @@ class BufferStatusPublisher:
         """Whether to remove the condition: in a covered namespace, if published here or if the Buffer is managed."""
         covered = self._covers(buffer.metadata.namespace)
         return covered and (buffer.metadata.uid in self._published or resolve_buffer(buffer).is_active_capacity)
+
+
+def _owns_fields(buffer: Buffer) -> bool:
+    """Whether this process owns all of the two fields that any field manager owns."""
+    owners = buffer.owners if isinstance(buffer, ManagedBuffer) else {}
+    own = frozenset(owners.get(NODES_FIELD_MANAGER, ()))
+    return all(own.issuperset(leaves) for leaves in owners.values())
 
 
 def _has_condition(buffer: Buffer) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import msgspec
 import pytest
@@ -14,13 +15,20 @@ from support.worlds.providers.kwok_nodes import failing, group
 from trellis.base.reasons import DetailedReason
 from trellis.controllers.nodes.process import NodeController
 from trellis.controllers.nodes.status import BufferStatusPublisher
+from trellis.core.cluster.transforms import transform_buffer
 from trellis.core.nodes.scale_up.decisions import BUFFER_PROVISIONED, BufferDecision
 from trellis.kube import resources
 from trellis.kube.transport.requests import Request
 from trellis.kube.watch.informer import WatchInformer
+from trellis.kube.write.actions import Action, PatchObject
+from trellis.runtime.cached_kinds import MANAGED_BUFFERS
 from trellis.testing.scripted_transport import ScriptedResponse
 
 MARK = "trellis.x-k8s.io/leaving"
+
+
+def read_statuses(actions: Iterable[Action]) -> list[Document]:
+    return [msgspec.json.decode(action.patch.body)["status"] for action in actions if isinstance(action, PatchObject)]
 
 
 async def lose_and_regain_lease(world: World, controller: NodeController) -> None:
@@ -115,6 +123,36 @@ def test_a_decision_is_not_written_to_a_new_buffer_of_the_same_name() -> None:
         assert list(publishing.actions([verdict], START)) == []
         own = msgspec.structs.replace(verdict, uid=world.server.objects[f"{BUFFERS}/spare"]["metadata"]["uid"])
         assert len(list(publishing.actions([own], START))) == 1
+        task.cancel()
+
+    virtual_time.run(main(), start=START)
+
+
+@pytest.mark.parametrize(("manager", "writes"), [("trellis-buffers", 1), ("trellis-nodes", 0)])
+def test_a_status_that_the_buffer_controller_wrote_last_is_taken_over_although_it_is_right(
+    manager: str, writes: int
+) -> None:
+    world = World()
+    world.add_buffer(chunks=1)
+    stored = world.server.objects[f"{BUFFERS}/spare"]
+    decision = BufferDecision(
+        ("shop", "spare"), stored["metadata"]["uid"], DetailedReason(BUFFER_PROVISIONED), 1, on_ready=1
+    )
+
+    async def main() -> None:
+        buffers = WatchInformer(
+            world.server.client, MANAGED_BUFFERS.resource, draw=lambda: 0.5, transform=transform_buffer
+        )
+        task = asyncio.create_task(buffers.run())
+        await buffers.wait_until_synced()
+        publisher = BufferStatusPublisher(buffers, lambda _namespace: True)
+        (status,) = read_statuses(publisher.actions([decision], START))
+        owned = {"f:status": {"f:conditions": {'k:{"type":"Provisioned"}': {"f:status": {}}}}}
+        entry = {"manager": manager, "operation": "Apply", "subresource": "status", "fieldsV1": owned}
+        metadata = {**stored["metadata"], "managedFields": [entry]}
+        world.edit_buffer(metadata=metadata, status={**stored["status"], **status})
+        await world.wait(1)
+        assert read_statuses(publisher.actions([decision], START)) == [status] * writes
         task.cancel()
 
     virtual_time.run(main(), start=START)

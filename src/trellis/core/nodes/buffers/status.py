@@ -98,7 +98,7 @@ def build_provisioned_fields(
     `owned` and `owned_by_other` are the leaves of the two fields that this and the other field manager own. Fields are
     given up only once the other owns all of them: an apply without a field removes it if it has no other owner.
     """
-    stored = _read_stored_fields(before)
+    stored = read_stored_fields(before)
     if report.ownership is not StatusOwnership.WRITE:
         has_pods = before is not None and before.pod_based_buffer_spec is not None
         if report.ownership is StatusOwnership.LEAVE and (owned <= owned_by_other or not has_pods):
@@ -115,7 +115,7 @@ def build_provisioned_fields(
     return ProvisionedFields(fields, is_written=False, takes_over=bool(owned_by_other))
 
 
-def _read_stored_fields(before: BufferStatus | None) -> dict[str, Any]:
+def read_stored_fields(before: BufferStatus | None) -> dict[str, Any]:
     """The two fields as the object has them."""
     condition = _find_condition(before)
     conditions = {"conditions": [msgspec.to_builtins(condition)]} if condition is not None else {}
