@@ -147,7 +147,7 @@ def test_a_status_that_the_buffer_controller_wrote_last_is_taken_over_although_i
         await buffers.wait_until_synced()
         publisher = BufferStatusPublisher(buffers, lambda _namespace: True)
         (status,) = read_statuses(publisher.actions([decision], START))
-        owned = {"f:status": {"f:conditions": {'k:{"type":"Provisioned"}': {"f:status": {}}}}}
+        owned: Document = {"f:status": {"f:conditions": {'k:{"type":"Provisioned"}': {"f:status": {}}}}}
         entry = {"manager": manager, "operation": "Apply", "subresource": "status", "fieldsV1": owned}
         metadata = {**stored["metadata"], "managedFields": [entry]}
         world.edit_buffer(metadata=metadata, status={**stored["status"], **status})
