@@ -7,6 +7,7 @@ from typing import Any
 
 from support.cluster.nodes import QUICK, SOFT, NodeGroups, Start, taints
 from support.cluster.updaters import events
+from support.cluster.vpas import wait_for_further_passes
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.waiting import until
@@ -51,16 +52,18 @@ def test_the_scheduler_avoids_an_unneeded_node_until_it_is_needed_again(
     before = pods_by_node(node_groups)
     assert sorted(before.values()) == [1, 2]
     assert before[name] == 1, "by what they request, the scheduler would prefer this node"
+
+    # Another process takes over, and keeps the taint as long as the node is unneeded.
+    first.process.kill()
+    second = nodes(namespace, *QUICK, PATIENT)
+    wait_for_further_passes(second, "trellis_nodes")
+    assert list(softly_tainted(node_groups)) == [name]
     node_groups.scale("web", 4)
     until("the pod to run", lambda: len(node_groups.running()) == 4)
     assert pods_by_node(node_groups)[name] == before[name]
-
-    # Another process takes over: it keeps the taint as long as the node is unneeded, and then removes it.
-    first.process.kill()
-    nodes(namespace, *QUICK, PATIENT)
-    assert list(softly_tainted(node_groups)) == [name]
-    node_groups.scale("web", 6)
+    # The other node is full now.
     until("the taint to be removed", lambda: not softly_tainted(node_groups))
+    node_groups.scale("web", 6)
     until("the pods to run", lambda: len(node_groups.running()) == 6)
     assert len(node_groups.nodes()) == 2
 
