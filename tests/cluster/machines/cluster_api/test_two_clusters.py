@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from support.cluster.machines.cluster_api import ClusterApiGroups, cluster_api_groups
-from support.cluster.nodes import QUICK, Start
+from support.cluster.nodes import QUICK, Start, node_controllers
 from support.cluster.vpas import metric_value
 from testbed.cluster import Cluster
 from testbed.control_plane import BARE, ControlPlane
@@ -36,6 +36,13 @@ def machine_groups(
     """Groups of Machines in the management cluster, for pods of the workload cluster."""
     with cluster_api_groups(cluster, namespace, tmp_path, management.cluster) as groups:
         yield groups
+
+
+@pytest.fixture
+def nodes(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    """Node autoscalers, which the management cluster refuses for a moment after its restart."""
+    with node_controllers(cluster, tmp_path, restarts=True) as start:
+        yield start
 
 
 def test_machines_of_the_management_cluster_are_nodes_of_the_workload_cluster(
