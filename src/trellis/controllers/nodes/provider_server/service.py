@@ -67,7 +67,7 @@ _STATE_NUMBERS: Final = {
 _READY: Final = Condition(type="Ready", status="True")
 _SECONDS_PER_HOUR: Final = 3600
 _NANOS: Final = 1e9
-# How long it is waited until the groups show a change, and between two looks at them.
+# How long a call waits until the groups show its change, and how often it reads them.
 _SHOWN_SECONDS: Final = 3.0
 _SHOWN_INTERVAL_SECONDS: Final = 0.05
 # The size of a change that fits into the messages.
